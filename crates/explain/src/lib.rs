@@ -1,0 +1,1 @@
+//! Why a pod waits, and the ways out that were tried.

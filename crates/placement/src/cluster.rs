@@ -1,0 +1,436 @@
+//! A cluster that changes: nodes and pods come and go, and what placement needs of them is kept up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::{apps, core::v1 as core, policy, resource, storage as raw_storage};
+use stead_semantics::labels::{Labels, Selector};
+
+use crate::error::{InField, InputError, ObjectName};
+use crate::node::{Node, NodeInfo};
+use crate::pod::{Pod, PodKey};
+use crate::snapshot::Snapshot;
+use crate::storage::{self, Capacity, Claim, PersistentVolume, Storage, StorageClass};
+use crate::workloads::{Budget, Key, Workloads};
+
+/// How widely an image is spread, which ImageLocality scores by.
+#[derive(Debug, Clone)]
+pub(crate) struct ImageState {
+    /// The size on the first node that was seen with it: kube-scheduler never updates it.
+    pub(crate) size: i64,
+    pub(crate) nodes: usize,
+}
+
+/// Where a pod is counted.
+#[derive(Debug, Clone)]
+enum Place {
+    /// On a node of the cluster.
+    Node(usize),
+    /// On a node that is not there, or on none.
+    Nowhere(Arc<Pod>),
+}
+
+/// The state of a cluster. Cloning it forks it: both go on from here, and share what neither changes.
+#[derive(Debug, Clone, Default)]
+pub struct Cluster {
+    slots: Vec<Option<Arc<NodeInfo>>>,
+    by_name: BTreeMap<Arc<str>, usize>,
+    free: Vec<usize>,
+    pods: BTreeMap<PodKey, Place>,
+    /// Pods without a node, by the node that preemption promised them.
+    nominated: BTreeMap<Box<str>, Vec<Arc<Pod>>>,
+    images: Arc<BTreeMap<Arc<str>, ImageState>>,
+    namespaces: Arc<BTreeMap<Box<str>, Labels>>,
+    storage: Arc<Storage>,
+    workloads: Arc<Workloads>,
+    budgets: Arc<BTreeMap<Key, Budget>>,
+    device_resources: Arc<BTreeMap<Box<str>, BTreeSet<Box<str>>>>,
+}
+
+/// A node that is not in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("node {0} not found")]
+pub struct UnknownNode(pub String);
+
+fn key(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {
+    let namespace = meta.namespace.as_deref().filter(|n| !n.is_empty()).unwrap_or("default");
+    (namespace.into(), meta.name.as_deref().unwrap_or_default().into())
+}
+
+impl Cluster {
+    /// A cluster with nothing in it.
+    pub fn new() -> Cluster {
+        Cluster::default()
+    }
+
+    /// The cluster that a snapshot shows.
+    pub fn from_snapshot(s: &Snapshot) -> Result<Cluster, InputError> {
+        let mut c = Cluster::new();
+        let mut nodes = s.nodes.iter().map(Node::compile).collect::<Result<Vec<_>, _>>()?;
+        // An image has the size that its first node says, so the order matters: a list comes sorted by name.
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        for node in nodes {
+            c.set_node(node);
+        }
+        for o in &s.namespaces {
+            c.set_namespace(o);
+        }
+        for o in &s.pods {
+            c.set_pod(Pod::compile(o)?);
+        }
+        for o in &s.persistent_volumes {
+            c.set_volume(o)?;
+        }
+        for o in &s.persistent_volume_claims {
+            c.set_claim(o)?;
+        }
+        for o in &s.storage_classes {
+            c.set_class(o)?;
+        }
+        for o in &s.csi_nodes {
+            c.set_csi_node(o);
+        }
+        for o in &s.csi_drivers {
+            c.set_csi_driver(o);
+        }
+        for o in &s.csi_storage_capacities {
+            c.set_capacity(o)?;
+        }
+        for o in &s.volume_attachments {
+            c.set_attachment(o);
+        }
+        for o in &s.services {
+            c.set_service(o);
+        }
+        for o in &s.replication_controllers {
+            c.set_replication_controller(o);
+        }
+        for o in &s.replica_sets {
+            c.set_replica_set(o)?;
+        }
+        for o in &s.stateful_sets {
+            c.set_stateful_set(o)?;
+        }
+        for o in &s.pod_disruption_budgets {
+            c.set_budget(o)?;
+        }
+        for o in &s.device_classes {
+            c.set_device_class(o);
+        }
+        Ok(c)
+    }
+
+    // Nodes
+
+    /// The nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.by_name.values().map(|i| self.slot(*i))
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&NodeInfo> {
+        self.by_name.get(name).map(|i| self.slot(*i))
+    }
+
+    fn slot(&self, i: usize) -> &NodeInfo {
+        self.slots[i].as_ref().expect("a named slot holds a node")
+    }
+
+    fn slot_mut(&mut self, i: usize) -> &mut NodeInfo {
+        Arc::make_mut(self.slots[i].as_mut().expect("a named slot holds a node"))
+    }
+
+    /// Adds a node, or takes over a new state of it. Pods that were on a node of this name are on it.
+    pub fn set_node(&mut self, node: Node) {
+        let node = Arc::new(node);
+        if let Some(i) = self.by_name.get(&node.name).copied() {
+            let old = Arc::clone(&self.slot(i).node);
+            if old.images != node.images {
+                self.forget_images(&old);
+                self.remember_images(&node);
+            }
+            self.slot_mut(i).node = node;
+            return;
+        }
+        self.remember_images(&node);
+        let name = Arc::clone(&node.name);
+        let mut info = NodeInfo::new(node);
+        let i = self.free.pop().unwrap_or(self.slots.len());
+        for place in self.pods.values_mut() {
+            if let Place::Nowhere(pod) = place
+                && pod.node.as_deref() == Some(&*name)
+            {
+                info.add(Arc::clone(pod));
+                *place = Place::Node(i);
+            }
+        }
+        if i == self.slots.len() {
+            self.slots.push(Some(Arc::new(info)));
+        } else {
+            self.slots[i] = Some(Arc::new(info));
+        }
+        self.by_name.insert(name, i);
+    }
+
+    /// Removes a node. Its pods stay known, on no node.
+    pub fn remove_node(&mut self, name: &str) -> Result<(), UnknownNode> {
+        let i = self.by_name.remove(name).ok_or_else(|| UnknownNode(name.into()))?;
+        let info = self.slots[i].take().expect("a named slot holds a node");
+        self.free.push(i);
+        self.forget_images(&info.node);
+        for pod in &info.pods {
+            self.pods.insert(pod.key.clone(), Place::Nowhere(Arc::clone(pod)));
+        }
+        Ok(())
+    }
+
+    fn remember_images(&mut self, node: &Node) {
+        if node.images.is_empty() {
+            return;
+        }
+        let images = Arc::make_mut(&mut self.images);
+        for (name, size) in &node.images {
+            images.entry(Arc::clone(name)).or_insert(ImageState { size: *size, nodes: 0 }).nodes += 1;
+        }
+    }
+
+    fn forget_images(&mut self, node: &Node) {
+        if node.images.is_empty() {
+            return;
+        }
+        let images = Arc::make_mut(&mut self.images);
+        for (name, _) in &node.images {
+            if let Some(state) = images.get_mut(name) {
+                state.nodes -= 1;
+                if state.nodes == 0 {
+                    images.remove(name);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn image(&self, name: &str) -> Option<&ImageState> {
+        self.images.get(name)
+    }
+
+    // Pods
+
+    /// The pods, by namespace and name; those that have ended are not among them.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter().map(|(key, place)| self.at(key, place))
+    }
+
+    /// The pod of this namespace and name.
+    pub fn pod(&self, key: &PodKey) -> Option<&Arc<Pod>> {
+        self.pods.get(key).map(|place| self.at(key, place))
+    }
+
+    fn at<'a>(&'a self, key: &PodKey, place: &'a Place) -> &'a Arc<Pod> {
+        match place {
+            Place::Nowhere(pod) => pod,
+            Place::Node(i) => {
+                self.slot(*i).pods.iter().find(|p| p.key == *key).expect("a pod is where it is said to be")
+            }
+        }
+    }
+
+    /// Adds a pod, or takes over a new state of it. One that has ended counts for nothing and is removed.
+    pub fn set_pod(&mut self, pod: Pod) {
+        self.remove_pod(&pod.key);
+        if pod.finished {
+            return;
+        }
+        let pod = Arc::new(pod);
+        let place = match pod.node.as_deref().and_then(|n| self.by_name.get(n).copied()) {
+            Some(i) => {
+                self.slot_mut(i).add(Arc::clone(&pod));
+                Place::Node(i)
+            }
+            None => {
+                if let (None, Some(node)) = (&pod.node, &pod.nominated) {
+                    self.nominated.entry(node.clone()).or_default().push(Arc::clone(&pod));
+                }
+                Place::Nowhere(Arc::clone(&pod))
+            }
+        };
+        self.pods.insert(pod.key.clone(), place);
+    }
+
+    /// Removes a pod.
+    pub fn remove_pod(&mut self, key: &PodKey) -> Option<Arc<Pod>> {
+        match self.pods.remove(key)? {
+            Place::Node(i) => self.slot_mut(i).remove(key),
+            Place::Nowhere(pod) => {
+                if let Some(node) = &pod.nominated
+                    && let Some(list) = self.nominated.get_mut(node)
+                {
+                    list.retain(|p| p.key != *key);
+                    if list.is_empty() {
+                        self.nominated.remove(node);
+                    }
+                }
+                Some(pod)
+            }
+        }
+    }
+
+    /// Puts a pod on a node, as the scheduler does before the API server has heard of it.
+    pub fn assume(&mut self, pod: &Pod, node: &str) -> Result<(), UnknownNode> {
+        if !self.by_name.contains_key(node) {
+            return Err(UnknownNode(node.into()));
+        }
+        self.set_pod(pod.on(node));
+        Ok(())
+    }
+
+    pub(crate) fn nominated_to(&self, node: &str) -> &[Arc<Pod>] {
+        self.nominated.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    // All else
+
+    /// What there is of storage.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn workloads(&self) -> &Workloads {
+        &self.workloads
+    }
+
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        self.budgets.values()
+    }
+
+    /// The namespaces and their labels.
+    pub fn namespaces(&self) -> &BTreeMap<Box<str>, Labels> {
+        &self.namespaces
+    }
+
+    /// Whether device claims stand behind an extended resource.
+    pub(crate) fn is_device_resource(&self, name: &str) -> bool {
+        self.device_resources.values().any(|names| names.contains(name))
+    }
+
+    fn storage_mut(&mut self) -> &mut Storage {
+        Arc::make_mut(&mut self.storage)
+    }
+
+    fn workloads_mut(&mut self) -> &mut Workloads {
+        Arc::make_mut(&mut self.workloads)
+    }
+
+    /// Adds or replaces a namespace.
+    pub fn set_namespace(&mut self, o: &core::Namespace) {
+        let name = o.metadata.name.as_deref().unwrap_or_default();
+        Arc::make_mut(&mut self.namespaces).insert(name.into(), o.metadata.labels.clone().unwrap_or_default());
+    }
+
+    /// Adds or replaces a volume.
+    pub fn set_volume(&mut self, o: &core::PersistentVolume) -> Result<(), InputError> {
+        let v = PersistentVolume::compile(o)?;
+        self.storage_mut().volumes.insert(v.name.clone(), Arc::new(v));
+        Ok(())
+    }
+
+    /// Adds or replaces a claim.
+    pub fn set_claim(&mut self, o: &core::PersistentVolumeClaim) -> Result<(), InputError> {
+        let c = Claim::compile(o)?;
+        self.storage_mut().claims.insert((c.namespace.clone(), c.name.clone()), Arc::new(c));
+        Ok(())
+    }
+
+    /// Removes a claim.
+    pub fn remove_claim(&mut self, namespace: &str, name: &str) {
+        self.storage_mut().claims.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Adds or replaces a storage class.
+    pub fn set_class(&mut self, o: &raw_storage::v1::StorageClass) -> Result<(), InputError> {
+        let c = StorageClass::compile(o)?;
+        self.storage_mut().classes.insert(c.name.clone(), Arc::new(c));
+        Ok(())
+    }
+
+    /// Adds or replaces what drivers say of a node.
+    pub fn set_csi_node(&mut self, o: &raw_storage::v1::CSINode) {
+        let name = o.metadata.name.as_deref().unwrap_or_default();
+        self.storage_mut().limits.insert(name.into(), storage::limits(o));
+    }
+
+    /// Adds or replaces a CSI driver.
+    pub fn set_csi_driver(&mut self, o: &raw_storage::v1::CSIDriver) {
+        let name = o.metadata.name.as_deref().unwrap_or_default();
+        self.storage_mut().tracks_capacity.insert(name.into(), o.spec.storage_capacity == Some(true));
+    }
+
+    /// Adds or replaces what a driver has left.
+    pub fn set_capacity(&mut self, o: &raw_storage::v1::CSIStorageCapacity) -> Result<(), InputError> {
+        let c = Capacity::compile(o)?;
+        self.storage_mut().capacities.insert(key(&o.metadata), Arc::new(c));
+        Ok(())
+    }
+
+    /// Adds or replaces an attachment.
+    pub fn set_attachment(&mut self, o: &raw_storage::v1::VolumeAttachment) {
+        let name = o.metadata.name.as_deref().unwrap_or_default();
+        let s = &o.spec;
+        if let Some(volume) = &s.source.persistent_volume_name {
+            let entry = (s.node_name.as_str().into(), s.attacher.as_str().into(), volume.as_str().into());
+            self.storage_mut().attachments.insert(name.into(), entry);
+        }
+    }
+
+    /// Adds or replaces a service.
+    pub fn set_service(&mut self, o: &core::Service) {
+        if let Some(selector) = o.spec.as_ref().and_then(|s| s.selector.clone()) {
+            self.workloads_mut().services.insert(key(&o.metadata), selector);
+        }
+    }
+
+    /// Adds or replaces a replication controller.
+    pub fn set_replication_controller(&mut self, o: &core::ReplicationController) {
+        let selector = o.spec.as_ref().and_then(|s| s.selector.clone()).unwrap_or_default();
+        self.workloads_mut().replication_controllers.insert(key(&o.metadata), selector);
+    }
+
+    /// Adds or replaces a replica set.
+    pub fn set_replica_set(&mut self, o: &apps::v1::ReplicaSet) -> Result<(), InputError> {
+        let key = key(&o.metadata);
+        let selector = Selector::from_label_selector(o.spec.as_ref().map(|s| &s.selector))
+            .in_field("spec.selector")
+            .map_err(|e| e.of(ObjectName("replicaset", &key.0, &key.1)))?;
+        self.workloads_mut().replica_sets.insert(key, selector);
+        Ok(())
+    }
+
+    /// Adds or replaces a stateful set.
+    pub fn set_stateful_set(&mut self, o: &apps::v1::StatefulSet) -> Result<(), InputError> {
+        let key = key(&o.metadata);
+        let selector = Selector::from_label_selector(o.spec.as_ref().map(|s| &s.selector))
+            .in_field("spec.selector")
+            .map_err(|e| e.of(ObjectName("statefulset", &key.0, &key.1)))?;
+        self.workloads_mut().stateful_sets.insert(key, selector);
+        Ok(())
+    }
+
+    /// Adds or replaces a disruption budget.
+    pub fn set_budget(&mut self, o: &policy::v1::PodDisruptionBudget) -> Result<(), InputError> {
+        let b = Budget::compile(o)?;
+        Arc::make_mut(&mut self.budgets).insert(key(&o.metadata), b);
+        Ok(())
+    }
+
+    /// Adds or replaces a device class.
+    pub fn set_device_class(&mut self, o: &resource::v1::DeviceClass) {
+        let name = o.metadata.name.as_deref().unwrap_or_default();
+        let mut names = BTreeSet::from([format!("deviceclass.resource.kubernetes.io/{name}").into()]);
+        names.extend(o.spec.extended_resource_name.as_deref().map(Into::into));
+        Arc::make_mut(&mut self.device_resources).insert(name.into(), names);
+    }
+}

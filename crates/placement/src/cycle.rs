@@ -1,0 +1,229 @@
+//! One scheduling cycle, the plain way: every filter on every node, every score on every node that fits.
+//!
+//! This is the referee: it follows kube-scheduler step by step and walks over whatever it needs. What is faster
+//! has to agree with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::node::NodeInfo;
+use crate::plugins::{
+    fit, images, interpod, node, normalize, spread, volume_binding, volume_limits, volume_restrictions, volume_zone,
+};
+use crate::pod::{NamedNodes, Pod};
+use crate::preemption;
+use crate::status::{Code, Fault, Filtered, Plugin, Rejection};
+use crate::verdict::{NodeScores, Unmodelled, Verdict, fit_message};
+
+/// What PreFilter worked out; pods can come and go in it, as nominated pods and victims of preemption do.
+#[derive(Debug, Clone)]
+pub(crate) struct State<'a> {
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+    restrictions: Option<volume_restrictions::State>,
+    limits: bool,
+    binding: Option<volume_binding::State<'a>>,
+    zone: Option<volume_zone::State>,
+    spread: Option<spread::State<'a>>,
+    interpod: Option<interpod::State<'a>>,
+}
+
+impl<'a> State<'a> {
+    /// PreFilter, in the order of the plugins: the first to reject ends it.
+    fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<State<'a>, Fault> {
+        let spec = &*pod.spec;
+        if let NamedNodes::Only(names) = &spec.named_nodes
+            && names.is_empty()
+        {
+            let reason = "pod affinity terms conflict";
+            return Err(Fault::Rejected(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason)));
+        }
+        Ok(State {
+            cluster,
+            pod,
+            restrictions: volume_restrictions::State::new(cluster, spec).map_err(Fault::Rejected)?,
+            limits: volume_limits::applies(pod),
+            binding: volume_binding::State::new(cluster, pod)?,
+            zone: volume_zone::State::new(cluster, spec)?,
+            spread: spread::State::new(cluster, spec),
+            interpod: interpod::State::new(cluster, spec),
+        })
+    }
+
+    /// A pod comes to a node (1) or leaves it (-1), as far as what was counted beforehand goes.
+    pub(crate) fn update(&mut self, other: &Pod, info: &'a crate::node::Node, n: i64) {
+        if let Some(s) = &mut self.restrictions {
+            s.update(other, n);
+        }
+        if let Some(s) = &mut self.spread {
+            s.update(&self.pod.spec, other, info, n);
+        }
+        if let Some(s) = &mut self.interpod {
+            s.update(&self.pod.spec, other, info, n);
+        }
+    }
+
+    fn filter(&self, info: &NodeInfo) -> Filtered {
+        let spec = &*self.pod.spec;
+        node::unschedulable(spec, &info.node)?;
+        node::taints(spec, &info.node)?;
+        node::affinity(spec, &info.node)?;
+        node::ports(spec, info)?;
+        fit::filter(spec, info)?;
+        if let Some(s) = &self.restrictions {
+            s.filter(spec, info)?;
+        }
+        if self.limits {
+            volume_limits::filter(self.cluster, self.pod, info)?;
+        }
+        if let Some(s) = &self.binding {
+            s.filter(self.cluster, &info.node)?;
+        }
+        if let Some(s) = &self.zone {
+            s.filter(&info.node)?;
+        }
+        if let Some(s) = &self.spread {
+            s.filter(spec, &info.node)?;
+        }
+        if let Some(s) = &self.interpod {
+            s.filter(spec, &info.node)?;
+        }
+        node::features(spec, &info.node)
+    }
+
+    /// The filters, once with the pods that preemption promised the node and once without: it has to pass both.
+    pub(crate) fn filter_with_nominated(&self, info: &NodeInfo, node: &'a crate::node::Node) -> Filtered {
+        let yields_to = |p: &&Arc<Pod>| p.spec.priority >= self.pod.spec.priority && p.uid != self.pod.uid;
+        let nominated: Vec<&Arc<Pod>> = self.cluster.nominated_to(&info.node.name).iter().filter(yields_to).collect();
+        if !nominated.is_empty() {
+            let (mut state, mut info) = (self.clone(), info.clone());
+            for pod in nominated {
+                state.update(pod, node, 1);
+                info.add(Arc::clone(pod));
+            }
+            state.filter(&info)?;
+        }
+        self.filter(info)
+    }
+}
+
+/// What kube-scheduler would say of a pod in a cluster.
+pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
+    check_modelled(cluster, pod)?;
+    let mut verdict = Verdict::default();
+    if cluster.node_count() == 0 {
+        verdict.message = Some("no nodes available to schedule pods".into());
+        return Ok(verdict);
+    }
+    let state = match State::new(cluster, pod) {
+        Ok(state) => state,
+        Err(Fault::Error(error)) => return Ok(Verdict { error: Some(error), ..verdict }),
+        Err(Fault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, rejection)),
+    };
+    let nominated = pod.nominated.as_deref().and_then(|n| cluster.node(n));
+    if let Some(info) = nominated.filter(|i| state.filter_with_nominated(i, &i.node).is_ok()) {
+        verdict.score(cluster, pod, &[info]);
+        return Ok(verdict);
+    }
+    let mut fitting = Vec::new();
+    for info in cluster.nodes() {
+        if let NamedNodes::Only(names) = &pod.spec.named_nodes
+            && !names.contains(&*info.node.name)
+        {
+            let reason = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+            let rejection = Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason);
+            verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
+            continue;
+        }
+        match state.filter_with_nominated(info, &info.node) {
+            Ok(()) => fitting.push(info),
+            Err(Fault::Rejected(rejection)) => {
+                verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
+            }
+            Err(Fault::Error(error)) => return Ok(Verdict { error: Some(error), ..Verdict::default() }),
+        }
+    }
+    if fitting.is_empty() {
+        let outcome = preemption::preempt(&state, cluster, pod, &verdict.rejected);
+        let reasons = verdict.rejected.values().flat_map(|r| r.reasons.iter().map(|r| &**r));
+        let mut message = fit_message(cluster.node_count(), reasons);
+        if let Some(more) = &outcome.message {
+            message.push(' ');
+            message.push_str(more);
+        }
+        verdict.message = Some(message);
+        verdict.nominees = outcome.nominees;
+    } else {
+        verdict.score(cluster, pod, &fitting);
+    }
+    Ok(verdict)
+}
+
+fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodelled> {
+    if let Some(claim) = pod.spec.resource_claims.first() {
+        return Err(Unmodelled {
+            pod: pod.key.clone(),
+            field: format!("spec.resourceClaims[{claim}]"),
+            what: "devices claimed through dynamic resource allocation".into(),
+        });
+    }
+    let device = pod.spec.resources.requests.scalars.iter().find(|(n, q)| *q > 0 && cluster.is_device_resource(n));
+    match device {
+        None => Ok(()),
+        Some((name, _)) => Err(Unmodelled {
+            pod: pod.key.clone(),
+            field: format!("spec.containers[*].resources.requests[{name}]"),
+            what: "an extended resource that a DeviceClass provides".into(),
+        }),
+    }
+}
+
+/// A PreFilter plugin's no holds for every node. DynamicResources, which comes later, has kept no state by then:
+/// its PostFilter says so, and preemption is not reached.
+fn rejected_before_filtering(cluster: &Cluster, rejection: Rejection) -> Verdict {
+    let reasons = rejection.reasons.join(", ");
+    Verdict {
+        message: Some(format!("0/{} nodes are available: {reasons}. not found", cluster.node_count())),
+        rejected: cluster.nodes().map(|i| (Arc::clone(&i.node.name), rejection.clone())).collect(),
+        ..Verdict::default()
+    }
+}
+
+impl Verdict {
+    fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
+        let spec = &*pod.spec;
+        let mut columns: Vec<(Plugin, Vec<i64>)> = Vec::new();
+        let mut taints: Vec<i64> = fitting.iter().map(|i| node::taint_score(spec, &i.node)).collect();
+        normalize(&mut taints, true);
+        columns.push((Plugin::TaintToleration, taints));
+        if let Some(mut scores) =
+            fitting.iter().map(|i| node::affinity_score(spec, &i.node)).collect::<Option<Vec<_>>>()
+        {
+            normalize(&mut scores, false);
+            columns.push((Plugin::NodeAffinity, scores));
+        }
+        columns.push((Plugin::NodeResourcesFit, fitting.iter().map(|i| fit::score(spec, i)).collect()));
+        if let Some(scores) = spread::score(cluster, spec, fitting) {
+            columns.push((Plugin::PodTopologySpread, scores));
+        }
+        if let Some(scores) = interpod::score(cluster, spec, fitting) {
+            columns.push((Plugin::InterPodAffinity, scores));
+        }
+        columns.push((Plugin::DynamicResources, vec![0; fitting.len()]));
+        if !fit::is_best_effort(spec) {
+            let scores = fitting.iter().map(|i| fit::balance_score(spec, i)).collect();
+            columns.push((Plugin::NodeResourcesBalancedAllocation, scores));
+        }
+        let scores = fitting.iter().map(|i| images::score(cluster, spec, &i.node)).collect();
+        columns.push((Plugin::ImageLocality, scores));
+        for (at, info) in fitting.iter().enumerate() {
+            let by_plugin: BTreeMap<Plugin, i64> =
+                columns.iter().map(|(plugin, scores)| (*plugin, plugin.weight() * scores[at])).collect();
+            let total = by_plugin.values().sum();
+            self.scores.insert(Arc::clone(&info.node.name), NodeScores { by_plugin, total });
+        }
+        let best = self.scores.values().map(|s| s.total).max();
+        self.best = self.scores.iter().filter(|(_, s)| Some(s.total) == best).map(|(n, _)| Arc::clone(n)).collect();
+    }
+}

@@ -1,0 +1,36 @@
+//! kube-scheduler's decision as a pure function: which nodes take a pod, why the others do not, how those that do
+//! are scored, and what the event says where none does.
+//!
+//! Objects come in as a [`Snapshot`] or one by one, are compiled once (quantities, selectors and affinities turn
+//! into what can be compared quickly), and live in a [`Cluster`] that can be changed and forked. [`evaluate`] asks
+//! about one pod. The answer is kube-scheduler's of Kubernetes 1.36 with its default profile and all nodes scored.
+//!
+//! This crate knows no client, no clock and no files, and draws no random numbers: ties come back as sets.
+
+mod answer;
+mod cluster;
+mod cycle;
+mod error;
+mod node;
+mod plugins;
+mod pod;
+mod preemption;
+mod resources;
+mod snapshot;
+mod status;
+mod storage;
+mod verdict;
+mod workloads;
+
+pub use answer::Answer;
+pub use cluster::{Cluster, UnknownNode};
+pub use cycle::evaluate;
+pub use error::InputError;
+pub use node::{Node, NodeInfo};
+pub use pod::{HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Term, Tolerations, Volume};
+pub use resources::{PodResources, Resources};
+pub use snapshot::Snapshot;
+pub use status::{Code, Plugin, Rejection};
+pub use storage::{Capacity, Claim, PersistentVolume, Source, Storage, StorageClass};
+pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
+pub use workloads::{Budget, Workloads};

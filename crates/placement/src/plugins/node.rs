@@ -1,0 +1,70 @@
+//! What depends on the node alone: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeDeclaredFeatures.
+
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+use stead_semantics::taints;
+
+use crate::node::{Node, NodeInfo};
+use crate::pod::{PodSpec, Tolerations};
+use crate::status::{Code, Filtered, Plugin, reject};
+
+fn keeps_pods_away(t: &Taint) -> bool {
+    t.effect == "NoSchedule" || t.effect == "NoExecute"
+}
+
+/// The first taint that keeps the pod off the node.
+pub(crate) fn untolerated<'a>(node: &'a Node, tolerations: &Tolerations) -> Option<&'a Taint> {
+    taints::find_untolerated(&node.taints, &tolerations.0, keeps_pods_away)
+}
+
+pub(crate) fn unschedulable(pod: &PodSpec, node: &Node) -> Filtered {
+    let cordon =
+        Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
+    if node.unschedulable && !pod.tolerations.0.iter().any(|t| taints::tolerates(t, &cordon)) {
+        return reject(Plugin::NodeUnschedulable, Code::Unresolvable, "node(s) were unschedulable");
+    }
+    Ok(())
+}
+
+pub(crate) fn taints(pod: &PodSpec, node: &Node) -> Filtered {
+    match untolerated(node, &pod.tolerations) {
+        Some(_) => reject(Plugin::TaintToleration, Code::Unresolvable, "node(s) had untolerated taint(s)"),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn affinity(pod: &PodSpec, node: &Node) -> Filtered {
+    if pod.required_nodes.as_ref().is_none_or(|r| r.matches(&node.name, &node.labels)) {
+        return Ok(());
+    }
+    reject(Plugin::NodeAffinity, Code::Unresolvable, "node(s) didn't match Pod's node affinity/selector")
+}
+
+pub(crate) fn ports(pod: &PodSpec, info: &NodeInfo) -> Filtered {
+    if pod.host_ports.iter().any(|p| info.port_taken(p)) {
+        let reason = "node(s) didn't have free ports for the requested pod ports";
+        return reject(Plugin::NodePorts, Code::Unschedulable, reason);
+    }
+    Ok(())
+}
+
+pub(crate) fn features(pod: &PodSpec, node: &Node) -> Filtered {
+    if pod.features.iter().all(|f| node.features.contains(*f)) {
+        return Ok(());
+    }
+    reject(Plugin::NodeDeclaredFeatures, Code::Unresolvable, "node(s) didn't match Pod's required features")
+}
+
+/// How many taints with effect PreferNoSchedule the pod does not tolerate.
+pub(crate) fn taint_score(pod: &PodSpec, node: &Node) -> i64 {
+    let applies = |t: &&Toleration| t.effect.as_deref().is_none_or(|e| e.is_empty() || e == "PreferNoSchedule");
+    let untolerated = |taint: &&Taint| {
+        taint.effect == "PreferNoSchedule"
+            && !pod.tolerations.0.iter().filter(applies).any(|t| taints::tolerates(t, taint))
+    };
+    node.taints.iter().filter(untolerated).count() as i64
+}
+
+/// The weights of the preferred terms that match; none where the pod has no preference.
+pub(crate) fn affinity_score(pod: &PodSpec, node: &Node) -> Option<i64> {
+    Some(pod.preferred_nodes.as_ref()?.score(&node.name, &node.labels))
+}

@@ -1,0 +1,195 @@
+//! VolumeBinding: a pod's claims have volumes that the node can use, or can get them there.
+
+use std::borrow::Cow;
+
+use crate::cluster::Cluster;
+use crate::node::Node;
+use crate::plugins::volume_limits::{made_for, not_owner};
+use crate::pod::Pod;
+use crate::status::{Code, Fault, Filtered, Plugin, Rejection};
+use crate::storage::{Claim, PersistentVolume, Storage};
+
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// A pod's claims, sorted by how far they are.
+#[derive(Debug, Clone)]
+pub(crate) struct State<'a> {
+    bound: Vec<&'a Claim>,
+    /// Claims that wait for the pod to be placed, smallest first.
+    waiting: Vec<&'a Claim>,
+}
+
+fn rejection(reason: impl Into<Cow<'static, str>>) -> Fault {
+    Fault::Rejected(Rejection::new(Plugin::VolumeBinding, Code::Unresolvable, reason))
+}
+
+impl<'a> State<'a> {
+    /// PreFilter; none where the pod has no claims.
+    pub(crate) fn new(cluster: &'a Cluster, pod: &Pod) -> Result<Option<State<'a>>, Fault> {
+        let storage = cluster.storage();
+        let mut claims = Vec::new();
+        for (name, ephemeral) in pod.spec.volumes.iter().filter_map(|v| v.claim()) {
+            let Some(claim) = storage.claim(&pod.key.namespace, name) else {
+                return Err(rejection(if ephemeral {
+                    format!("waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\"")
+                } else {
+                    format!("persistentvolumeclaim \"{name}\" not found")
+                }));
+            };
+            if claim.lost {
+                let volume = claim.volume.as_deref().unwrap_or_default();
+                return Err(rejection(format!(
+                    "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{volume}\""
+                )));
+            }
+            if claim.deleting {
+                return Err(rejection(format!("persistentvolumeclaim \"{name}\" is being deleted")));
+            }
+            if ephemeral && !made_for(claim, pod) {
+                return Err(rejection(not_owner(claim, pod)));
+            }
+            claims.push(claim);
+        }
+        if claims.is_empty() {
+            return Ok(None);
+        }
+        let mut state = State { bound: Vec::new(), waiting: Vec::new() };
+        let mut immediate = false;
+        for claim in claims {
+            if claim.bound {
+                state.bound.push(claim);
+            } else if waits(storage, claim)? && claim.volume.is_none() {
+                state.waiting.push(claim);
+            } else {
+                immediate = true;
+            }
+        }
+        if immediate {
+            return Err(rejection("pod has unbound immediate PersistentVolumeClaims"));
+        }
+        Ok(Some(state))
+    }
+
+    pub(crate) fn filter(&self, cluster: &Cluster, node: &Node) -> Filtered {
+        let storage = cluster.storage();
+        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+        let (usable, found) = self.check_bound(storage, node);
+        let (satisfied, room) = self.check_waiting(storage, node)?;
+        if !usable {
+            reasons.push("node(s) didn't match PersistentVolume's node affinity".into());
+        }
+        if !satisfied {
+            reasons.push("node(s) didn't find available persistent volumes to bind".into());
+        }
+        if !room {
+            reasons.push("node(s) did not have enough free storage".into());
+        }
+        if !found {
+            reasons.push("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into());
+        }
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        Err(Fault::Rejected(Rejection { plugin: Plugin::VolumeBinding, code: Code::Unresolvable, reasons }))
+    }
+
+    /// Whether the node can use every bound volume, and whether all of them exist; the first fault decides.
+    fn check_bound(&self, storage: &Storage, node: &Node) -> (bool, bool) {
+        for claim in &self.bound {
+            match claim.volume.as_deref().and_then(|v| storage.volume(v)) {
+                None => return (true, false),
+                Some(volume) if !volume.usable_on(&node.labels) => return (false, true),
+                Some(_) => {}
+            }
+        }
+        (true, true)
+    }
+
+    /// Whether the waiting claims can get volumes on the node, and whether there is room for them.
+    fn check_waiting(&self, storage: &Storage, node: &Node) -> Result<(bool, bool), Fault> {
+        let (mut to_match, mut to_make) = (Vec::new(), Vec::new());
+        for claim in &self.waiting {
+            match &claim.selected_node {
+                Some(selected) if **selected != *node.name => return Ok((false, true)),
+                Some(_) => to_make.push(*claim),
+                None => to_match.push(*claim),
+            }
+        }
+        // kube-scheduler goes from the smallest to the largest.
+        to_match.sort_by(|a, b| a.request.cmp(&b.request));
+        let mut chosen: Vec<&str> = Vec::new();
+        for claim in to_match {
+            match find_volume(storage, claim, node, &chosen) {
+                Some(volume) => chosen.push(&volume.name),
+                None => to_make.push(claim),
+            }
+        }
+        for claim in to_make {
+            let Some(class) = storage.class(&claim.class) else {
+                return Err(Fault::Error(format!("failed to find storage class {:?}", &*claim.class)));
+            };
+            if class.provisioner.is_empty() || *class.provisioner == *NO_PROVISIONER || !class.allows(&node.labels) {
+                return Ok((false, true));
+            }
+            if !has_room(storage, &class.provisioner, claim, node) {
+                return Ok((true, false));
+            }
+        }
+        Ok((true, true))
+    }
+}
+
+/// Whether the claim's class makes it wait for its first pod.
+fn waits(storage: &Storage, claim: &Claim) -> Result<bool, Fault> {
+    match storage.class(&claim.class) {
+        None => Ok(false),
+        Some(class) => class
+            .waits
+            .ok_or_else(|| Fault::Error(format!("VolumeBindingMode not set for StorageClass {:?}", &*class.name))),
+    }
+}
+
+/// The smallest volume that is there for the claim on the node (`FindMatchingVolume`).
+fn find_volume<'a>(storage: &'a Storage, claim: &Claim, node: &Node, chosen: &[&str]) -> Option<&'a PersistentVolume> {
+    let mut smallest: Option<&PersistentVolume> = None;
+    // kube-scheduler lists the volumes of the claim's class only.
+    for volume in storage.volumes.values().filter(|v| v.class == claim.class) {
+        let is_for = volume.is_for(claim);
+        if chosen.contains(&&*volume.name)
+            || (volume.claim.is_some() && !is_for)
+            || volume.capacity < claim.request
+            || volume.block != claim.block
+            || volume.attributes_class != claim.attributes_class
+            || volume.deleting
+        {
+            continue;
+        }
+        let usable = volume.usable_on(&node.labels);
+        if is_for {
+            return usable.then_some(volume);
+        }
+        if volume.available
+            && usable
+            && claim.selector.as_ref().is_none_or(|s| s.matches(&volume.labels))
+            && claim.access_modes.iter().all(|m| volume.access_modes.contains(m))
+            && smallest.is_none_or(|s| s.capacity > volume.capacity)
+        {
+            smallest = Some(volume);
+        }
+    }
+    smallest
+}
+
+/// Whether the driver has enough left for the claim where the node can reach it.
+fn has_room(storage: &Storage, provisioner: &str, claim: &Claim, node: &Node) -> bool {
+    let Some(request) = &claim.request else { return true };
+    if storage.tracks_capacity.get(provisioner) != Some(&true) {
+        return true;
+    }
+    let size = request.value();
+    storage.capacities.values().any(|c| {
+        c.class == claim.class
+            && c.limit.is_some_and(|limit| limit >= size)
+            && c.nodes.as_ref().is_some_and(|n| n.matches(&node.labels))
+    })
+}

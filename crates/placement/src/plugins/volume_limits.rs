@@ -1,0 +1,112 @@
+//! NodeVolumeLimits: how many volumes of a CSI driver a node can have attached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::Cluster;
+use crate::node::NodeInfo;
+use crate::pod::{Pod, Volume};
+use crate::status::{Code, Fault, Filtered, Plugin, reject};
+use crate::storage::{Claim, Source, Storage, migrated_driver};
+
+/// An attachable volume: its driver, and its handle there.
+type Attachable = (Box<str>, Box<str>);
+
+/// PreFilter: whether the pod has any volume that could count.
+pub(crate) fn applies(pod: &Pod) -> bool {
+    pod.spec.volumes.iter().any(|v| !matches!(v, Volume::Iscsi { .. } | Volume::Rbd { .. }))
+}
+
+pub(crate) fn filter(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Filtered {
+    let storage = cluster.storage();
+    let limits = storage.limits.get(&*info.node.name);
+    let mut wanted = attachable(storage, pod, limits.is_some(), true)?;
+    let Some(limits) = limits.filter(|l| !l.is_empty() && !wanted.is_empty()) else { return Ok(()) };
+    let mut attached = BTreeSet::new();
+    for other in &info.pods {
+        attached.extend(attachable(storage, other, true, false)?);
+    }
+    wanted.retain(|v| !attached.contains(v));
+    for (node, driver, volume) in storage.attachments.values() {
+        if **node == *info.node.name
+            && !driver.is_empty()
+            && let Some(Source::Csi(_, handle)) = storage.volume(volume).map(|v| &v.source)
+        {
+            attached.insert((driver.clone(), handle.clone()));
+        }
+    }
+    let mut new: BTreeMap<&str, i64> = BTreeMap::new();
+    for (driver, _) in &wanted {
+        *new.entry(driver).or_default() += 1;
+    }
+    for (driver, new) in new {
+        let there = attached.iter().filter(|(d, _)| **d == *driver).count() as i64;
+        if limits.get(driver).is_some_and(|limit| there + new > *limit) {
+            return reject(Plugin::NodeVolumeLimits, Code::Unschedulable, "node(s) exceed max volume count");
+        }
+    }
+    Ok(())
+}
+
+/// A pod's volumes that a CSI driver attaches. A claim that has no volume yet counts by its class.
+fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Result<BTreeSet<Attachable>, Fault> {
+    let mut out = BTreeSet::new();
+    for volume in &pod.spec.volumes {
+        let inline = |driver: &str, handle: &str| has_csi_node.then(|| (driver.into(), handle.into()));
+        let found = match volume {
+            Volume::AwsElasticBlockStore(id) => inline("ebs.csi.aws.com", id),
+            Volume::GcePersistentDisk { name, .. } => inline("pd.csi.storage.gke.io", name),
+            Volume::AzureDisk(uri) => inline("disk.csi.azure.com", uri),
+            Volume::Cinder(id) => inline("cinder.csi.openstack.org", id),
+            Volume::Portworx(id) => inline("pxd.portworx.com", id),
+            Volume::Iscsi { .. } | Volume::Rbd { .. } => None,
+            Volume::Claim(name) | Volume::Ephemeral(name) => {
+                let namespace = &pod.key.namespace;
+                match storage.claim(namespace, name) {
+                    None if new => {
+                        let reason =
+                            format!("looking up PVC {namespace}/{name}: persistentvolumeclaim \"{name}\" not found");
+                        return Err(match reject(Plugin::NodeVolumeLimits, Code::Unresolvable, reason) {
+                            Err(fault) => fault,
+                            Ok(()) => continue,
+                        });
+                    }
+                    None => None,
+                    Some(claim) => {
+                        if matches!(volume, Volume::Ephemeral(_)) && !made_for(claim, pod) {
+                            return Err(Fault::Error(not_owner(claim, pod)));
+                        }
+                        of_claim(storage, claim, has_csi_node)
+                    }
+                }
+            }
+        };
+        out.extend(found.filter(|(driver, handle): &Attachable| !driver.is_empty() && !handle.is_empty()));
+    }
+    Ok(out)
+}
+
+/// Whether an ephemeral volume's claim was made for the pod.
+pub(crate) fn made_for(claim: &Claim, pod: &Pod) -> bool {
+    claim.controller_uid.as_deref() == Some(&*pod.uid)
+}
+
+pub(crate) fn not_owner(claim: &Claim, pod: &Pod) -> String {
+    format!("PVC {}/{} was not created for pod {} (pod is not owner)", claim.namespace, claim.name, pod.key)
+}
+
+fn of_claim(storage: &Storage, claim: &Claim, has_csi_node: bool) -> Option<Attachable> {
+    if let Some(volume) = claim.volume.as_deref().and_then(|v| storage.volume(v)) {
+        return match &volume.source {
+            Source::Csi(driver, handle) => Some((driver.clone(), handle.clone())),
+            Source::Migrated(driver, handle) if has_csi_node => Some(((*driver).into(), handle.clone())),
+            _ => None,
+        };
+    }
+    let class = storage.class(&claim.class)?;
+    // What stands in for the handle of a volume that is yet to be made: no driver's own handle looks like it.
+    let handle = format!("\0{}/{}", claim.namespace, claim.name).into();
+    match migrated_driver(&class.provisioner) {
+        Some(driver) => has_csi_node.then(|| (driver.into(), handle)),
+        None => Some((class.provisioner.clone(), handle)),
+    }
+}

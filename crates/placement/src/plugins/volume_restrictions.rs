@@ -1,0 +1,89 @@
+//! VolumeRestrictions: disks that one node may have at a time, and claims for one pod only.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::Cluster;
+use crate::node::NodeInfo;
+use crate::pod::{Pod, PodSpec, Volume};
+use crate::status::{Code, Filtered, Plugin, Rejection, reject};
+
+/// The pod's claims with access mode ReadWriteOncePod, and how often they are in use.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    claims: BTreeSet<Box<str>>,
+    conflicts: i64,
+}
+
+impl State {
+    /// PreFilter; none where there is nothing to check.
+    pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, Rejection> {
+        let mut claims = BTreeSet::new();
+        for volume in &pod.volumes {
+            let Volume::Claim(name) = volume else { continue };
+            let Some(claim) = cluster.storage().claim(&pod.namespace, name) else {
+                let reason = format!("persistentvolumeclaim \"{name}\" not found");
+                return Err(Rejection::new(Plugin::VolumeRestrictions, Code::Unresolvable, reason));
+            };
+            if claim.access_modes.iter().any(|m| **m == *"ReadWriteOncePod") {
+                claims.insert(name.clone());
+            }
+        }
+        let in_use = |name: &&Box<str>| {
+            let uses = |p: &Pod| {
+                p.key.namespace == pod.namespace
+                    && p.spec.volumes.iter().any(|v| matches!(v, Volume::Claim(n) if n == *name))
+            };
+            cluster.nodes().any(|info| info.pods.iter().any(|p| uses(p)))
+        };
+        let conflicts = claims.iter().filter(in_use).count() as i64;
+        let needed = conflicts > 0 || pod.volumes.iter().any(is_exclusive);
+        Ok(needed.then_some(State { claims, conflicts }))
+    }
+
+    /// A pod comes or leaves. Unlike PreFilter this goes by the claim's name alone, in whatever namespace.
+    pub(crate) fn update(&mut self, other: &Pod, n: i64) {
+        let uses = |v: &&Volume| matches!(v, Volume::Claim(name) if self.claims.contains(name));
+        self.conflicts += n * other.spec.volumes.iter().filter(uses).count() as i64;
+    }
+
+    pub(crate) fn filter(&self, pod: &PodSpec, info: &NodeInfo) -> Filtered {
+        let wanted = pod.volumes.iter().filter(|v| is_exclusive(v));
+        for volume in wanted {
+            if info.pods.iter().any(|p| p.spec.volumes.iter().any(|other| conflict(volume, other))) {
+                let reason = "node(s) had no available disk";
+                return reject(Plugin::VolumeRestrictions, Code::Unschedulable, reason);
+            }
+        }
+        if self.conflicts > 0 {
+            let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
+                          in-use by another pod";
+            return reject(Plugin::VolumeRestrictions, Code::Unschedulable, reason);
+        }
+        Ok(())
+    }
+}
+
+fn is_exclusive(v: &Volume) -> bool {
+    matches!(
+        v,
+        Volume::GcePersistentDisk { .. } | Volume::AwsElasticBlockStore(_) | Volume::Iscsi { .. } | Volume::Rbd { .. }
+    )
+}
+
+fn conflict(a: &Volume, b: &Volume) -> bool {
+    match (a, b) {
+        (
+            Volume::GcePersistentDisk { name: a, read_only: ro_a },
+            Volume::GcePersistentDisk { name: b, read_only: ro_b },
+        )
+        | (Volume::Iscsi { iqn: a, read_only: ro_a }, Volume::Iscsi { iqn: b, read_only: ro_b }) => {
+            a == b && !(*ro_a && *ro_b)
+        }
+        (Volume::AwsElasticBlockStore(a), Volume::AwsElasticBlockStore(b)) => a == b,
+        (
+            Volume::Rbd { monitors: m_a, pool: p_a, image: i_a, read_only: ro_a },
+            Volume::Rbd { monitors: m_b, pool: p_b, image: i_b, read_only: ro_b },
+        ) => p_a == p_b && i_a == i_b && m_a.iter().any(|m| m_b.contains(m)) && !(*ro_a && *ro_b),
+        _ => false,
+    }
+}

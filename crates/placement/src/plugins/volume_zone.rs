@@ -1,0 +1,88 @@
+//! VolumeZone: volumes whose own labels say in which zone or region they lie.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::Cluster;
+use crate::node::Node;
+use crate::pod::{PodSpec, Volume};
+use crate::status::{Code, Fault, Filtered, Plugin, Rejection, reject};
+
+const KEYS: [&str; 4] = [
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+];
+
+/// The name by which a key of old goes today.
+fn current(key: &str) -> &str {
+    match key {
+        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
+        other => other,
+    }
+}
+
+/// Where the pod's volumes lie: by label, the values that will do.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    places: Vec<(&'static str, BTreeSet<Box<str>>)>,
+}
+
+impl State {
+    /// PreFilter; none where no volume says where it lies.
+    pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, Fault> {
+        let storage = cluster.storage();
+        let no = |reason: String| Fault::Rejected(Rejection::new(Plugin::VolumeZone, Code::Unresolvable, reason));
+        let mut places = Vec::new();
+        for volume in &pod.volumes {
+            let Volume::Claim(name) = volume else { continue };
+            let Some(claim) = storage.claim(&pod.namespace, name) else {
+                return Err(no(format!("persistentvolumeclaim \"{name}\" not found")));
+            };
+            let Some(volume) = &claim.volume else {
+                if claim.class.is_empty() {
+                    return Err(no("PersistentVolumeClaim had no pv name and storageClass name".into()));
+                }
+                let Some(class) = storage.class(&claim.class) else {
+                    return Err(no(format!("storageclass.storage.k8s.io \"{}\" not found", claim.class)));
+                };
+                match class.waits {
+                    Some(true) => continue,
+                    Some(false) => return Err(no("PersistentVolume had no name".into())),
+                    None => {
+                        return Err(no(format!("VolumeBindingMode not set for StorageClass \"{}\"", class.name)));
+                    }
+                }
+            };
+            let Some(volume) = storage.volume(volume) else {
+                return Err(no(format!("persistentvolume \"{volume}\" not found")));
+            };
+            for key in KEYS {
+                if let Some(values) = volume.labels.get(key).and_then(|v| zones(v)) {
+                    places.push((key, values));
+                }
+            }
+        }
+        Ok((!places.is_empty()).then_some(State { places }))
+    }
+
+    pub(crate) fn filter(&self, node: &Node) -> Filtered {
+        // A node that knows no zones at all is a single-zone cluster's.
+        if !KEYS.iter().any(|key| node.labels.contains_key(*key)) {
+            return Ok(());
+        }
+        for (key, values) in &self.places {
+            let here = node.label(key).or_else(|| node.label(current(key)));
+            if !here.is_some_and(|v| values.contains(v)) {
+                return reject(Plugin::VolumeZone, Code::Unresolvable, "node(s) had no available volume zone");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The zones of a label that may name several (`a__b`); one that cannot be read does not count.
+fn zones(label: &str) -> Option<BTreeSet<Box<str>>> {
+    label.split("__").map(str::trim).map(|zone| (!zone.is_empty()).then(|| zone.into())).collect()
+}

@@ -1,0 +1,575 @@
+//! A pod as the scheduler needs it: every selector compiled, every amount added up.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{
+    self as core, PodAffinityTerm, PodSpec as RawSpec, Toleration, TopologySpreadConstraint,
+};
+use stead_semantics::labels::{Labels, Requirement, Selector};
+use stead_semantics::node_selector::{PreferredNodeAffinity, RequiredNodeAffinity};
+use stead_semantics::taints;
+
+use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName, Under};
+use crate::resources::{self, PodResources};
+
+/// A pod's namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodKey {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name within it.
+    pub name: Arc<str>,
+}
+
+impl PodKey {
+    /// The key of the pod with this namespace and name.
+    pub fn new(namespace: &str, name: &str) -> PodKey {
+        PodKey { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for PodKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A pod, compiled.
+#[derive(Debug, Clone)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: PodKey,
+    /// The UID; `uid-NAMESPACE-NAME` where the object has none.
+    pub uid: Box<str>,
+    /// The node it is on.
+    pub node: Option<Box<str>>,
+    /// The node that preemption promised it.
+    pub nominated: Option<Box<str>>,
+    /// Whether it has ended (Succeeded or Failed): such a pod counts for nothing.
+    pub finished: bool,
+    /// Whether its deletion has begun.
+    pub terminating: bool,
+    /// Whether its deletion has begun because the scheduler preempted it.
+    pub preempted: bool,
+    /// When it started, in nanoseconds since 1970.
+    pub started: Option<i128>,
+    /// The names of the gates that keep it from being scheduled.
+    pub gates: Vec<Box<str>>,
+    /// All else that placement depends on; equal pods can share it.
+    pub spec: Arc<PodSpec>,
+}
+
+/// What placement depends on, apart from a pod's identity and where it is: equal for pods that fare equally.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodSpec {
+    /// The namespace, which selectors and claims refer to.
+    pub namespace: Arc<str>,
+    /// The labels.
+    pub labels: Labels,
+    /// The priority; zero where none is given.
+    pub priority: i32,
+    /// Whether `preemptionPolicy` is `Never`.
+    pub never_preempts: bool,
+    /// What it asks for and takes up.
+    pub resources: PodResources,
+    /// Ports on the host, of containers and sidecars.
+    pub host_ports: Vec<HostPort>,
+    /// What it tolerates.
+    pub tolerations: Tolerations,
+    /// `nodeSelector` and required node affinity; none where the pod has neither.
+    pub required_nodes: Option<RequiredNodeAffinity>,
+    /// The nodes that required affinity names one by one (`metadata.name In`), if every term does.
+    pub named_nodes: NamedNodes,
+    /// Preferred node affinity.
+    pub preferred_nodes: Option<PreferredNodeAffinity>,
+    /// Required affinity to pods.
+    pub affinity: Vec<Term>,
+    /// Required anti-affinity to pods.
+    pub anti_affinity: Vec<Term>,
+    /// Preferred affinity to pods, with weights.
+    pub preferred_affinity: Vec<(Term, i32)>,
+    /// Preferred anti-affinity to pods, with weights.
+    pub preferred_anti_affinity: Vec<(Term, i32)>,
+    /// Spread constraints of the pod's own; the system's defaults stand in where it has none.
+    pub spread: Vec<SpreadConstraint>,
+    /// Volumes that placement looks at.
+    pub volumes: Vec<Volume>,
+    /// The images of containers, init containers and image volumes, normalized.
+    pub images: Vec<Box<str>>,
+    /// How many containers and init containers it has.
+    pub containers: usize,
+    /// The features that a node has to declare for it.
+    pub features: Vec<&'static str>,
+    /// The controller that owns it.
+    pub controller: Option<Owner>,
+    /// The claims for devices that it has; these are not modelled.
+    pub resource_claims: Vec<Box<str>>,
+}
+
+/// A port that a pod takes on its node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    /// The address, `0.0.0.0` for all.
+    pub ip: Box<str>,
+    /// TCP, UDP or SCTP.
+    pub protocol: Box<str>,
+    /// The number.
+    pub port: i32,
+}
+
+/// The controller of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The API group and version.
+    pub api_version: Box<str>,
+    /// The kind.
+    pub kind: Box<str>,
+    /// The name.
+    pub name: Box<str>,
+}
+
+/// The nodes that a pod's required affinity names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NamedNodes {
+    /// Some term does without names: any node may match.
+    Any,
+    /// Every term names nodes: these, and no others.
+    Only(BTreeSet<Box<str>>),
+}
+
+/// A pod's tolerations.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tolerations(pub Vec<Toleration>);
+
+impl Tolerations {
+    fn keys(&self) -> impl Iterator<Item = (Option<&str>, Option<&str>, Option<&str>, Option<&str>)> {
+        self.0.iter().map(|t| (t.key.as_deref(), t.operator.as_deref(), t.value.as_deref(), t.effect.as_deref()))
+    }
+}
+
+// How long a taint is tolerated is the eviction controller's business, not placement's, so it does not tell pods apart.
+impl Eq for Tolerations {}
+impl Ord for Tolerations {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.keys().cmp(other.keys())
+    }
+}
+impl PartialOrd for Tolerations {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A term of affinity or anti-affinity to pods.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Term {
+    /// The namespaces it names, or the pod's own.
+    pub namespaces: BTreeSet<Box<str>>,
+    /// The namespaces it selects.
+    pub namespace_selector: Selector,
+    /// The pods it selects there.
+    pub selector: Selector,
+    /// The node label whose value makes a domain.
+    pub topology_key: Box<str>,
+}
+
+/// A spread constraint, with its defaults.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpreadConstraint {
+    /// How far a domain may be ahead of the emptiest.
+    pub max_skew: i32,
+    /// The node label whose value makes a domain.
+    pub topology_key: Box<str>,
+    /// Whether it filters (`DoNotSchedule`) or only scores (`ScheduleAnyway`).
+    pub hard: bool,
+    /// The pods that are counted, with `matchLabelKeys` worked in.
+    pub selector: Selector,
+    /// With fewer domains than this, the emptiest counts as empty.
+    pub min_domains: i32,
+    /// Whether nodes that the pod's node affinity excludes are left out.
+    pub honor_affinity: bool,
+    /// Whether nodes whose taints the pod does not tolerate are left out.
+    pub honor_taints: bool,
+}
+
+/// A volume of a pod, as far as placement looks at it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Volume {
+    /// A claim by name.
+    Claim(Box<str>),
+    /// A claim that is made for the pod: its name.
+    Ephemeral(Box<str>),
+    /// A Google disk.
+    GcePersistentDisk {
+        /// The disk's name.
+        name: Box<str>,
+        /// Whether it is only read.
+        read_only: bool,
+    },
+    /// An Amazon volume.
+    AwsElasticBlockStore(Box<str>),
+    /// An Azure disk, by its URI.
+    AzureDisk(Box<str>),
+    /// A Cinder volume.
+    Cinder(Box<str>),
+    /// A Portworx volume.
+    Portworx(Box<str>),
+    /// An iSCSI target.
+    Iscsi {
+        /// The target's qualified name.
+        iqn: Box<str>,
+        /// Whether it is only read.
+        read_only: bool,
+    },
+    /// A RADOS block device.
+    Rbd {
+        /// The monitors.
+        monitors: Vec<Box<str>>,
+        /// The pool.
+        pool: Box<str>,
+        /// The image.
+        image: Box<str>,
+        /// Whether it is only read.
+        read_only: bool,
+    },
+}
+
+impl Volume {
+    /// The claim behind it and whether it was made for the pod.
+    pub fn claim(&self) -> Option<(&str, bool)> {
+        match self {
+            Volume::Claim(name) => Some((name, false)),
+            Volume::Ephemeral(name) => Some((name, true)),
+            _ => None,
+        }
+    }
+}
+
+impl Pod {
+    /// Compiles an object.
+    pub fn compile(pod: &core::Pod) -> Result<Pod, InputError> {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let namespace = pod.metadata.namespace.as_deref().filter(|n| !n.is_empty()).unwrap_or("default");
+        compile(pod, namespace, name).map_err(|e| e.of(ObjectName("pod", namespace, name)))
+    }
+
+    /// The same pod on a node.
+    pub fn on(&self, node: &str) -> Pod {
+        Pod { node: Some(node.into()), nominated: None, ..self.clone() }
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &Labels {
+        &self.spec.labels
+    }
+}
+
+fn compile(pod: &core::Pod, namespace: &str, name: &str) -> FieldResult<Pod> {
+    if name.is_empty() {
+        return Err(FieldError::new("metadata.name", "Required value"));
+    }
+    let empty = RawSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
+    let status = pod.status.as_ref();
+    let terminating = pod.metadata.deletion_timestamp.is_some();
+    Ok(Pod {
+        key: PodKey::new(namespace, name),
+        uid: match pod.metadata.uid.as_deref() {
+            Some(uid) if !uid.is_empty() => uid.into(),
+            _ => format!("uid-{namespace}-{name}").into(),
+        },
+        node: spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
+        nominated: status.and_then(|s| s.nominated_node_name.as_deref()).filter(|n| !n.is_empty()).map(Into::into),
+        finished: matches!(status.and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed")),
+        terminating,
+        preempted: terminating
+            && status
+                .and_then(|s| s.conditions.as_ref()?.iter().find(|c| c.type_ == "DisruptionTarget"))
+                .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler")),
+        started: status.and_then(|s| s.start_time.as_ref()).map(|t| t.0.as_nanosecond()),
+        gates: spec.scheduling_gates.iter().flatten().map(|g| g.name.as_str().into()).collect(),
+        spec: Arc::new(compile_spec(pod, spec, namespace, name)?),
+    })
+}
+
+fn compile_spec(pod: &core::Pod, spec: &RawSpec, namespace: &str, name: &str) -> FieldResult<PodSpec> {
+    let labels = pod.metadata.labels.clone().unwrap_or_default();
+    for (i, t) in spec.tolerations.iter().flatten().enumerate() {
+        taints::validate_toleration(t).in_field(format_args!("spec.tolerations[{i}]"))?;
+    }
+    let affinity = spec.affinity.as_ref();
+    let node = affinity.and_then(|a| a.node_affinity.as_ref());
+    let with = affinity.and_then(|a| a.pod_affinity.as_ref());
+    let against = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
+    let required = RequiredNodeAffinity::of(spec).in_field("spec.affinity.nodeAffinity")?;
+    let preferred = node.and_then(|n| n.preferred_during_scheduling_ignored_during_execution.as_deref());
+    Ok(PodSpec {
+        resources: resources::of_pod(pod)?,
+        priority: spec.priority.unwrap_or(0),
+        never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+        host_ports: host_ports(spec),
+        tolerations: Tolerations(spec.tolerations.clone().unwrap_or_default()),
+        named_nodes: named_nodes(node),
+        required_nodes: (!required.is_none()).then_some(required),
+        preferred_nodes: match preferred {
+            Some(terms) => Some(
+                PreferredNodeAffinity::of(terms)
+                    .in_field("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution")?,
+            ),
+            None => None,
+        },
+        affinity: terms(with.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()), namespace)
+            .under("spec.affinity.podAffinity")?,
+        anti_affinity: terms(
+            against.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()),
+            namespace,
+        )
+        .under("spec.affinity.podAntiAffinity")?,
+        preferred_affinity: weighted_terms(
+            with.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref()),
+            namespace,
+        )
+        .under("spec.affinity.podAffinity")?,
+        preferred_anti_affinity: weighted_terms(
+            against.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref()),
+            namespace,
+        )
+        .under("spec.affinity.podAntiAffinity")?,
+        spread: spec
+            .topology_spread_constraints
+            .iter()
+            .flatten()
+            .enumerate()
+            .map(|(i, c)| spread_constraint(c, &labels).under(format_args!("spec.topologySpreadConstraints[{i}]")))
+            .collect::<FieldResult<_>>()?,
+        volumes: volumes(spec, name)?,
+        images: images(spec),
+        containers: spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len),
+        features: features(spec),
+        controller: controller(pod),
+        resource_claims: spec.resource_claims.iter().flatten().map(|c| c.name.as_str().into()).collect(),
+        namespace: namespace.into(),
+        labels,
+    })
+}
+
+fn host_ports(spec: &RawSpec) -> Vec<HostPort> {
+    let on_host = spec.host_network == Some(true);
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    sidecars
+        .chain(&spec.containers)
+        .flat_map(|c| c.ports.iter().flatten())
+        .filter_map(|p| {
+            // kube-apiserver: on the host's network a container's port is the host's.
+            let port = match p.host_port.unwrap_or(0) {
+                0 if on_host => p.container_port,
+                port => port,
+            };
+            (port > 0).then(|| HostPort {
+                ip: p.host_ip.as_deref().filter(|ip| !ip.is_empty()).unwrap_or("0.0.0.0").into(),
+                protocol: p.protocol.as_deref().filter(|p| !p.is_empty()).unwrap_or("TCP").into(),
+                port,
+            })
+        })
+        .collect()
+}
+
+/// NodeAffinity's PreFilter: the nodes that every required term names.
+fn named_nodes(affinity: Option<&core::NodeAffinity>) -> NamedNodes {
+    let Some(selector) = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()) else {
+        return NamedNodes::Any;
+    };
+    let mut all: Option<BTreeSet<Box<str>>> = None;
+    for term in &selector.node_selector_terms {
+        let mut names: Option<BTreeSet<Box<str>>> = None;
+        for field in term.match_fields.iter().flatten() {
+            if field.key == "metadata.name" && field.operator == "In" {
+                let these: BTreeSet<Box<str>> = field.values.iter().flatten().map(|v| v.as_str().into()).collect();
+                names = Some(match names {
+                    None => these,
+                    Some(names) => names.intersection(&these).cloned().collect(),
+                });
+            }
+        }
+        match names {
+            None => return NamedNodes::Any,
+            Some(names) => all.get_or_insert_default().extend(names),
+        }
+    }
+    all.map_or(NamedNodes::Any, NamedNodes::Only)
+}
+
+fn terms(raw: Option<&[PodAffinityTerm]>, namespace: &str) -> FieldResult<Vec<Term>> {
+    raw.into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(i, t)| term(t, namespace).under(format_args!("requiredDuringSchedulingIgnoredDuringExecution[{i}]")))
+        .collect()
+}
+
+fn weighted_terms(raw: Option<&[core::WeightedPodAffinityTerm]>, namespace: &str) -> FieldResult<Vec<(Term, i32)>> {
+    raw.into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(i, t)| {
+            let field = format!("preferredDuringSchedulingIgnoredDuringExecution[{i}]");
+            if !(1..=100).contains(&t.weight) {
+                return Err(FieldError::new(
+                    format!("{field}.weight"),
+                    format!("Invalid value: {}: must be in the range 1-100", t.weight),
+                ));
+            }
+            Ok((term(&t.pod_affinity_term, namespace).under(format_args!("{field}.podAffinityTerm"))?, t.weight))
+        })
+        .collect()
+}
+
+fn term(t: &PodAffinityTerm, namespace: &str) -> FieldResult<Term> {
+    if t.topology_key.is_empty() {
+        return Err(FieldError::new("topologyKey", "Required value: can not be empty"));
+    }
+    let mut namespaces: BTreeSet<Box<str>> = t.namespaces.iter().flatten().map(|n| n.as_str().into()).collect();
+    if namespaces.is_empty() && t.namespace_selector.is_none() {
+        namespaces.insert(namespace.into());
+    }
+    Ok(Term {
+        namespaces,
+        namespace_selector: Selector::from_label_selector(t.namespace_selector.as_ref())
+            .in_field("namespaceSelector")?,
+        selector: Selector::from_label_selector(t.label_selector.as_ref()).in_field("labelSelector")?,
+        topology_key: t.topology_key.as_str().into(),
+    })
+}
+
+fn spread_constraint(c: &TopologySpreadConstraint, labels: &Labels) -> FieldResult<SpreadConstraint> {
+    if c.max_skew <= 0 {
+        return Err(FieldError::new("maxSkew", format!("Invalid value: {}: must be greater than zero", c.max_skew)));
+    }
+    if c.topology_key.is_empty() {
+        return Err(FieldError::new("topologyKey", "Required value: can not be empty"));
+    }
+    let hard = match c.when_unsatisfiable.as_str() {
+        "DoNotSchedule" => true,
+        "ScheduleAnyway" => false,
+        other => {
+            return Err(FieldError::new(
+                "whenUnsatisfiable",
+                format!("Unsupported value: {other:?}: supported values: \"DoNotSchedule\", \"ScheduleAnyway\""),
+            ));
+        }
+    };
+    if let Some(n) = c.min_domains.filter(|n| *n <= 0) {
+        return Err(FieldError::new("minDomains", format!("Invalid value: {n}: must be greater than zero")));
+    }
+    let mut selector = Selector::from_label_selector(c.label_selector.as_ref()).in_field("labelSelector")?;
+    if c.label_selector.is_some() {
+        for key in c.match_label_keys.iter().flatten() {
+            if let Some(value) = labels.get(key) {
+                selector.add(Requirement::equals(key.clone(), value.clone()));
+            }
+        }
+    }
+    Ok(SpreadConstraint {
+        max_skew: c.max_skew,
+        topology_key: c.topology_key.as_str().into(),
+        hard,
+        selector,
+        min_domains: c.min_domains.unwrap_or(1),
+        honor_affinity: honors(c.node_affinity_policy.as_deref(), true, "nodeAffinityPolicy")?,
+        honor_taints: honors(c.node_taints_policy.as_deref(), false, "nodeTaintsPolicy")?,
+    })
+}
+
+fn honors(policy: Option<&str>, default: bool, field: &str) -> FieldResult<bool> {
+    match policy {
+        None => Ok(default),
+        Some("Honor") => Ok(true),
+        Some("Ignore") => Ok(false),
+        Some(other) => Err(FieldError::new(
+            field,
+            format!("Unsupported value: {other:?}: supported values: \"Honor\", \"Ignore\""),
+        )),
+    }
+}
+
+fn volumes(spec: &RawSpec, pod: &str) -> FieldResult<Vec<Volume>> {
+    let mut out = Vec::new();
+    for (i, v) in spec.volumes.iter().flatten().enumerate() {
+        if let Some(c) = &v.persistent_volume_claim {
+            if c.claim_name.is_empty() {
+                return Err(FieldError::new(
+                    format!("spec.volumes[{i}].persistentVolumeClaim.claimName"),
+                    "Required value",
+                ));
+            }
+            out.push(Volume::Claim(c.claim_name.as_str().into()));
+        } else if v.ephemeral.is_some() {
+            out.push(Volume::Ephemeral(format!("{pod}-{}", v.name).into()));
+        } else if let Some(d) = &v.gce_persistent_disk {
+            out.push(Volume::GcePersistentDisk {
+                name: d.pd_name.as_str().into(),
+                read_only: d.read_only == Some(true),
+            });
+        } else if let Some(d) = &v.aws_elastic_block_store {
+            out.push(Volume::AwsElasticBlockStore(d.volume_id.as_str().into()));
+        } else if let Some(d) = &v.azure_disk {
+            out.push(Volume::AzureDisk(d.disk_uri.as_str().into()));
+        } else if let Some(d) = &v.cinder {
+            out.push(Volume::Cinder(d.volume_id.as_str().into()));
+        } else if let Some(d) = &v.portworx_volume {
+            out.push(Volume::Portworx(d.volume_id.as_str().into()));
+        } else if let Some(d) = &v.iscsi {
+            out.push(Volume::Iscsi { iqn: d.iqn.as_str().into(), read_only: d.read_only == Some(true) });
+        } else if let Some(d) = &v.rbd {
+            out.push(Volume::Rbd {
+                monitors: d.monitors.iter().map(|m| m.as_str().into()).collect(),
+                pool: d.pool.as_deref().filter(|p| !p.is_empty()).unwrap_or("rbd").into(),
+                image: d.image.as_str().into(),
+                read_only: d.read_only == Some(true),
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn images(spec: &RawSpec) -> Vec<Box<str>> {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers).map(|c| c.image.as_deref());
+    let volumes = spec.volumes.iter().flatten().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref());
+    containers.chain(volumes).map(|image| normalized_image(image.unwrap_or_default())).collect()
+}
+
+/// ImageLocality's rule: without a tag it is `latest`.
+fn normalized_image(name: &str) -> Box<str> {
+    let colon = name.rfind(':').map_or(-1, |i| i as i64);
+    let slash = name.rfind('/').map_or(-1, |i| i as i64);
+    if colon <= slash { format!("{name}:latest").into() } else { name.into() }
+}
+
+/// NodeDeclaredFeatures: what a node's kubelet has to have declared before it can run the pod.
+fn features(spec: &RawSpec) -> Vec<&'static str> {
+    let mut out = Vec::new();
+    let restarts_all = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten())
+        .flat_map(|c| c.restart_policy_rules.iter().flatten())
+        .any(|rule| rule.action == "RestartAllContainers");
+    if restarts_all {
+        out.push("RestartAllContainersOnContainerExits");
+    }
+    if spec.host_network == Some(true) && spec.host_users == Some(false) {
+        out.push("UserNamespacesHostNetworkSupport");
+    }
+    out
+}
+
+fn controller(pod: &core::Pod) -> Option<Owner> {
+    let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
+    Some(Owner {
+        api_version: owner.api_version.as_str().into(),
+        kind: owner.kind.as_str().into(),
+        name: owner.name.as_str().into(),
+    })
+}

@@ -1,0 +1,166 @@
+//! DefaultPreemption: which pods would have to go, where, so that the pod fits.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::cycle::State;
+use crate::node::NodeInfo;
+use crate::pod::Pod;
+use crate::status::{Code, Fault, Rejection};
+use crate::verdict::{Nominee, fit_message};
+use crate::workloads::Budget;
+
+/// What PostFilter ends with: what it adds to the message, or the nodes that can be cleared.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) message: Option<String>,
+    pub(crate) nominees: Vec<Nominee>,
+}
+
+/// The part of the message that DynamicResources adds for a pod without device claims.
+const NO_CLAIMS: &str = "no new claims to deallocate, preemption:";
+
+pub(crate) fn preempt<'a>(
+    state: &State<'a>,
+    cluster: &'a Cluster,
+    pod: &Pod,
+    rejected: &BTreeMap<Arc<str>, Rejection>,
+) -> Outcome {
+    let say = |message: String| Outcome { message: Some(message), ..Outcome::default() };
+    if let Err(why) = eligible(cluster, pod, rejected) {
+        return say(format!("{NO_CLAIMS} {why}"));
+    }
+    let budgets: Vec<&Budget> = cluster.budgets().collect();
+    let mut candidates: Vec<(Nominee, Vec<Arc<Pod>>)> = Vec::new();
+    let mut statuses: Vec<Rejection> = Vec::new();
+    let mut errors: Vec<String> = Vec::new();
+    let mut helpless = 0;
+    for info in cluster.nodes() {
+        if rejected.get(&info.node.name).is_none_or(|r| r.code != Code::Unschedulable) {
+            helpless += 1;
+            continue;
+        }
+        match victims_on(state, info, pod, &budgets) {
+            Ok((victims, violations)) if !victims.is_empty() => {
+                let nominee = Nominee {
+                    node: Arc::clone(&info.node.name),
+                    victims: victims.iter().map(|p| p.key.clone()).collect(),
+                    violations,
+                };
+                candidates.push((nominee, victims));
+            }
+            Ok(_) => errors.push(format!("expected at least one victim pod on node \"{}\"", info.node.name)),
+            Err(Fault::Rejected(rejection)) => statuses.push(rejection),
+            Err(Fault::Error(error)) => errors.push(error),
+        }
+    }
+    if !candidates.is_empty() {
+        return Outcome { nominees: best(candidates), message: None };
+    }
+    if !errors.is_empty() {
+        errors.dedup();
+        let text = if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) };
+        return say(format!("preemption: {text}"));
+    }
+    let reasons = statuses.iter().flat_map(|r| r.reasons.iter().map(|r| &**r));
+    let unhelpful = std::iter::repeat_n("Preemption is not helpful for scheduling", helpless);
+    say(format!("{NO_CLAIMS} {}", fit_message(cluster.node_count(), reasons.chain(unhelpful))))
+}
+
+/// Whether the pod may preempt others now; if not, why.
+fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> Result<(), &'static str> {
+    if pod.spec.never_preempts {
+        return Err("not eligible due to preemptionPolicy=Never.");
+    }
+    let Some(node) = &pod.nominated else { return Ok(()) };
+    // A nominated node that can no longer be had: the pod may try elsewhere.
+    if rejected.get(&**node).is_none_or(|r| r.code == Code::Unresolvable) {
+        return Ok(());
+    }
+    let waiting = |info: &NodeInfo| info.pods.iter().any(|p| p.spec.priority < pod.spec.priority && p.preempted);
+    if cluster.node(node).is_some_and(waiting) {
+        return Err("not eligible due to a terminating pod on the nominated node.");
+    }
+    Ok(())
+}
+
+/// The order in which pods are spared: by priority, then the older first. One that has not started is the youngest.
+fn importance(pod: &Pod) -> (Reverse<i32>, i128) {
+    (Reverse(pod.spec.priority), pod.started.unwrap_or(i128::MAX))
+}
+
+/// The fewest pods that have to leave a node, and how many of them a budget protects (`SelectVictimsOnNode`).
+fn victims_on<'a>(
+    state: &State<'a>,
+    info: &'a NodeInfo,
+    pod: &Pod,
+    budgets: &[&Budget],
+) -> Result<(Vec<Arc<Pod>>, usize), Fault> {
+    let node = &*info.node;
+    let mut state = state.clone();
+    let mut without = info.clone();
+    let mut potential: Vec<Arc<Pod>> =
+        info.pods.iter().filter(|p| p.spec.priority < pod.spec.priority).cloned().collect();
+    for victim in &potential {
+        without.remove(&victim.key);
+        state.update(victim, node, -1);
+    }
+    if potential.is_empty() {
+        return Err(Fault::Rejected(Rejection::new(
+            crate::status::Plugin::DefaultPreemption,
+            Code::Unresolvable,
+            "No preemption victims found for incoming pod",
+        )));
+    }
+    state.filter_with_nominated(&without, node)?;
+    potential.sort_by_key(|p| importance(p));
+    let (protected, others) = split_by_budget(potential, budgets);
+    let both = !protected.is_empty() && !others.is_empty();
+    let mut victims = Vec::new();
+    let mut violations = 0;
+    let protected_count = protected.len();
+    for (i, candidate) in protected.into_iter().chain(others).enumerate() {
+        // Each is put back, the most important first, and stays if the pod still fits.
+        without.add(Arc::clone(&candidate));
+        state.update(&candidate, node, 1);
+        if state.filter_with_nominated(&without, node).is_err() {
+            without.remove(&candidate.key);
+            state.update(&candidate, node, -1);
+            violations += usize::from(i < protected_count);
+            victims.push(candidate);
+        }
+    }
+    if both {
+        victims.sort_by_key(|p| importance(p));
+    }
+    Ok((victims, violations))
+}
+
+/// The pods whose eviction would break a budget, and the others.
+fn split_by_budget(pods: Vec<Arc<Pod>>, budgets: &[&Budget]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+    let mut allowed: Vec<i32> = budgets.iter().map(|b| b.allowed).collect();
+    pods.into_iter().partition(|pod| {
+        let mut violated = false;
+        for (budget, allowed) in budgets.iter().zip(&mut allowed) {
+            if budget.covers(pod) {
+                *allowed -= 1;
+                violated |= *allowed < 0;
+            }
+        }
+        violated
+    })
+}
+
+/// The candidates that kube-scheduler would choose among at random (`pickOneNodeForPreemption`).
+fn best(candidates: Vec<(Nominee, Vec<Arc<Pod>>)>) -> Vec<Nominee> {
+    let rank = |(nominee, victims): &(Nominee, Vec<Arc<Pod>>)| {
+        let highest = victims[0].spec.priority;
+        let sum: i64 = victims.iter().map(|v| i64::from(v.spec.priority) + (1 << 31)).sum();
+        let eldest = victims.iter().filter(|v| v.spec.priority == highest).filter_map(|v| v.started).min();
+        (nominee.violations, highest, sum, victims.len(), Reverse(eldest.unwrap_or(i128::MAX)))
+    };
+    let Some(first) = candidates.iter().map(rank).min() else { return Vec::new() };
+    candidates.into_iter().filter(|c| rank(c) == first).map(|(nominee, _)| nominee).collect()
+}

@@ -1,0 +1,384 @@
+//! What pods ask for and what nodes have.
+//!
+//! Amounts are kept in thousandths, as whole numbers: kube-apiserver rounds every amount of a pod up to that
+//! precision, so sums of them are exact here as they are there.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as RawQuantity;
+use stead_semantics::quantity::Quantity;
+
+use crate::error::{FieldError, FieldResult, Under};
+
+/// What kube-scheduler assumes of a container that asks for no cpu when it scores (100m).
+const DEFAULT_MILLI_CPU: i128 = 100;
+/// What kube-scheduler assumes of a container that asks for no memory when it scores (200Mi).
+const DEFAULT_MEMORY: i128 = 200 * 1024 * 1024 * 1000;
+
+/// Amounts by resource name, in thousandths.
+type Amounts = BTreeMap<String, i128>;
+type RawList = BTreeMap<String, RawQuantity>;
+
+/// Amounts of the resources that kube-scheduler counts (its `framework.Resource`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resources {
+    /// Thousandths of a cpu.
+    pub milli_cpu: i64,
+    /// Bytes of memory.
+    pub memory: i64,
+    /// Bytes of local disk.
+    pub ephemeral_storage: i64,
+    /// Extended resources, huge pages and the like, sorted by name.
+    pub scalars: Vec<(Box<str>, i64)>,
+}
+
+impl Resources {
+    /// The amount of an extended resource, zero where there is none.
+    pub fn scalar(&self, name: &str) -> i64 {
+        self.scalars.binary_search_by(|(n, _)| (**n).cmp(name)).map_or(0, |i| self.scalars[i].1)
+    }
+
+    /// Whether nothing is asked for that kube-scheduler compares.
+    pub fn is_zero(&self) -> bool {
+        self.milli_cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, other: &Resources, sign: i64) {
+        self.milli_cpu = self.milli_cpu.saturating_add(sign * other.milli_cpu);
+        self.memory = self.memory.saturating_add(sign * other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.saturating_add(sign * other.ephemeral_storage);
+        for (name, amount) in &other.scalars {
+            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
+                Ok(i) => self.scalars[i].1 = self.scalars[i].1.saturating_add(sign * amount),
+                Err(i) => self.scalars.insert(i, (name.clone(), sign * amount)),
+            }
+        }
+    }
+
+    fn from_amounts(amounts: &Amounts) -> Resources {
+        let mut out = Resources::default();
+        for (name, amount) in amounts {
+            match name.as_str() {
+                "cpu" => out.milli_cpu = clamp(*amount),
+                "memory" => out.memory = whole(*amount),
+                "ephemeral-storage" => out.ephemeral_storage = whole(*amount),
+                other if is_scalar(other) => out.scalars.push((other.into(), whole(*amount))),
+                _ => {}
+            }
+        }
+        out
+    }
+}
+
+/// What a pod means to resource accounting: what is compared with free room, what it takes up once placed, and
+/// what the score plugins make of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodResources {
+    /// What the NodeResourcesFit filter compares with a node's free room.
+    pub requests: Resources,
+    /// What the pod takes up on its node; differs from `requests` while a resize is under way.
+    pub taken: Resources,
+    /// Thousandths of a cpu that it takes up for NodeResourcesFit's score, never zero for a container.
+    pub taken_nonzero_cpu: i64,
+    /// Bytes that it takes up for NodeResourcesFit's score, never zero for a container.
+    pub taken_nonzero_memory: i64,
+    /// Cpu and memory as NodeResourcesFit's score sees the pod before it is placed.
+    pub fit_score: (i64, i64),
+    /// Cpu and memory as NodeResourcesBalancedAllocation sees the pod before it is placed.
+    pub balance_score: (i64, i64),
+}
+
+fn clamp(n: i128) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Whole units, rounded up.
+fn whole(milli: i128) -> i64 {
+    clamp(milli.div_euclid(1000) + i128::from(milli.rem_euclid(1000) != 0))
+}
+
+/// The names that kube-scheduler counts beside cpu, memory and local disk (`IsScalarResourceName`).
+fn is_scalar(name: &str) -> bool {
+    name.starts_with("hugepages-")
+        || name.starts_with("attachable-volumes-")
+        || name.contains("kubernetes.io/")
+        || (name.contains('/') && !name.starts_with("requests."))
+}
+
+pub(crate) fn quantity(q: &RawQuantity, field: impl std::fmt::Display) -> FieldResult<Quantity> {
+    Quantity::parse(&q.0).map_err(|e| FieldError::new(field.to_string(), format!("{:?}: {e}", q.0)))
+}
+
+fn amounts(list: Option<&RawList>, field: &str) -> FieldResult<Amounts> {
+    let mut out = Amounts::new();
+    for (name, raw) in list.into_iter().flatten() {
+        let q = quantity(raw, format_args!("{field}[{name}]"))?;
+        if q.signum() < 0 {
+            return Err(FieldError::new(
+                format!("{field}[{name}]"),
+                format!("Invalid value: {:?}: must be greater than or equal to 0", raw.0),
+            ));
+        }
+        let value = i128::from(q.value());
+        // Beyond this, thousandths do not fit Kubernetes' own 64 bits; whole units are all that counts then.
+        let milli = if value > i128::from(i64::MAX / 1000) { value * 1000 } else { i128::from(q.milli_value()) };
+        out.insert(name.clone(), milli);
+    }
+    Ok(out)
+}
+
+/// A node's allocatable resources and its number of pods.
+pub(crate) fn allocatable(list: Option<&RawList>) -> FieldResult<(Resources, i64)> {
+    let amounts = amounts(list, "allocatable").under("status")?;
+    Ok((Resources::from_amounts(&amounts), amounts.get("pods").map_or(0, |n| whole(*n))))
+}
+
+/// A container's part in its pod's resources, with kube-apiserver's defaults applied.
+struct Share {
+    requests: Amounts,
+    limits: Amounts,
+    /// What the kubelet reports: what is in effect, and what has been granted.
+    reported: Option<(Amounts, Amounts)>,
+    sidecar: bool,
+}
+
+fn share(c: &Container, field: &str, statuses: &[&ContainerStatus]) -> FieldResult<Share> {
+    let r = c.resources.as_ref();
+    let limits = amounts(r.and_then(|r| r.limits.as_ref()), "limits").under("resources").under(field)?;
+    let mut requests = amounts(r.and_then(|r| r.requests.as_ref()), "requests").under("resources").under(field)?;
+    // kube-apiserver: what is limited and not requested is requested in full.
+    for (name, amount) in &limits {
+        requests.entry(name.clone()).or_insert(*amount);
+    }
+    let reported = match statuses.iter().rfind(|s| s.name == c.name).and_then(|s| s.resources.as_ref().map(|r| (s, r)))
+    {
+        None => None,
+        Some((s, r)) => Some((
+            amounts(r.requests.as_ref(), "requests")
+                .under(format_args!("status.containerStatuses[{}].resources", c.name))?,
+            amounts(s.allocated_resources.as_ref(), "allocatedResources")
+                .under(format_args!("status.containerStatuses[{}]", c.name))?,
+        )),
+    };
+    Ok(Share { requests, limits, reported, sidecar: c.restart_policy.as_deref() == Some("Always") })
+}
+
+fn add(list: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        *list.entry(name.clone()).or_default() += amount;
+    }
+}
+
+fn max(list: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        let entry = list.entry(name.clone()).or_insert(*amount);
+        *entry = (*entry).max(*amount);
+    }
+}
+
+/// How a pod's requests are added up (`PodResourcesOptions` of Kubernetes' resource helpers).
+#[derive(Clone, Copy, Default)]
+struct Options {
+    /// A resize under way counts by what the kubelet reports too.
+    use_status: bool,
+    /// Resources of the whole pod are left out.
+    skip_pod_level: bool,
+    /// Containers without cpu, or memory, count with the defaults.
+    default_cpu: bool,
+    default_memory: bool,
+}
+
+struct Shares {
+    containers: Vec<Share>,
+    init: Vec<Share>,
+    /// Requests of the whole pod, with what the kubelet reports of them.
+    whole: Option<Amounts>,
+    whole_reported: Option<(Amounts, Amounts)>,
+    overhead: Amounts,
+    resize_infeasible: bool,
+}
+
+impl Shares {
+    fn effective(&self, spec: &Amounts, reported: Option<&(Amounts, Amounts)>, o: Options) -> Amounts {
+        match reported {
+            Some((actual, granted)) if o.use_status => {
+                let mut list = actual.clone();
+                max(&mut list, granted);
+                if !self.resize_infeasible {
+                    max(&mut list, spec);
+                }
+                list
+            }
+            _ => spec.clone(),
+        }
+    }
+
+    fn of_container(&self, s: &Share, o: Options) -> Amounts {
+        // The status of an init container counts only where it keeps running.
+        let mut list = self.effective(&s.requests, s.reported.as_ref(), o);
+        if o.default_cpu {
+            list.entry("cpu".into()).or_insert(DEFAULT_MILLI_CPU);
+        }
+        if o.default_memory {
+            list.entry("memory".into()).or_insert(DEFAULT_MEMORY);
+        }
+        list
+    }
+
+    /// The containers together: those that run side by side add up, those that run before count by the largest.
+    fn of_containers(&self, o: Options) -> Amounts {
+        let mut total = Amounts::new();
+        for s in &self.containers {
+            add(&mut total, &self.of_container(s, o));
+        }
+        let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
+        for s in &self.init {
+            if s.sidecar {
+                let own = self.of_container(s, o);
+                add(&mut total, &own);
+                add(&mut sidecars, &own);
+                max(&mut starting, &sidecars);
+            } else {
+                let mut own = self.of_container(s, Options { use_status: false, ..o });
+                add(&mut own, &sidecars);
+                max(&mut starting, &own);
+            }
+        }
+        max(&mut total, &starting);
+        total
+    }
+
+    fn total(&self, o: Options) -> Amounts {
+        let mut total = self.of_containers(o);
+        if let (Some(whole), false) = (&self.whole, o.skip_pod_level) {
+            let effective = self.effective(whole, self.whole_reported.as_ref(), o);
+            for name in whole.keys().filter(|n| is_pod_level(n)) {
+                total.insert(name.clone(), effective.get(name).copied().unwrap_or(0));
+            }
+        }
+        add(&mut total, &self.overhead);
+        total
+    }
+}
+
+/// The resources that may be asked for by the pod as a whole.
+fn is_pod_level(name: &str) -> bool {
+    name == "cpu" || name == "memory" || name.starts_with("hugepages-")
+}
+
+/// What a pod asks for, takes up and looks like to the score plugins.
+pub(crate) fn of_pod(pod: &Pod) -> FieldResult<PodResources> {
+    let Some(spec) = &pod.spec else { return Ok(PodResources::default()) };
+    let status = pod.status.as_ref();
+    let statuses: Vec<&ContainerStatus> = status
+        .iter()
+        .flat_map(|s| s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten()))
+        .collect();
+    let list = |containers: &[Container], name: &str| -> FieldResult<Vec<Share>> {
+        containers.iter().enumerate().map(|(i, c)| share(c, &format!("spec.{name}[{i}]"), &statuses)).collect()
+    };
+    let mut shares = Shares {
+        containers: list(&spec.containers, "containers")?,
+        init: list(spec.init_containers.as_deref().unwrap_or_default(), "initContainers")?,
+        whole: None,
+        whole_reported: None,
+        overhead: amounts(spec.overhead.as_ref(), "spec.overhead")?,
+        resize_infeasible: status
+            .and_then(|s| s.conditions.as_ref()?.iter().find(|c| c.type_ == "PodResizePending"))
+            .is_some_and(|c| c.reason.as_deref() == Some("Infeasible")),
+    };
+    if let Some(r) = &spec.resources {
+        let mut requests = amounts(r.requests.as_ref(), "spec.resources.requests")?;
+        let limits = amounts(r.limits.as_ref(), "spec.resources.limits")?;
+        default_pod_level(&shares, &mut requests, limits);
+        if requests.keys().any(|n| is_pod_level(n)) {
+            shares.whole = Some(requests);
+        }
+        if let Some(s) = status.filter(|s| s.resources.is_some()) {
+            let actual = s.resources.as_ref().and_then(|r| r.requests.as_ref());
+            shares.whole_reported = Some((
+                amounts(actual, "status.resources.requests")?,
+                amounts(s.allocated_resources.as_ref(), "status.allocatedResources")?,
+            ));
+        }
+    }
+    let cpu_memory = |list: &Amounts| {
+        let r = Resources::from_amounts(list);
+        (r.milli_cpu, r.memory)
+    };
+    let taken = shares.total(Options { use_status: true, ..Options::default() });
+    let nonzero = shares.total(Options {
+        use_status: true,
+        default_cpu: shares.whole.is_none() || !taken.contains_key("cpu"),
+        default_memory: shares.whole.is_none() || !taken.contains_key("memory"),
+        ..Options::default()
+    });
+    let (taken_nonzero_cpu, taken_nonzero_memory) = cpu_memory(&nonzero);
+    Ok(PodResources {
+        requests: Resources::from_amounts(&shares.total(Options::default())),
+        // NodeResourcesFit's scorer is built without the pod-level feature, so it looks at containers alone.
+        fit_score: cpu_memory(&shares.total(Options {
+            skip_pod_level: true,
+            default_cpu: true,
+            default_memory: true,
+            use_status: false,
+        })),
+        balance_score: cpu_memory(&taken),
+        taken: Resources::from_amounts(&taken),
+        taken_nonzero_cpu,
+        taken_nonzero_memory,
+    })
+}
+
+/// kube-apiserver's defaults for the resources of the whole pod: huge pages' limits from the containers, and
+/// requests from the containers or else from the limits.
+fn default_pod_level(shares: &Shares, requests: &mut Amounts, mut limits: Amounts) {
+    if requests.is_empty() && limits.is_empty() {
+        return;
+    }
+    for (name, amount) in container_limits(shares) {
+        if name.starts_with("hugepages-") && !requests.contains_key(&name) {
+            limits.entry(name).or_insert(amount);
+        }
+    }
+    if limits.is_empty() {
+        return;
+    }
+    for (name, amount) in shares.of_containers(Options::default()) {
+        if name == "cpu" || name == "memory" {
+            requests.entry(name).or_insert(amount);
+        }
+    }
+    for (name, amount) in limits {
+        if is_pod_level(&name) {
+            requests.entry(name).or_insert(amount);
+        }
+    }
+}
+
+fn container_limits(shares: &Shares) -> Amounts {
+    let mut total = Amounts::new();
+    for s in &shares.containers {
+        add(&mut total, &s.limits);
+    }
+    let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
+    for s in &shares.init {
+        let mut own = s.limits.clone();
+        if s.sidecar {
+            add(&mut total, &own);
+            add(&mut sidecars, &own);
+            own = sidecars.clone();
+        } else {
+            add(&mut own, &sidecars);
+        }
+        max(&mut starting, &own);
+    }
+    max(&mut total, &starting);
+    total
+}
+
+/// The storage that a claim asks for or a volume has, exactly.
+pub(crate) fn storage(list: Option<&RawList>, field: &str) -> FieldResult<Option<Quantity>> {
+    list.and_then(|l| l.get("storage")).map(|q| quantity(q, format_args!("{field}[storage]"))).transpose()
+}

@@ -1,0 +1,48 @@
+//! A cluster as plain Kubernetes objects: what placement is asked about.
+
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::DeviceClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use serde::{Deserialize, Serialize};
+
+/// Everything of a cluster that the scheduler looks at.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Snapshot {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// The pods, wherever they are.
+    pub pods: Vec<Pod>,
+    /// The namespaces, for selectors of namespaces.
+    pub namespaces: Vec<Namespace>,
+    /// The volumes.
+    pub persistent_volumes: Vec<PersistentVolume>,
+    /// The claims.
+    pub persistent_volume_claims: Vec<PersistentVolumeClaim>,
+    /// The storage classes.
+    pub storage_classes: Vec<StorageClass>,
+    /// What CSI drivers say of nodes.
+    pub csi_nodes: Vec<CSINode>,
+    /// The CSI drivers.
+    pub csi_drivers: Vec<CSIDriver>,
+    /// What the drivers have left.
+    pub csi_storage_capacities: Vec<CSIStorageCapacity>,
+    /// What is attached where.
+    pub volume_attachments: Vec<VolumeAttachment>,
+    /// The services.
+    pub services: Vec<Service>,
+    /// The replication controllers.
+    pub replication_controllers: Vec<ReplicationController>,
+    /// The replica sets.
+    pub replica_sets: Vec<ReplicaSet>,
+    /// The stateful sets.
+    pub stateful_sets: Vec<StatefulSet>,
+    /// The disruption budgets.
+    pub pod_disruption_budgets: Vec<PodDisruptionBudget>,
+    /// The device classes: extended resources can be theirs.
+    pub device_classes: Vec<DeviceClass>,
+}

@@ -1,0 +1,355 @@
+//! Volumes, claims, classes and what CSI drivers say, compiled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::storage::v1 as storage;
+use stead_semantics::labels::{Labels, Selector};
+use stead_semantics::node_selector::NodeSelector;
+use stead_semantics::quantity::Quantity;
+
+use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName};
+use crate::resources;
+
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// A claim, compiled.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The namespace.
+    pub namespace: Box<str>,
+    /// The name.
+    pub name: Box<str>,
+    /// The UID.
+    pub uid: Box<str>,
+    /// The class it asks for, empty for none.
+    pub class: Box<str>,
+    /// The volume it has or wants.
+    pub volume: Option<Box<str>>,
+    /// Whether binding has been completed.
+    pub bound: bool,
+    /// Whether its volume is gone (phase Lost).
+    pub lost: bool,
+    /// Whether its deletion has begun.
+    pub deleting: bool,
+    /// The node that a volume is being made for.
+    pub selected_node: Option<Box<str>>,
+    /// The size it asks for.
+    pub request: Option<Quantity>,
+    /// Which volumes it takes.
+    pub selector: Option<Selector>,
+    /// How it is to be used.
+    pub access_modes: Vec<Box<str>>,
+    /// `Block`, rather than a file system.
+    pub block: bool,
+    /// The attributes class it asks for.
+    pub attributes_class: Box<str>,
+    /// The UID of the pod that it was made for.
+    pub controller_uid: Option<Box<str>>,
+}
+
+/// A volume, compiled.
+#[derive(Debug, Clone)]
+pub struct PersistentVolume {
+    /// The name.
+    pub name: Box<str>,
+    /// The labels.
+    pub labels: Labels,
+    /// The class it belongs to.
+    pub class: Box<str>,
+    /// Its size.
+    pub capacity: Option<Quantity>,
+    /// How it can be used.
+    pub access_modes: Vec<Box<str>>,
+    /// `Block`, rather than a file system.
+    pub block: bool,
+    /// The attributes class it has.
+    pub attributes_class: Box<str>,
+    /// Whether it is free for the taking.
+    pub available: bool,
+    /// Whether its deletion has begun.
+    pub deleting: bool,
+    /// The claim that it is for: namespace, name, UID.
+    pub claim: Option<(Box<str>, Box<str>, Box<str>)>,
+    /// The nodes it can be used on.
+    pub nodes: Option<NodeSelector>,
+    /// What it is, to the driver that attaches it.
+    pub source: Source,
+}
+
+/// What attaches a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A CSI driver, and the volume's handle there.
+    Csi(Box<str>, Box<str>),
+    /// A volume of an old in-tree kind whose CSI driver has taken over: the driver, and the handle.
+    Migrated(&'static str, Box<str>),
+    /// Nothing that counts towards a limit.
+    Other,
+}
+
+/// A storage class, compiled.
+#[derive(Debug, Clone)]
+pub struct StorageClass {
+    /// The name.
+    pub name: Box<str>,
+    /// What makes the volumes.
+    pub provisioner: Box<str>,
+    /// Whether a claim waits for its first pod; none where the class does not say.
+    pub waits: Option<bool>,
+    /// Where volumes can be made: any of these, each all of its labels. Empty: anywhere.
+    pub topologies: Vec<Vec<(Box<str>, Vec<Box<str>>)>>,
+}
+
+/// What a CSI driver has left somewhere.
+#[derive(Debug, Clone)]
+pub struct Capacity {
+    /// The class it is about.
+    pub class: Box<str>,
+    /// The nodes it is about; none where it is about no node at all.
+    pub nodes: Option<Selector>,
+    /// The largest volume that it can make.
+    pub limit: Option<i64>,
+}
+
+/// All there is of storage.
+#[derive(Debug, Clone, Default)]
+pub struct Storage {
+    pub(crate) claims: BTreeMap<(Box<str>, Box<str>), Arc<Claim>>,
+    pub(crate) volumes: BTreeMap<Box<str>, Arc<PersistentVolume>>,
+    pub(crate) classes: BTreeMap<Box<str>, Arc<StorageClass>>,
+    /// Attach limits by node, then by driver.
+    pub(crate) limits: BTreeMap<Box<str>, BTreeMap<Box<str>, i64>>,
+    /// Whether a driver publishes what it has left.
+    pub(crate) tracks_capacity: BTreeMap<Box<str>, bool>,
+    pub(crate) capacities: BTreeMap<(Box<str>, Box<str>), Arc<Capacity>>,
+    /// Attachments by name: node, driver, volume.
+    pub(crate) attachments: BTreeMap<Box<str>, (Box<str>, Box<str>, Box<str>)>,
+}
+
+impl Storage {
+    /// The claim of this name.
+    pub fn claim(&self, namespace: &str, name: &str) -> Option<&Claim> {
+        self.claims.get(&(namespace.into(), name.into())).map(|c| &**c)
+    }
+
+    /// The volume of this name.
+    pub fn volume(&self, name: &str) -> Option<&PersistentVolume> {
+        self.volumes.get(name).map(|v| &**v)
+    }
+
+    /// The class of this name.
+    pub fn class(&self, name: &str) -> Option<&StorageClass> {
+        self.classes.get(name).map(|c| &**c)
+    }
+}
+
+/// The CSI driver that took over an in-tree kind of volume.
+pub(crate) fn migrated_driver(provisioner: &str) -> Option<&'static str> {
+    Some(match provisioner {
+        "kubernetes.io/aws-ebs" => "ebs.csi.aws.com",
+        "kubernetes.io/gce-pd" => "pd.csi.storage.gke.io",
+        "kubernetes.io/azure-disk" => "disk.csi.azure.com",
+        "kubernetes.io/cinder" => "cinder.csi.openstack.org",
+        "kubernetes.io/portworx-volume" => "pxd.portworx.com",
+        _ => return None,
+    })
+}
+
+fn text(s: Option<&String>) -> Box<str> {
+    s.map(String::as_str).unwrap_or_default().into()
+}
+
+fn boxed(list: Option<&Vec<String>>) -> Vec<Box<str>> {
+    list.into_iter().flatten().map(|s| s.as_str().into()).collect()
+}
+
+impl Claim {
+    pub(crate) fn compile(c: &core::PersistentVolumeClaim) -> Result<Claim, InputError> {
+        let m = &c.metadata;
+        let name = m.name.as_deref().unwrap_or_default();
+        let namespace = m.namespace.as_deref().filter(|n| !n.is_empty()).unwrap_or("default");
+        let inner = || -> FieldResult<Claim> {
+            required(name)?;
+            let spec = c.spec.clone().unwrap_or_default();
+            let annotation = |key: &str| m.annotations.as_ref().and_then(|a| a.get(key));
+            let volume = spec.volume_name.as_deref().filter(|v| !v.is_empty()).map(Into::into);
+            let phase = c.status.as_ref().and_then(|s| s.phase.as_deref());
+            let requests = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
+            Ok(Claim {
+                namespace: namespace.into(),
+                name: name.into(),
+                uid: text(m.uid.as_ref()),
+                class: text(annotation(BETA_CLASS).or(spec.storage_class_name.as_ref())),
+                bound: volume.is_some() && annotation(BIND_COMPLETED).is_some(),
+                volume,
+                lost: phase == Some("Lost"),
+                deleting: m.deletion_timestamp.is_some(),
+                selected_node: annotation(SELECTED_NODE).map(|n| n.as_str().into()),
+                request: resources::storage(requests, "spec.resources.requests")?,
+                selector: match &spec.selector {
+                    Some(s) => Some(Selector::from_label_selector(Some(s)).in_field("spec.selector")?),
+                    None => None,
+                },
+                access_modes: boxed(spec.access_modes.as_ref()),
+                block: spec.volume_mode.as_deref() == Some("Block"),
+                attributes_class: text(spec.volume_attributes_class_name.as_ref()),
+                controller_uid: m
+                    .owner_references
+                    .iter()
+                    .flatten()
+                    .find(|o| o.controller == Some(true))
+                    .map(|o| o.uid.as_str().into()),
+            })
+        };
+        inner().map_err(|e| e.of(ObjectName("persistentvolumeclaim", namespace, name)))
+    }
+}
+
+fn required(name: &str) -> FieldResult<()> {
+    if name.is_empty() { Err(FieldError::new("metadata.name", "Required value")) } else { Ok(()) }
+}
+
+impl PersistentVolume {
+    pub(crate) fn compile(v: &core::PersistentVolume) -> Result<PersistentVolume, InputError> {
+        let m = &v.metadata;
+        let name = m.name.as_deref().unwrap_or_default();
+        let inner = || -> FieldResult<PersistentVolume> {
+            required(name)?;
+            let spec = v.spec.clone().unwrap_or_default();
+            let beta = m.annotations.as_ref().and_then(|a| a.get(BETA_CLASS));
+            let nodes = spec.node_affinity.as_ref().and_then(|a| a.required.as_ref());
+            Ok(PersistentVolume {
+                name: name.into(),
+                labels: m.labels.clone().unwrap_or_default(),
+                class: text(beta.or(spec.storage_class_name.as_ref())),
+                capacity: resources::storage(spec.capacity.as_ref(), "spec.capacity")?,
+                access_modes: boxed(spec.access_modes.as_ref()),
+                block: spec.volume_mode.as_deref() == Some("Block"),
+                attributes_class: text(spec.volume_attributes_class_name.as_ref()),
+                available: v.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Available"),
+                deleting: m.deletion_timestamp.is_some(),
+                claim: spec
+                    .claim_ref
+                    .as_ref()
+                    .map(|r| (text(r.namespace.as_ref()), text(r.name.as_ref()), text(r.uid.as_ref()))),
+                nodes: match nodes {
+                    Some(n) => Some(NodeSelector::compile(n).in_field("spec.nodeAffinity.required")?),
+                    None => None,
+                },
+                source: source(&spec),
+            })
+        };
+        inner().map_err(|e| e.of(ObjectName("persistentvolume", "", name)))
+    }
+
+    /// Whether a node with these labels can use it. As in Kubernetes the node's name is not looked at.
+    pub fn usable_on(&self, labels: &Labels) -> bool {
+        self.nodes.as_ref().is_none_or(|n| n.matches("", labels))
+    }
+
+    /// Whether it is for this claim.
+    pub fn is_for(&self, claim: &Claim) -> bool {
+        self.claim.as_ref().is_some_and(|(namespace, name, uid)| {
+            *namespace == claim.namespace && *name == claim.name && (uid.is_empty() || *uid == claim.uid)
+        })
+    }
+}
+
+fn source(spec: &core::PersistentVolumeSpec) -> Source {
+    if let Some(s) = &spec.csi {
+        Source::Csi(s.driver.as_str().into(), s.volume_handle.as_str().into())
+    } else if let Some(s) = &spec.aws_elastic_block_store {
+        Source::Migrated("ebs.csi.aws.com", s.volume_id.as_str().into())
+    } else if let Some(s) = &spec.gce_persistent_disk {
+        Source::Migrated("pd.csi.storage.gke.io", s.pd_name.as_str().into())
+    } else if let Some(s) = &spec.azure_disk {
+        Source::Migrated("disk.csi.azure.com", s.disk_uri.as_str().into())
+    } else if let Some(s) = &spec.cinder {
+        Source::Migrated("cinder.csi.openstack.org", s.volume_id.as_str().into())
+    } else if let Some(s) = &spec.portworx_volume {
+        Source::Migrated("pxd.portworx.com", s.volume_id.as_str().into())
+    } else {
+        Source::Other
+    }
+}
+
+impl StorageClass {
+    pub(crate) fn compile(c: &storage::StorageClass) -> Result<StorageClass, InputError> {
+        let name = c.metadata.name.as_deref().unwrap_or_default();
+        let inner = || -> FieldResult<StorageClass> {
+            required(name)?;
+            let waits = match c.volume_binding_mode.as_deref() {
+                None => None,
+                Some("WaitForFirstConsumer") => Some(true),
+                Some("Immediate") => Some(false),
+                Some(other) => {
+                    return Err(FieldError::new(
+                        "volumeBindingMode",
+                        format!(
+                            "Unsupported value: {other:?}: supported values: \"Immediate\", \"WaitForFirstConsumer\""
+                        ),
+                    ));
+                }
+            };
+            let topologies = c.allowed_topologies.iter().flatten().map(|term| {
+                let labels = term.match_label_expressions.iter().flatten();
+                labels.map(|e| (e.key.as_str().into(), boxed(Some(&e.values)))).collect()
+            });
+            Ok(StorageClass {
+                name: name.into(),
+                provisioner: c.provisioner.as_str().into(),
+                waits,
+                topologies: topologies.collect(),
+            })
+        };
+        inner().map_err(|e| e.of(ObjectName("storageclass", "", name)))
+    }
+
+    /// Whether a volume can be made for a node with these labels.
+    pub fn allows(&self, labels: &Labels) -> bool {
+        self.topologies.is_empty()
+            || self.topologies.iter().any(|term| {
+                !term.is_empty()
+                    && term
+                        .iter()
+                        .all(|(key, values)| labels.get(&**key).is_some_and(|v| values.iter().any(|x| **x == **v)))
+            })
+    }
+}
+
+impl Capacity {
+    pub(crate) fn compile(c: &storage::CSIStorageCapacity) -> Result<Capacity, InputError> {
+        let name = c.metadata.name.as_deref().unwrap_or_default();
+        let namespace = c.metadata.namespace.as_deref().unwrap_or_default();
+        let inner = || -> FieldResult<Capacity> {
+            required(name)?;
+            let limit = match (&c.maximum_volume_size, &c.capacity) {
+                (Some(q), _) => Some(resources::quantity(q, "maximumVolumeSize")?),
+                (None, Some(q)) => Some(resources::quantity(q, "capacity")?),
+                (None, None) => None,
+            };
+            Ok(Capacity {
+                class: c.storage_class_name.as_str().into(),
+                nodes: match &c.node_topology {
+                    Some(s) => Some(Selector::from_label_selector(Some(s)).in_field("nodeTopology")?),
+                    None => None,
+                },
+                limit: limit.map(|q| q.value()),
+            })
+        };
+        inner().map_err(|e| e.of(ObjectName("csistoragecapacity", namespace, name)))
+    }
+}
+
+/// Attach limits of a node's drivers.
+pub(crate) fn limits(c: &storage::CSINode) -> BTreeMap<Box<str>, i64> {
+    c.spec
+        .drivers
+        .iter()
+        .filter_map(|d| Some((d.name.as_str().into(), i64::from(d.allocatable.as_ref()?.count?))))
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! Every recorded verdict of the real kube-scheduler, whole.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use flate2::read::GzDecoder;
+use k8s_openapi::api::core::v1::Pod as RawPod;
+use serde::Deserialize;
+use stead_placement::{Answer, Cluster, Pod, Snapshot, evaluate};
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    given: Given,
+    want: Answer,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    pod: RawPod,
+    #[serde(flatten)]
+    snapshot: Snapshot,
+}
+
+fn cases(file: &str) -> impl Iterator<Item = Case> {
+    let path = format!("{}/../../testdata/scheduler/{file}", env!("CARGO_MANIFEST_DIR"));
+    let file = File::open(&path).expect("the recorded verdicts are part of the repository");
+    let lines = BufReader::new(GzDecoder::new(file)).lines();
+    lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("a case"))
+}
+
+#[test]
+fn agrees_with_kube_scheduler_in_every_field() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for case in cases("cases.jsonl.gz") {
+        count += 1;
+        let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
+        let pod = Pod::compile(&case.given.pod).expect("a valid pod");
+        let mut got = Answer::from(&evaluate(&cluster, &pod).expect("nothing unmodelled"));
+        // Which of the equally good nodes is nominated is chance.
+        if got.nominees == case.want.nominees {
+            got.nominated.clone_from(&case.want.nominated);
+        }
+        if got != case.want {
+            wrong.push(format!("{}\n  got  {got:?}\n  want {:?}", case.id, case.want));
+        }
+    }
+    assert_eq!(count, 2563, "all of the recording is read");
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n"));
+}
+
+#[test]
+fn pods_that_claim_devices_are_refused_clearly() {
+    let mut count = 0;
+    for case in cases("devices.jsonl.gz") {
+        let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
+        let pod = Pod::compile(&case.given.pod).expect("a valid pod");
+        let error = evaluate(&cluster, &pod).expect_err("devices are not modelled").to_string();
+        assert!(error.contains("not modelled") && error.contains("spec.resourceClaims"), "{}: {error}", case.id);
+        count += 1;
+    }
+    assert_eq!(count, 437);
+}

@@ -1,0 +1,266 @@
+//! Selectors as people type them.
+//!
+//! Mirrors the lexer and parser of `labels.Parse`: same language, same messages.
+
+use crate::labels::requirement::{Operator, Requirement, Spelling, key_error};
+
+/// What Kubernetes lists when it expected an operator.
+const BINARY_OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
+
+/// Path of a label key in an error of the parser, which is given no path. Go prints a nil path so.
+const NO_PATH: &str = "<nil>";
+
+/// Parses a comma-separated list of requirements, in the order written.
+pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
+    let mut parser = Parser {
+        tokens: lex(text),
+        position: 0,
+    };
+    let mut found = Vec::new();
+    loop {
+        match parser.peek() {
+            Token::End => return Ok(found),
+            token if token.is_identifier() || token == Token::Symbol("!") => {}
+            token => {
+                return Err(format!(
+                    "found '{}', expected: !, identifier, or 'end of string'",
+                    token.text()
+                ));
+            }
+        }
+        let requirement = parser
+            .requirement()
+            .map_err(|e| format!("unable to parse requirement: {e}"))?;
+        found.push(requirement);
+        match parser.next() {
+            Token::End => return Ok(found),
+            Token::Symbol(",") => {
+                let after = parser.peek();
+                if !after.is_identifier() && after != Token::Symbol("!") {
+                    return Err(format!(
+                        "found '{}', expected: identifier after ','",
+                        after.text()
+                    ));
+                }
+            }
+            other => {
+                return Err(format!(
+                    "found '{}', expected: ',' or 'end of string'",
+                    other.text()
+                ));
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    /// A key or a value. `in` and `notin` are words too: only an operator's place makes them
+    /// operators.
+    Word(&'a str),
+    Symbol(&'static str),
+    End,
+}
+
+impl<'a> Token<'a> {
+    fn is_identifier(self) -> bool {
+        matches!(self, Token::Word(_))
+    }
+
+    fn text(self) -> &'a str {
+        match self {
+            Token::Word(word) => word,
+            Token::Symbol(symbol) => symbol,
+            Token::End => "",
+        }
+    }
+}
+
+fn is_blank(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// The symbol that `rest` starts with; the longer of two wins.
+fn symbol(rest: &[u8]) -> Option<&'static str> {
+    match rest {
+        [b'=', b'=', ..] => Some("=="),
+        [b'!', b'=', ..] => Some("!="),
+        [b'=', ..] => Some("="),
+        [b'!', ..] => Some("!"),
+        [b'(', ..] => Some("("),
+        [b')', ..] => Some(")"),
+        [b',', ..] => Some(","),
+        [b'>', ..] => Some(">"),
+        [b'<', ..] => Some("<"),
+        _ => None,
+    }
+}
+
+fn lex(text: &str) -> Vec<Token<'_>> {
+    let bytes = text.as_bytes();
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    loop {
+        while bytes.get(at).copied().is_some_and(is_blank) {
+            at += 1;
+        }
+        let rest = &bytes[at..];
+        // Go's lexer cannot tell a zero byte from the end of the text.
+        if matches!(rest.first(), None | Some(0)) {
+            tokens.push(Token::End);
+            return tokens;
+        }
+        if let Some(symbol) = symbol(rest) {
+            tokens.push(Token::Symbol(symbol));
+            at += symbol.len();
+            continue;
+        }
+        let ends_word = |b: &u8| *b == 0 || is_blank(*b) || symbol(&[*b]).is_some();
+        let length = rest.iter().position(ends_word).unwrap_or(rest.len());
+        tokens.push(Token::Word(&text[at..at + length]));
+        at += length;
+        // A zero byte that ends a word is consumed with it.
+        if bytes.get(at) == Some(&0) {
+            at += 1;
+        }
+    }
+}
+
+struct Parser<'a> {
+    /// Ends in [`Token::End`].
+    tokens: Vec<Token<'a>>,
+    position: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.tokens
+            .get(self.position)
+            .copied()
+            .unwrap_or(Token::End)
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.position += 1;
+        token
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let mut token = self.next();
+        let negated = token == Token::Symbol("!");
+        if negated {
+            token = self.next();
+        }
+        let Token::Word(key) = token else {
+            return Err(format!("found '{}', expected: identifier", token.text()));
+        };
+        if let Some(error) = key_error(NO_PATH, key) {
+            return Err(error.to_string());
+        }
+        let checked = |operator, spelling, values| {
+            Requirement::checked("", key.to_owned(), operator, spelling, Some(values))
+                .map_err(|errors| errors.kubernetes_message())
+        };
+        if negated {
+            return checked(Operator::DoesNotExist, Spelling::Word, Vec::new());
+        }
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
+            return checked(Operator::Exists, Spelling::Word, Vec::new());
+        }
+        let (operator, spelling) = self.operator()?;
+        let values = match (operator, spelling) {
+            (Operator::In | Operator::NotIn, Spelling::Word) => self.value_set()?,
+            _ => vec![self.exact_value()?],
+        };
+        checked(operator, spelling, values)
+    }
+
+    fn operator(&mut self) -> Result<(Operator, Spelling), String> {
+        Ok(match self.next() {
+            Token::Word("in") => (Operator::In, Spelling::Word),
+            Token::Word("notin") => (Operator::NotIn, Spelling::Word),
+            Token::Symbol("=") => (Operator::In, Spelling::Equals),
+            Token::Symbol("==") => (Operator::In, Spelling::DoubleEquals),
+            Token::Symbol("!=") => (Operator::NotIn, Spelling::NotEquals),
+            Token::Symbol(">") => (Operator::Gt, Spelling::Word),
+            Token::Symbol("<") => (Operator::Lt, Spelling::Word),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: {BINARY_OPERATORS}",
+                    other.text()
+                ));
+            }
+        })
+    }
+
+    /// A value for `=`, `!=`, `<` and `>`; nothing before the comma is the empty value.
+    fn exact_value(&mut self) -> Result<String, String> {
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
+            return Ok(String::new());
+        }
+        match self.next() {
+            Token::Word(value) => Ok(value.to_owned()),
+            other => Err(format!("found '{}', expected: identifier", other.text())),
+        }
+    }
+
+    /// The values between parentheses, sorted and each once. Nothing between two commas, or
+    /// between the parentheses, is the empty value.
+    fn value_set(&mut self) -> Result<Vec<String>, String> {
+        let open = self.next();
+        if open != Token::Symbol("(") {
+            return Err(format!("found '{}' expected: '('", open.text()));
+        }
+        let mut values = match self.peek() {
+            Token::Symbol(")") => vec![String::new()],
+            Token::Word(_) | Token::Symbol(",") => self.value_list()?,
+            other => {
+                return Err(format!(
+                    "found '{}', expected: ',', ')' or identifier",
+                    other.text()
+                ));
+            }
+        };
+        // Both ways here have seen the closing parenthesis ahead.
+        self.next();
+        values.sort_unstable();
+        values.dedup();
+        Ok(values)
+    }
+
+    /// Reads up to, and not including, the closing parenthesis.
+    fn value_list(&mut self) -> Result<Vec<String>, String> {
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    values.push(value.to_owned());
+                    match self.peek() {
+                        Token::Symbol(",") => {}
+                        Token::Symbol(")") => return Ok(values),
+                        other => {
+                            return Err(format!("found '{}', expected: ',' or ')'", other.text()));
+                        }
+                    }
+                }
+                Token::Symbol(",") => {
+                    let next = self.peek();
+                    let ends = next == Token::Symbol(")");
+                    if values.is_empty() || ends || next == Token::Symbol(",") {
+                        values.push(String::new());
+                    }
+                    if ends {
+                        return Ok(values);
+                    }
+                }
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', or identifier",
+                        other.text()
+                    ));
+                }
+            }
+        }
+    }
+}

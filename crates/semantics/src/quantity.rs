@@ -1,0 +1,232 @@
+//! Exact amounts of resources, as Kubernetes writes them: `500m`, `1.5Gi`, `2e3`.
+//!
+//! Mirrors `k8s.io/apimachinery/pkg/api/resource`. No step goes through floating point.
+//!
+//! Go keeps an amount in one of two forms, a 64-bit integer with a decimal exponent or a decimal of
+//! any size, and which one it is shows: the two round negative numbers differently and overflow
+//! differently. So both are kept here too ([`scaled`] and [`decimal`]), chosen by Go's rules.
+
+mod canonical;
+mod decimal;
+mod parse;
+mod scaled;
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use thiserror::Error;
+
+use decimal::Decimal;
+use scaled::Scaled;
+
+/// The family of suffixes in which a quantity prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// Powers of ten as an exponent: `12e6`.
+    DecimalExponent,
+    /// Powers of 1024: `12Mi`.
+    BinarySI,
+    /// Powers of 1000: `12M`.
+    DecimalSI,
+}
+
+/// Why a string is not a quantity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum QuantityError {
+    /// The string does not look like a number and a suffix.
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
+    Format,
+    /// The number in front of the suffix has no digits.
+    #[error("unable to parse numeric part of quantity")]
+    Number,
+    /// The suffix is none that Kubernetes knows.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+/// An exact Kubernetes quantity.
+///
+/// Two quantities are equal, and ordered, by their amount alone: `1Gi` equals `1024Mi`, and `0.1`
+/// equals `100m`, though they print differently.
+#[derive(Clone)]
+pub struct Quantity {
+    amount: Amount,
+    format: Format,
+    /// The string it was parsed from, where Go prints that again instead of the canonical form.
+    text: Option<Box<str>>,
+}
+
+#[derive(Debug, Clone)]
+enum Amount {
+    Scaled(Scaled),
+    Decimal(Decimal),
+}
+
+/// Decimal places of a quantity counted in thousandths.
+const MILLI: i32 = -3;
+
+impl Quantity {
+    /// Reads a quantity as `resource.ParseQuantity` does.
+    ///
+    /// The language is wider than documented: a missing number is zero, so `Ki` and `+` are
+    /// quantities. What is finer than a billionth is rounded up, away from zero; a binary quantity
+    /// beyond 2^63-1 becomes 2^63-1, while a decimal one is kept.
+    ///
+    /// # Errors
+    ///
+    /// In Go's words, if the string is no quantity.
+    pub fn parse(s: &str) -> Result<Self, QuantityError> {
+        parse::quantity(s)
+    }
+
+    /// The quantity `value` (`resource.NewQuantity`).
+    #[must_use]
+    pub fn from_value(value: i64, format: Format) -> Self {
+        Self::of(Amount::Scaled(Scaled { value, scale: 0 }), format)
+    }
+
+    /// The quantity of `value` thousandths (`resource.NewMilliQuantity`).
+    #[must_use]
+    pub fn from_milli(value: i64, format: Format) -> Self {
+        let scale = MILLI;
+        Self::of(Amount::Scaled(Scaled { value, scale }), format)
+    }
+
+    fn of(amount: Amount, format: Format) -> Self {
+        Self {
+            amount,
+            format,
+            text: None,
+        }
+    }
+
+    /// The amount rounded up to a whole number (`Quantity.Value`).
+    ///
+    /// This does what Go does where it is odd. A number in integer form that is too large reads as
+    /// 0 and is otherwise rounded away from zero. In decimal form (more than 18 digits, or a
+    /// fraction of a binary unit) it wraps around, and a negative number with a fraction comes out
+    /// one too high: `-1.1Ki` is -1125.
+    #[must_use]
+    pub fn value(&self) -> i64 {
+        self.scaled_value(0)
+    }
+
+    /// The amount in thousandths, rounded up (`Quantity.MilliValue`), with the oddities of
+    /// [`Quantity::value`].
+    #[must_use]
+    pub fn milli_value(&self) -> i64 {
+        self.scaled_value(MILLI)
+    }
+
+    fn scaled_value(&self, scale: i32) -> i64 {
+        match &self.amount {
+            Amount::Scaled(scaled) => scaled.at_scale(scale),
+            Amount::Decimal(decimal) => decimal.at_scale(scale),
+        }
+    }
+
+    /// Whether the amount is zero.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.signum() == 0
+    }
+
+    /// -1, 0 or 1 for an amount below, at or above zero (`Quantity.Sign`).
+    #[must_use]
+    pub fn signum(&self) -> i32 {
+        match &self.amount {
+            Amount::Scaled(scaled) => scaled.value.signum() as i32,
+            Amount::Decimal(decimal) => decimal.signum(),
+        }
+    }
+
+    /// The family of suffixes it prints in.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The sum (`Quantity.Add`). It prints in the format of `self`, unless `self` is zero.
+    #[must_use]
+    pub fn add(&self, other: &Self) -> Self {
+        let format = self.format_with(other);
+        if let (Amount::Scaled(a), Amount::Scaled(b)) = (&self.amount, &other.amount)
+            && let Some(sum) = a.checked_add(*b)
+        {
+            return Self::of(Amount::Scaled(sum), format);
+        }
+        let sum = self.to_decimal().add(&other.to_decimal());
+        Self::of(Amount::Decimal(sum), format)
+    }
+
+    /// The difference (`Quantity.Sub`). It prints in the format of `self`, unless `self` is zero.
+    #[must_use]
+    pub fn sub(&self, other: &Self) -> Self {
+        let format = self.format_with(other);
+        if let (Amount::Scaled(a), Amount::Scaled(b)) = (&self.amount, &other.amount)
+            && let Some(difference) = a.checked_add(b.negated())
+        {
+            return Self::of(Amount::Scaled(difference), format);
+        }
+        let difference = self.to_decimal().add(&other.to_decimal().negated());
+        Self::of(Amount::Decimal(difference), format)
+    }
+
+    fn format_with(&self, other: &Self) -> Format {
+        if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        }
+    }
+
+    fn to_decimal(&self) -> Decimal {
+        match &self.amount {
+            Amount::Scaled(scaled) => scaled.to_decimal(),
+            Amount::Decimal(decimal) => decimal.clone(),
+        }
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.amount, &other.amount) {
+            (Amount::Scaled(a), Amount::Scaled(b)) if a.scale == b.scale => a.value.cmp(&b.value),
+            (Amount::Decimal(a), Amount::Decimal(b)) => a.cmp(b),
+            _ => self.to_decimal().cmp(&other.to_decimal()),
+        }
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Quantity {}
+
+impl fmt::Display for Quantity {
+    /// As Go's `Quantity.String` prints it: the string it was parsed from if that is nearly
+    /// canonical, otherwise the canonical form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Some(text) => f.pad(text),
+            None => f.pad(&canonical::string(&self.amount, self.format)),
+        }
+    }
+}
+
+impl fmt::Debug for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quantity({self}, {:?})", self.format)
+    }
+}

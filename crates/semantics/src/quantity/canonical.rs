@@ -1,0 +1,94 @@
+//! Quantities to strings.
+//!
+//! Mirrors `Quantity.CanonicalizeBytes`: no fraction, and the largest suffix that allows that.
+
+use std::cmp::Ordering;
+
+use super::scaled::Scaled;
+use super::{Amount, Format};
+
+/// Whole numbers with more digits than this are not divided down to a binary suffix. They come only
+/// from sums that no cluster has.
+const MAX_BINARY_DIGITS: i64 = 10_000;
+
+pub(super) fn string(amount: &Amount, format: Format) -> String {
+    let decimal = match amount {
+        Amount::Scaled(scaled) => scaled.to_decimal(),
+        Amount::Decimal(decimal) => decimal.clone(),
+    };
+    if decimal.is_zero() {
+        return "0".to_owned();
+    }
+    let at_least_1024 = |sign: i64| {
+        let limit = Scaled {
+            value: sign * 1024,
+            scale: 0,
+        };
+        decimal.cmp(&limit.to_decimal())
+    };
+    let is_small = at_least_1024(1) == Ordering::Less && at_least_1024(-1) == Ordering::Greater;
+    match format {
+        Format::DecimalExponent => {
+            let (number, exponent) = decimal.in_powers_of_1000();
+            match exponent {
+                0 => number,
+                _ => format!("{number}e{exponent}"),
+            }
+        }
+        Format::BinarySI
+            if !is_small && decimal.is_whole() && decimal.magnitude() <= MAX_BINARY_DIGITS =>
+        {
+            if is_most_negative_integer(amount) {
+                return i64::MIN.to_string();
+            }
+            let (number, power) = decimal.in_powers_of_1024();
+            number + binary_suffix(power)
+        }
+        // A small or a fractional number would lose precision in a binary suffix.
+        Format::BinarySI | Format::DecimalSI => {
+            let (number, exponent) = decimal.in_powers_of_1000();
+            number + decimal_suffix(exponent)
+        }
+    }
+}
+
+/// Go looks for factors of 1024 in the absolute value, and this integer has none.
+fn is_most_negative_integer(amount: &Amount) -> bool {
+    matches!(
+        amount,
+        Amount::Scaled(Scaled {
+            value: i64::MIN,
+            scale: 0
+        })
+    )
+}
+
+/// Beyond the suffixes Go prints none, though the amount is then a different one: `1000E` prints as
+/// `1`.
+fn decimal_suffix(exponent: i64) -> &'static str {
+    match exponent {
+        -9 => "n",
+        -6 => "u",
+        -3 => "m",
+        3 => "k",
+        6 => "M",
+        9 => "G",
+        12 => "T",
+        15 => "P",
+        18 => "E",
+        _ => "",
+    }
+}
+
+/// As [`decimal_suffix`], for powers of 1024.
+fn binary_suffix(power: i64) -> &'static str {
+    match power {
+        1 => "Ki",
+        2 => "Mi",
+        3 => "Gi",
+        4 => "Ti",
+        5 => "Pi",
+        6 => "Ei",
+        _ => "",
+    }
+}
