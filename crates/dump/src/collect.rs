@@ -43,20 +43,11 @@ pub(crate) struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(wanted: Wanted<'a>) -> Self {
-        Self {
-            wanted,
-            warnings: Vec::new(),
-            items: BTreeMap::new(),
-            kinds: BTreeSet::new(),
-        }
+        Self { wanted, warnings: Vec::new(), items: BTreeMap::new(), kinds: BTreeSet::new() }
     }
 
     pub(crate) fn finish(self) -> Dump {
-        Dump {
-            items: self.items.into_values().collect(),
-            kinds: self.kinds,
-            warnings: self.warnings,
-        }
+        Dump { items: self.items.into_values().collect(), kinds: self.kinds, warnings: self.warnings }
     }
 
     /// Takes in one text. Returns what in it is no Kubernetes object at all, if that is no error.
@@ -70,11 +61,7 @@ impl<'a> Collector<'a> {
         let mut strangers = Vec::new();
         let mut take = |document: usize, value: Value| {
             documents += 1;
-            let at = Source {
-                file: Arc::clone(file),
-                document,
-                item: None,
-            };
+            let at = Source { file: Arc::clone(file), document, item: None };
             if strictness == Strictness::Found
                 && let Some(stranger) = stranger(&value, &at)
             {
@@ -84,15 +71,13 @@ impl<'a> Collector<'a> {
             self.document(value, &at)
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if text.trim_start().starts_with(['{', '[']) {
-            json_or_flow_yaml(file, text, &mut take)?;
+        if is_json(text) {
+            json_documents(file, text, &mut take)?;
         } else {
             yaml_documents(file, text, &mut take)?;
         }
         if documents == 0 {
-            let empty = DumpError::Empty {
-                file: file.to_string(),
-            };
+            let empty = DumpError::Empty { file: file.to_string() };
             match strictness {
                 Strictness::Named => return Err(empty),
                 Strictness::Found => strangers.push(empty),
@@ -109,33 +94,17 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn items(
-        &mut self,
-        values: Vec<Value>,
-        list: &Source,
-        of: Option<ListOf<'_>>,
-    ) -> Result<(), DumpError> {
+    fn items(&mut self, values: Vec<Value>, list: &Source, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
         for (index, value) in values.into_iter().enumerate() {
-            let at = Source {
-                item: Some(index + 1),
-                ..list.clone()
-            };
+            let at = Source { item: Some(index + 1), ..list.clone() };
             self.object(value, &at, of)?;
         }
         Ok(())
     }
 
-    fn object(
-        &mut self,
-        value: Value,
-        at: &Source,
-        of: Option<ListOf<'_>>,
-    ) -> Result<(), DumpError> {
+    fn object(&mut self, value: Value, at: &Source, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
         let Value::Object(mut object) = value else {
-            return Err(DumpError::NotAnObject {
-                at: at.clone(),
-                found: name_of(&value),
-            });
+            return Err(DumpError::NotAnObject { at: at.clone(), found: name_of(&value) });
         };
         let version = text_field(&object, "apiVersion", at)?.or(of.map(|of| of.version));
         let kind = text_field(&object, "kind", at)?.or(of.map(|of| of.kind));
@@ -150,21 +119,14 @@ impl<'a> Collector<'a> {
         let identity = identity(&object, &version, &kind, at)?;
         object.insert("apiVersion".to_owned(), Value::String(version));
         object.insert("kind".to_owned(), Value::String(kind));
-        self.add(
-            identity,
-            Item {
-                value: Value::Object(object),
-                source: at.clone(),
-            },
-        );
+        self.add(identity, Item { value: Value::Object(object), source: at.clone() });
         Ok(())
     }
 
     /// A kind may end in `List` without being one; a list has `items`, and a wanted one has to.
     fn is_list(&self, object: &Map<String, Value>, version: &str, kind: &str) -> bool {
-        kind.strip_suffix("List").is_some_and(|item| {
-            item.is_empty() || object.contains_key("items") || (self.wanted)(version, item)
-        })
+        kind.strip_suffix("List")
+            .is_some_and(|item| item.is_empty() || object.contains_key("items") || (self.wanted)(version, item))
     }
 
     fn list(
@@ -175,10 +137,7 @@ impl<'a> Collector<'a> {
         at: &Source,
     ) -> Result<(), DumpError> {
         let item = kind.strip_suffix("List").unwrap_or_default();
-        let of = (!item.is_empty()).then_some(ListOf {
-            version,
-            kind: item,
-        });
+        let of = (!item.is_empty()).then_some(ListOf { version, kind: item });
         if of.is_some() {
             if !(self.wanted)(version, item) {
                 return Ok(());
@@ -215,12 +174,7 @@ impl<'a> Collector<'a> {
             Some(Ordering::Equal | Ordering::Less) => {}
             None if entry.get().value == item.value => {}
             None => {
-                let Identity {
-                    kind,
-                    namespace,
-                    name,
-                    ..
-                } = entry.key();
+                let Identity { kind, namespace, name, .. } = entry.key();
                 let slash = if namespace.is_empty() { "" } else { "/" };
                 self.warnings.push(format!(
                     "{kind} {namespace}{slash}{name} differs between {} and {}; the latter is used",
@@ -233,47 +187,26 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// JSON, or YAML in flow style, which looks the same at first. Where both fail, the error is the
-/// JSON one.
-fn json_or_flow_yaml(
+/// Tells JSON from YAML in flow style, where keys need no quotes.
+fn is_json(text: &str) -> bool {
+    let text = text.trim_start();
+    let inside = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '{' | '['));
+    text.starts_with(['{', '[']) && (inside.is_empty() || inside.starts_with(['"', '}', ']']))
+}
+
+fn json_documents(
     file: &Arc<str>,
     text: &str,
     take: &mut dyn FnMut(usize, Value) -> Result<(), DumpError>,
 ) -> Result<(), DumpError> {
-    let values: Result<Vec<Value>, (usize, serde_json::Error)> =
-        serde_json::Deserializer::from_str(text)
-            .into_iter::<Value>()
-            .enumerate()
-            .map(|(index, value)| value.map_err(|error| (index + 1, error)))
-            .collect();
-    match values {
-        Ok(values) => values
-            .into_iter()
-            .enumerate()
-            .filter(|(_, value)| !value.is_null())
-            .try_for_each(|(index, value)| take(index + 1, value)),
-        Err((document, source)) => {
-            let mut values = Vec::new();
-            let parsed = yaml::documents(
-                text,
-                |_, _| (),
-                |number, value| {
-                    values.push((number, value));
-                    Ok(())
-                },
-            );
-            if parsed.is_err() {
-                return Err(DumpError::Json {
-                    file: file.to_string(),
-                    document,
-                    source,
-                });
-            }
-            values
-                .into_iter()
-                .try_for_each(|(number, value)| take(number, value))
+    let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    for (document, value) in (1..).zip(values) {
+        let value = value.map_err(|source| DumpError::Json { file: file.to_string(), document, source })?;
+        if !value.is_null() {
+            take(document, value)?;
         }
     }
+    Ok(())
 }
 
 fn yaml_documents(
@@ -281,11 +214,7 @@ fn yaml_documents(
     text: &str,
     take: &mut dyn FnMut(usize, Value) -> Result<(), DumpError>,
 ) -> Result<(), DumpError> {
-    let fault = |document, source| DumpError::Yaml {
-        file: file.to_string(),
-        document,
-        source,
-    };
+    let fault = |document, source| DumpError::Yaml { file: file.to_string(), document, source };
     yaml::documents(text, fault, take)
 }
 
@@ -297,38 +226,23 @@ fn stranger(document: &Value, at: &Source) -> Option<DumpError> {
         Value::Object(object) if object.contains_key("apiVersion") => None,
         Value::Object(_) => Some(missing(at, "kind")),
         Value::Array(values) if values.iter().all(|value| value.get("kind").is_some()) => None,
-        other => Some(DumpError::NotAnObject {
-            at: at.clone(),
-            found: name_of(other),
-        }),
+        other => Some(DumpError::NotAnObject { at: at.clone(), found: name_of(other) }),
     }
 }
 
-fn identity(
-    object: &Map<String, Value>,
-    version: &str,
-    kind: &str,
-    at: &Source,
-) -> Result<Identity, DumpError> {
+fn identity(object: &Map<String, Value>, version: &str, kind: &str, at: &Source) -> Result<Identity, DumpError> {
     let metadata = match object.get("metadata") {
         Some(Value::Object(metadata)) => metadata,
         None | Some(Value::Null) => return Err(missing(at, "metadata")),
         Some(other) => {
             let problem = format!("is {}, not an object", name_of(other));
-            return Err(DumpError::Object {
-                at: at.clone(),
-                field: "metadata",
-                problem,
-            });
+            return Err(DumpError::Object { at: at.clone(), field: "metadata", problem });
         }
     };
     let name = text_field_as(metadata, "name", "metadata.name", at)?;
     let namespace = text_field_as(metadata, "namespace", "metadata.namespace", at)?;
     Ok(Identity {
-        group: version
-            .split_once('/')
-            .map_or("", |(group, _)| group)
-            .to_owned(),
+        group: version.split_once('/').map_or("", |(group, _)| group).to_owned(),
         kind: kind.to_owned(),
         namespace: namespace.unwrap_or_default().to_owned(),
         name: name.ok_or_else(|| missing(at, "metadata.name"))?.to_owned(),
@@ -365,20 +279,14 @@ fn text_field_as<'a>(
     match object.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some(other) => Err(DumpError::Object {
-            at: at.clone(),
-            field,
-            problem: format!("is {}, not a string", name_of(other)),
-        }),
+        Some(other) => {
+            Err(DumpError::Object { at: at.clone(), field, problem: format!("is {}, not a string", name_of(other)) })
+        }
     }
 }
 
 fn missing(at: &Source, field: &'static str) -> DumpError {
-    DumpError::Object {
-        at: at.clone(),
-        field,
-        problem: "is missing".to_owned(),
-    }
+    DumpError::Object { at: at.clone(), field, problem: "is missing".to_owned() }
 }
 
 fn name_of(value: &Value) -> &'static str {

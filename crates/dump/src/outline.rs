@@ -12,11 +12,7 @@ use crate::Wanted;
 pub(crate) fn mentions_wanted(text: &str, wanted: Wanted<'_>) -> bool {
     let versions: BTreeSet<&str> = values_of("apiVersion", text).collect();
     let kinds: BTreeSet<&str> = values_of("kind", text).collect();
-    kinds.iter().any(|kind| {
-        versions
-            .iter()
-            .any(|version| is_wanted(version, kind, wanted))
-    })
+    kinds.iter().any(|kind| versions.iter().any(|version| is_wanted(version, kind, wanted)))
 }
 
 /// Whether every document of the text says at its top level, in plain block style, that it is of
@@ -31,10 +27,7 @@ pub(crate) fn all_unwanted(text: &str, wanted: Wanted<'_>) -> bool {
                 Verdict::Skip => seen = true,
                 Verdict::Nothing => {}
             }
-            top = Top {
-                filled: line.trim_end().len() > 3,
-                ..Top::default()
-            };
+            top = Top { filled: line.trim_end().len() > 3, ..Top::default() };
         } else {
             top.line(line);
         }
@@ -72,9 +65,7 @@ impl<'a> Top<'a> {
     fn verdict(&self, wanted: Wanted<'_>) -> Verdict {
         match (self.version, self.kind) {
             _ if !self.filled => Verdict::Nothing,
-            (Some(version), Some(kind)) if kind != "List" && !is_wanted(version, kind, wanted) => {
-                Verdict::Skip
-            }
+            (Some(version), Some(kind)) if kind != "List" && !is_wanted(version, kind, wanted) => Verdict::Skip,
             _ => Verdict::Parse,
         }
     }
@@ -86,10 +77,7 @@ fn word(value: &str) -> Option<&str> {
 }
 
 fn is_wanted(version: &str, kind: &str, wanted: Wanted<'_>) -> bool {
-    wanted(version, kind)
-        || kind
-            .strip_suffix("List")
-            .is_some_and(|item| wanted(version, item))
+    wanted(version, kind) || kind.strip_suffix("List").is_some_and(|item| wanted(version, item))
 }
 
 /// The values of `key: value`, with or without quotes, in block style, flow style or JSON.
@@ -132,35 +120,15 @@ mod tests {
             ("apiVersion: v1\nitems: []\nkind: List\n", false, false),
             ("apiVersion: apps/v1\nkind: Pod\n", false, true),
             ("---\napiVersion: v1\nkind: Secret\n---\n", false, true),
-            (
-                "apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nkind: Pod\n",
-                true,
-                false,
-            ),
-            (
-                "apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nitems:\n",
-                false,
-                false,
-            ),
-            (
-                "apiVersion: v1\nkind: Secret\n--- {kind: Pod, apiVersion: v1}\n",
-                true,
-                false,
-            ),
+            ("apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nkind: Pod\n", true, false),
+            ("apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nitems:\n", false, false),
+            ("apiVersion: v1\nkind: Secret\n--- {kind: Pod, apiVersion: v1}\n", true, false),
             ("apiVersion: v1\nkind: \"Secret\"\n", false, false),
             ("{apiVersion: v1, kind: Pod}", true, false),
             (r#"{"apiVersion":"v1","kind":"Pod"}"#, true, false),
             (r#"{"apiVersion": "v1", "kind" : "Secr"#, false, false),
-            (
-                "apiVersion: v1\ndata:\n  mankind: Pod\nkind: ConfigMap\n",
-                false,
-                true,
-            ),
-            (
-                "apiVersion: v1\ninvolvedObject:\n  kind: Pod\nkind: Event\n",
-                true,
-                true,
-            ),
+            ("apiVersion: v1\ndata:\n  mankind: Pod\nkind: ConfigMap\n", false, true),
+            ("apiVersion: v1\ninvolvedObject:\n  kind: Pod\nkind: Event\n", true, true),
         ] {
             assert_eq!(mentions_wanted(text, &pods), mentions, "{text:?}");
             assert_eq!(all_unwanted(text, &pods), skip, "{text:?}");

@@ -36,9 +36,7 @@ fn number(text: &str) -> Option<Number> {
 }
 
 fn is_octal(digits: &str) -> bool {
-    digits.len() > 1
-        && digits.starts_with('0')
-        && digits.bytes().all(|b| (b'0'..=b'7').contains(&b))
+    digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|b| (b'0'..=b'7').contains(&b))
 }
 
 fn based(negative: bool, digits: &str, radix: u32) -> Option<Number> {
@@ -47,11 +45,7 @@ fn based(negative: bool, digits: &str, radix: u32) -> Option<Number> {
         return None;
     }
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
-    if negative {
-        Some(Number::from(0_i64.checked_sub_unsigned(magnitude)?))
-    } else {
-        Some(Number::from(magnitude))
-    }
+    if negative { Some(Number::from(0_i64.checked_sub_unsigned(magnitude)?)) } else { Some(Number::from(magnitude)) }
 }
 
 /// Reads `12`, `1.5`, `.5`, `5.`, `1e3` and the like, by rewriting them as JSON numbers: what
@@ -111,10 +105,7 @@ mod tests {
             ("-0", json!(-0.0)),
             ("+12", json!(12)),
             ("-12", json!(-12)),
-            (
-                "18446744073709551615",
-                json!(18_446_744_073_709_551_615_u64),
-            ),
+            ("18446744073709551615", json!(18_446_744_073_709_551_615_u64)),
             ("99999999999999999999", json!(1e20)),
             ("0123", json!(83)),
             ("0644", json!(420)),

@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 127;
 
 /// How much anchors and aliases may copy, in nodes and bytes of strings. kubectl prints neither,
 /// so this is room for files written by hand and a stop for those that blow up.
-const MAX_COPIED: usize = 64 << 20;
+const MAX_COPIED: usize = 4 << 20;
 
 /// Calls `document` with each document of a text, numbered from 1. Empty documents are counted
 /// but not passed on.
@@ -45,9 +45,7 @@ pub(crate) fn documents<E>(
                     document(number, value)?;
                 }
             }
-            event => builder
-                .event(event)
-                .map_err(|message| fault(number.max(1), at(&span.start, message)))?,
+            event => builder.event(event).map_err(|message| fault(number.max(1), at(&span.start, message)))?,
         }
     }
     Ok(())
@@ -58,11 +56,7 @@ fn scan_error(error: &ScanError) -> YamlError {
 }
 
 fn at(mark: &Marker, message: String) -> YamlError {
-    YamlError {
-        message,
-        line: mark.line(),
-        column: mark.col() + 1,
-    }
+    YamlError { message, line: mark.line(), column: mark.col() + 1 }
 }
 
 /// A collection whose end has not been seen yet.
@@ -73,11 +67,7 @@ struct Open {
 
 enum Content {
     List(Vec<Value>),
-    Mapping {
-        entries: Map<String, Value>,
-        key: Option<Key>,
-        merged: Vec<Value>,
-    },
+    Mapping { entries: Map<String, Value>, key: Option<Key>, merged: Vec<Value> },
 }
 
 enum Key {
@@ -107,23 +97,14 @@ impl Builder {
                     return self.key(&text, style, anchor, tag.is_some());
                 }
                 let plain = is_plain(style, tag.as_deref());
-                let value = if plain {
-                    scalar::plain(&text)
-                } else {
-                    Value::String(text.into_owned())
-                };
+                let value = if plain { scalar::plain(&text) } else { Value::String(text.into_owned()) };
                 self.remember(anchor, &value)?;
                 self.put(value)
             }
             Event::SequenceStart(_, anchor, _) => self.start(anchor, Content::List(Vec::new())),
-            Event::MappingStart(_, anchor, _) => self.start(
-                anchor,
-                Content::Mapping {
-                    entries: Map::new(),
-                    key: None,
-                    merged: Vec::new(),
-                },
-            ),
+            Event::MappingStart(_, anchor, _) => {
+                self.start(anchor, Content::Mapping { entries: Map::new(), key: None, merged: Vec::new() })
+            }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.alias(anchor),
             _ => Ok(()),
@@ -131,33 +112,17 @@ impl Builder {
     }
 
     fn expects_key(&self) -> bool {
-        matches!(
-            self.open.last(),
-            Some(Open {
-                content: Content::Mapping { key: None, .. },
-                ..
-            })
-        )
+        matches!(self.open.last(), Some(Open { content: Content::Mapping { key: None, .. }, .. }))
     }
 
-    fn key(
-        &mut self,
-        text: &str,
-        style: ScalarStyle,
-        anchor: usize,
-        tagged: bool,
-    ) -> Result<(), String> {
+    fn key(&mut self, text: &str, style: ScalarStyle, anchor: usize, tagged: bool) -> Result<(), String> {
         self.remember(anchor, &Value::String(text.to_owned()))?;
         let name = if text == "<<" && matches!(style, ScalarStyle::Plain) && !tagged {
             Key::Merge
         } else {
             Key::Name(text.to_owned())
         };
-        if let Some(Open {
-            content: Content::Mapping { key, .. },
-            ..
-        }) = self.open.last_mut()
-        {
+        if let Some(Open { content: Content::Mapping { key, .. }, .. }) = self.open.last_mut() {
             *key = Some(name);
         }
         Ok(())
@@ -180,11 +145,7 @@ impl Builder {
         };
         let value = match open.content {
             Content::List(values) => Value::Array(values),
-            Content::Mapping {
-                mut entries,
-                merged,
-                ..
-            } => {
+            Content::Mapping { mut entries, merged, .. } => {
                 for source in merged {
                     merge(&mut entries, source)?;
                 }
@@ -219,13 +180,7 @@ impl Builder {
         }
         let size = size(value);
         pay(&mut self.copied, size.weight)?;
-        self.anchors.insert(
-            anchor,
-            Anchored {
-                value: value.clone(),
-                size,
-            },
-        );
+        self.anchors.insert(anchor, Anchored { value: value.clone(), size });
         Ok(())
     }
 
@@ -233,11 +188,7 @@ impl Builder {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(value),
             Some(Content::List(values)) => values.push(value),
-            Some(Content::Mapping {
-                entries,
-                key,
-                merged,
-            }) => match key.take() {
+            Some(Content::Mapping { entries, key, merged }) => match key.take() {
                 Some(Key::Merge) => merged.push(value),
                 Some(Key::Name(name)) => match entries.entry(name) {
                     Entry::Vacant(entry) => {
@@ -271,9 +222,9 @@ fn merge(entries: &mut Map<String, Value>, source: Value) -> Result<(), String> 
             }
             Ok(())
         }
-        Value::Array(sources) if sources.iter().all(Value::is_object) => sources
-            .into_iter()
-            .try_for_each(|source| merge(entries, source)),
+        Value::Array(sources) if sources.iter().all(Value::is_object) => {
+            sources.into_iter().try_for_each(|source| merge(entries, source))
+        }
         _ => Err("a merge key (<<) needs a mapping or a list of mappings".to_owned()),
     }
 }
@@ -300,33 +251,18 @@ struct Size {
 
 fn size(value: &Value) -> Size {
     let around = |parts: &mut dyn Iterator<Item = Size>| {
-        parts.fold(
-            Size {
-                weight: 1,
-                depth: 1,
-            },
-            |sum, part| Size {
-                weight: sum.weight + part.weight,
-                depth: sum.depth.max(part.depth + 1),
-            },
-        )
+        parts.fold(Size { weight: 1, depth: 1 }, |sum, part| Size {
+            weight: sum.weight + part.weight,
+            depth: sum.depth.max(part.depth + 1),
+        })
     };
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => Size {
-            weight: 1,
-            depth: 0,
-        },
-        Value::String(text) => Size {
-            weight: 1 + text.len(),
-            depth: 0,
-        },
+        Value::Null | Value::Bool(_) | Value::Number(_) => Size { weight: 1, depth: 0 },
+        Value::String(text) => Size { weight: 1 + text.len(), depth: 0 },
         Value::Array(values) => around(&mut values.iter().map(size)),
         Value::Object(entries) => around(&mut entries.iter().map(|(name, value)| {
             let Size { weight, depth } = size(value);
-            Size {
-                weight: weight + name.len(),
-                depth,
-            }
+            Size { weight: weight + name.len(), depth }
         })),
     }
 }

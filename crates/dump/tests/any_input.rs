@@ -17,11 +17,7 @@ fn check(text: &str) {
     for item in dump.items {
         for pointer in ["/apiVersion", "/kind", "/metadata/name"] {
             let found = item.value.pointer(pointer).and_then(|value| value.as_str());
-            assert!(
-                found.is_some_and(|text| !text.is_empty()),
-                "{pointer} of {}",
-                item.value
-            );
+            assert!(found.is_some_and(|text| !text.is_empty()), "{pointer} of {}", item.value);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The cluster that the repository ships says what its README says.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -12,42 +14,23 @@ fn example() -> Dump {
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn of_kind<'a>(dump: &'a Dump, kind: &str) -> Vec<&'a Value> {
-    dump.items
-        .iter()
-        .map(|item| &item.value)
-        .filter(|value| value["kind"] == kind)
-        .collect()
+    dump.items.iter().map(|item| &item.value).filter(|value| value["kind"] == kind).collect()
 }
 
 #[test]
 fn glance_zones() {
     let dump = example();
     assert_eq!(dump.warnings, [""; 0]);
-    for kind in [
-        "PodDisruptionBudget",
-        "ReplicationController",
-        "VolumeAttachment",
-    ] {
-        assert!(
-            dump.kinds.contains(kind) && of_kind(&dump, kind).is_empty(),
-            "{kind}"
-        );
+    for kind in ["PodDisruptionBudget", "ReplicationController", "VolumeAttachment"] {
+        assert!(dump.kinds.contains(kind) && of_kind(&dump, kind).is_empty(), "{kind}");
     }
     let zones: BTreeMap<&str, &str> = of_kind(&dump, "Node")
         .into_iter()
-        .map(|node| {
-            (
-                text(node, "/metadata/name"),
-                text(node, "/metadata/labels/zone"),
-            )
-        })
+        .map(|node| (text(node, "/metadata/name"), text(node, "/metadata/labels/zone")))
         .collect();
     assert_eq!(zones.len(), 7);
     assert_eq!(zones["worker-3"], "");
@@ -62,17 +45,8 @@ fn glance_zones() {
             }
         }
     }
-    assert_eq!(
-        running,
-        BTreeMap::from([("zoneA", 5), ("zoneB", 4), ("zoneC", 4)])
-    );
-    assert_eq!(
-        pending,
-        [
-            "glance-default-external-api-2",
-            "glance-default-internal-api-1"
-        ]
-    );
+    assert_eq!(running, BTreeMap::from([("zoneA", 5), ("zoneB", 4), ("zoneC", 4)]));
+    assert_eq!(pending, ["glance-default-external-api-2", "glance-default-internal-api-1"]);
 }
 
 /// Every claim of a pod is there, bound, and its volume lies on the pod's node.
@@ -80,15 +54,9 @@ fn glance_zones() {
 fn glance_zones_volumes() {
     let dump = example();
     let by_name = |kind| -> BTreeMap<&str, &Value> {
-        of_kind(&dump, kind)
-            .into_iter()
-            .map(|v| (text(v, "/metadata/name"), v))
-            .collect()
+        of_kind(&dump, kind).into_iter().map(|v| (text(v, "/metadata/name"), v)).collect()
     };
-    let (claims, volumes) = (
-        by_name("PersistentVolumeClaim"),
-        by_name("PersistentVolume"),
-    );
+    let (claims, volumes) = (by_name("PersistentVolumeClaim"), by_name("PersistentVolume"));
     let mut seen = 0;
     for pod in of_kind(&dump, "Pod") {
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
@@ -98,10 +66,7 @@ fn glance_zones_volumes() {
             let claim = claims[claim.as_str().unwrap()];
             let volume = volumes[text(claim, "/spec/volumeName")];
             assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
-            let at = text(
-                volume,
-                "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0",
-            );
+            let at = text(volume, "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0");
             let node = pod["spec"]["nodeName"].as_str().unwrap_or("worker-3");
             assert_eq!(at, node, "{}", pod["metadata"]["name"]);
             seen += 1;

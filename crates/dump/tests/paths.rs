@@ -1,5 +1,7 @@
 //! Files, folders and archives.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::error::Error;
 use std::fs;
 use std::io::Write as _;
@@ -40,9 +42,7 @@ fn tar(files: &[(&str, &str)]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
-        archive
-            .append_data(&mut header, path, content.as_bytes())
-            .unwrap();
+        archive.append_data(&mut header, path, content.as_bytes()).unwrap();
     }
     archive.into_inner().unwrap()
 }
@@ -53,16 +53,9 @@ fn node(name: &str) -> String {
 
 fn names(dump: &Dump) -> Vec<String> {
     let text = |item: &stead_dump::Item, pointer| {
-        item.value
-            .pointer(pointer)
-            .and_then(|v| v.as_str())
-            .unwrap_or("")
-            .to_owned()
+        item.value.pointer(pointer).and_then(|v| v.as_str()).unwrap_or("").to_owned()
     };
-    dump.items
-        .iter()
-        .map(|item| format!("{} {}", text(item, "/kind"), text(item, "/metadata/name")))
-        .collect()
+    dump.items.iter().map(|item| format!("{} {}", text(item, "/kind"), text(item, "/metadata/name"))).collect()
 }
 
 fn chain(error: &DumpError) -> String {
@@ -98,11 +91,7 @@ fn broken_files() {
     for (name, content, want) in [
         ("cut.yaml.gz", &zipped[..zipped.len() / 2], "cannot read"),
         ("head.gz", &zipped[..5], "cannot read"),
-        (
-            "binary.yaml",
-            &b"kind: \xff\xfe"[..],
-            "is not UTF-8 text: invalid utf-8 sequence of 1 bytes from index 6",
-        ),
+        ("binary.yaml", &b"kind: \xff\xfe"[..], "is not UTF-8 text: invalid utf-8 sequence of 1 bytes from index 6"),
         ("empty.yaml", b"", "is empty"),
         (
             "cut.json",
@@ -122,11 +111,7 @@ fn folders() {
     let at = folder("folders");
     put(&at, "b/nodes.yml", node("b"));
     put(&at, "a.yaml", node("a"));
-    put(
-        &at,
-        "c.json",
-        r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"c"}}"#,
-    );
+    put(&at, "c.json", r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"c"}}"#);
     put(&at, "d.yaml.gz", gzip(node("d")));
     put(&at, "notes.txt", node("no"));
     put(&at, "README.md", "kind: Node");
@@ -134,45 +119,26 @@ fn folders() {
     put(&at, "values.yaml", "replicas: 3\n");
     put(&at, "mixed.yaml", format!("just: this\n---\n{}", node("e")));
     put(&at, "secret.yaml", "apiVersion: v1\nkind: Secret\n");
-    put(
-        &at,
-        "broken.yaml",
-        "apiVersion: v1\nkind: \"Secret\"\n  data: [\n",
-    );
+    put(&at, "broken.yaml", "apiVersion: v1\nkind: \"Secret\"\n  data: [\n");
     put(&at, "binary.yaml", b"\xff\xfe");
     put(&at, "none.yaml", "");
     let dump = read(std::slice::from_ref(&at), &wanted).unwrap();
-    assert_eq!(
-        names(&dump),
-        ["Node a", "Node b", "Node c", "Node d", "Node e"]
-    );
-    let warnings: Vec<String> = dump
-        .warnings
-        .iter()
-        .map(|warning| warning.replace(&format!("{}/", at.display()), ""))
-        .collect();
-    expect_test::expect![""].assert_eq(&warnings.join("\n"));
+    assert_eq!(names(&dump), ["Node a", "Node b", "Node c", "Node d", "Node e"]);
+    let warnings: Vec<String> =
+        dump.warnings.iter().map(|warning| warning.replace(&format!("{}/", at.display()), "")).collect();
+    expect_test::expect![[r#"
+        passed over: binary.yaml is not UTF-8 text: invalid utf-8 sequence of 1 bytes from index 0
+        passed over: broken.yaml, document 1: invalid YAML: while parsing a block mapping, did not find expected key at line 3 column 3
+        passed over: mixed.yaml, document 1: kind is missing
+        passed over: none.yaml is empty: it should hold Kubernetes objects in YAML or JSON
+        passed over: values.yaml, document 1: kind is missing"#]].assert_eq(&warnings.join("\n"));
     // What is wanted has to be whole.
-    put(
-        &at,
-        "pods.yaml",
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: p\n",
-    );
+    put(&at, "pods.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p\n");
     let error = fails(at.clone());
-    assert!(
-        error.contains("pods.yaml, document 1: invalid YAML"),
-        "{error}"
-    );
-    put(
-        &at,
-        "pods.yaml",
-        "apiVersion: v1\nkind: Pod\nmetadata: {}\n",
-    );
+    assert!(error.contains("pods.yaml, document 1: invalid YAML"), "{error}");
+    put(&at, "pods.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {}\n");
     let error = fails(at);
-    assert!(
-        error.ends_with("pods.yaml, document 1: metadata.name is missing"),
-        "{error}"
-    );
+    assert!(error.ends_with("pods.yaml, document 1: metadata.name is missing"), "{error}");
 }
 
 const TOP: &str = "must-gather.local.42/quay-io-openshift-release-dev-ocp-v4-0-art-dev-sha256-0a1b";
@@ -184,13 +150,9 @@ fn must_gather() -> Vec<(String, String)> {
         )
     };
     let one = |name: &str, version: u32, phase: &str| {
-        format!(
-            "---\napiVersion: v1\nkind: Pod\n{}",
-            pod(name, version, phase).replace("\n  ", "\n")
-        )
+        format!("---\napiVersion: v1\nkind: Pod\n{}", pod(name, version, phase).replace("\n  ", "\n"))
     };
-    let crd =
-        "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {broken\n";
+    let crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {broken\n";
     [
         ("cluster-scoped-resources/core/nodes/master-0.yaml", format!("---\n{}", node("master-0"))),
         ("cluster-scoped-resources/core/nodes/worker-3.yaml", format!("---\n{}", node("worker-3"))),
@@ -223,15 +185,7 @@ fn must_gather() -> Vec<(String, String)> {
 }
 
 fn check_must_gather(dump: &Dump) {
-    assert_eq!(
-        names(dump),
-        [
-            "Node master-0",
-            "Node worker-3",
-            "Pod glance-0",
-            "Pod glance-1"
-        ]
-    );
+    assert_eq!(names(dump), ["Node master-0", "Node worker-3", "Pod glance-0", "Pod glance-1"]);
     let kinds: Vec<&str> = dump.kinds.iter().map(String::as_str).collect();
     assert_eq!(kinds, ["Node", "Pod", "PodDisruptionBudget"]);
     // Of the copies the newer ones: one from the pod's own file, one from the list.
@@ -257,10 +211,7 @@ fn must_gather_folder() {
 fn must_gather_archive() {
     let at = folder("must_gather_archive");
     let files = must_gather();
-    let files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(p, c)| (p.as_str(), c.as_str()))
-        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect();
     let plain = tar(&files);
     let zipped = gzip(&plain);
     for (name, content) in [
@@ -272,9 +223,7 @@ fn must_gather_archive() {
         let dump = read(&[put(&at, name, content)], &wanted).unwrap();
         check_must_gather(&dump);
         let file = dump.items[0].source.file.to_string();
-        assert!(file.ends_with(&format!(
-            "{name}: {TOP}/cluster-scoped-resources/core/nodes/master-0.yaml"
-        )));
+        assert!(file.ends_with(&format!("{name}: {TOP}/cluster-scoped-resources/core/nodes/master-0.yaml")));
     }
     // Cut short: an error, not half a cluster.
     for length in [600, plain.len() / 3, plain.len() / 2] {
@@ -286,9 +235,7 @@ fn must_gather_archive() {
         assert!(error.contains("cut.tar.gz"), "{length}: {error}");
     }
     let none = tar(&[("x/version", "4.16")]);
-    assert!(
-        fails(put(&at, "none.tar", none)).ends_with("none.tar holds no .yaml, .yml or .json file")
-    );
+    assert!(fails(put(&at, "none.tar", none)).ends_with("none.tar holds no .yaml, .yml or .json file"));
 }
 
 /// A file of a wanted kind that was cut in the must-gather itself.
@@ -297,13 +244,7 @@ fn must_gather_with_a_broken_resource() {
     let at = folder("must_gather_broken");
     let mut files = must_gather();
     files[0].1 = "apiVersion: v1\nkind: Node\nmetadata:\n  name: \"mast".to_owned();
-    let files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(p, c)| (p.as_str(), c.as_str()))
-        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect();
     let error = fails(put(&at, "must-gather.tar", tar(&files)));
-    assert!(
-        error.contains("nodes/master-0.yaml, document 1: invalid YAML"),
-        "{error}"
-    );
+    assert!(error.contains("nodes/master-0.yaml, document 1: invalid YAML"), "{error}");
 }

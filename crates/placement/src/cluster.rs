@@ -350,6 +350,11 @@ impl Cluster {
         self.storage_mut().claims.remove(&(namespace.into(), name.into()));
     }
 
+    /// Removes a volume.
+    pub fn remove_volume(&mut self, name: &str) {
+        self.storage_mut().volumes.remove(name);
+    }
+
     /// Adds or replaces a storage class.
     pub fn set_class(&mut self, o: &raw_storage::v1::StorageClass) -> Result<(), InputError> {
         let c = StorageClass::compile(o)?;

@@ -11,7 +11,7 @@ use crate::node::NodeInfo;
 use crate::plugins::{
     fit, images, interpod, node, normalize, spread, volume_binding, volume_limits, volume_restrictions, volume_zone,
 };
-use crate::pod::{NamedNodes, Pod};
+use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
 use crate::status::{Code, Fault, Filtered, Plugin, Rejection};
 use crate::verdict::{NodeScores, Unmodelled, Verdict, fit_message};
@@ -108,6 +108,58 @@ impl<'a> State<'a> {
     }
 }
 
+/// An attempt to place one pod, for whoever asks about single nodes: what it counted beforehand, and each node's answer.
+#[derive(Debug, Clone)]
+pub struct Attempt<'a>(State<'a>);
+
+impl<'a> Attempt<'a> {
+    /// Begins an attempt. What is refused here, no node can take.
+    pub fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Attempt<'a>, Fault> {
+        State::new(cluster, pod).map(Attempt)
+    }
+
+    /// What a node says.
+    pub fn node(&self, info: &'a NodeInfo) -> Result<(), Fault> {
+        named(self.0.pod, info).map_or(Ok(()), |r| Err(Fault::Rejected(r)))?;
+        self.0.filter_with_nominated(info, &info.node)
+    }
+
+    /// How the pods stand by domain, for each hard spread constraint.
+    pub fn standings(&self) -> Vec<Standing> {
+        let Some(spread) = &self.0.spread else { return Vec::new() };
+        let owned = |counts: &BTreeMap<&str, i64>| counts.iter().map(|(v, n)| ((*v).into(), *n)).collect();
+        (0..spread.constraints.len())
+            .map(|i| Standing {
+                constraint: spread.constraints[i].clone().into_owned(),
+                counts: owned(&spread.counts[i]),
+                least: spread.least(i),
+            })
+            .collect()
+    }
+}
+
+/// How the pods that a spread constraint counts stand by domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The constraint.
+    pub constraint: SpreadConstraint,
+    /// The pods by the value of the topology key.
+    pub counts: BTreeMap<Box<str>, i64>,
+    /// What the emptiest domain counts as.
+    pub least: i64,
+}
+
+/// The no of a node that the pod's required affinity does not name, where it names all that will do.
+fn named(pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
+    match &pod.spec.named_nodes {
+        NamedNodes::Only(names) if !names.contains(&*info.node.name) => {
+            let reason = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+            Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason))
+        }
+        _ => None,
+    }
+}
+
 /// What kube-scheduler would say of a pod in a cluster.
 pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     check_modelled(cluster, pod)?;
@@ -128,11 +180,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     }
     let mut fitting = Vec::new();
     for info in cluster.nodes() {
-        if let NamedNodes::Only(names) = &pod.spec.named_nodes
-            && !names.contains(&*info.node.name)
-        {
-            let reason = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
-            let rejection = Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason);
+        if let Some(rejection) = named(pod, info) {
             verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
             continue;
         }

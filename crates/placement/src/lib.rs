@@ -24,13 +24,13 @@ mod workloads;
 
 pub use answer::Answer;
 pub use cluster::{Cluster, UnknownNode};
-pub use cycle::evaluate;
+pub use cycle::{Attempt, Standing, evaluate};
 pub use error::InputError;
 pub use node::{Node, NodeInfo};
 pub use pod::{HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Term, Tolerations, Volume};
 pub use resources::{PodResources, Resources};
 pub use snapshot::Snapshot;
-pub use status::{Code, Plugin, Rejection};
+pub use status::{Code, Fault, Plugin, Rejection};
 pub use storage::{Capacity, Claim, PersistentVolume, Source, Storage, StorageClass};
 pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
 pub use workloads::{Budget, Workloads};

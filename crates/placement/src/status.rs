@@ -93,10 +93,12 @@ impl Rejection {
     }
 }
 
-/// What a filter says of a node: yes, no, or that it cannot tell, which ends the attempt.
+/// Why a pod is not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
+    /// A plugin says no.
     Rejected(Rejection),
+    /// A plugin cannot tell, which ends the attempt for all nodes.
     Error(String),
 }
 

@@ -104,10 +104,10 @@ impl Quantity {
 
     /// The amount rounded up to a whole number (`Quantity.Value`).
     ///
-    /// This does what Go does where it is odd. A number in integer form that is too large reads as
-    /// 0 and is otherwise rounded away from zero. In decimal form (more than 18 digits, or a
-    /// fraction of a binary unit) it wraps around, and a negative number with a fraction comes out
-    /// one too high: `-1.1Ki` is -1125.
+    /// This does what Go does where it is odd. A number beyond 64 bits reads as 0 (`12E`) or wraps
+    /// around (`9223372036854775808` is negative), depending on how it is held. One held as a
+    /// decimal, such as a fraction of a binary unit, is not rounded away from zero but up from what
+    /// is left when its fraction is cut, so that `-1.1Ki` is -1125.
     #[must_use]
     pub fn value(&self) -> i64 {
         self.scaled_value(0)

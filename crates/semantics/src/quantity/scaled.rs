@@ -12,13 +12,14 @@ pub(super) struct Scaled {
 }
 
 impl Scaled {
-    /// The amount in units of 10^`scale`, rounded away from zero; 0 if that overflows
-    /// (`AsScaledInt64`, whose callers ignore that it failed).
+    /// The amount in units of 10^`scale`, rounded away from zero (`AsScaledInt64`, whose callers
+    /// ignore that it overflowed).
     pub(super) fn at_scale(self, scale: i32) -> i64 {
         if self.scale < scale {
             return divide_away_from_zero(self.value, scale.wrapping_sub(self.scale));
         }
-        multiply(self.value, self.scale.wrapping_sub(scale)).unwrap_or(0)
+        let power = self.scale.wrapping_sub(scale);
+        multiply(self.value, power).unwrap_or_else(|| overflown(self.value, power))
     }
 
     /// The sum, or nothing if it does not fit (`int64Amount.Add`).
@@ -58,6 +59,16 @@ fn multiply(value: i64, power: i32) -> Option<i64> {
     }
     // Any other value overflows within 19 steps.
     (0..power).try_fold(value, |product, _| product.checked_mul(10))
+}
+
+/// What Go leaves behind when `value` × 10^`power` overflows: the low 64 bits for the powers it
+/// multiplies with in one step, 0 for those it approaches by tens, and 0 for the most negative
+/// integer.
+fn overflown(value: i64, power: i32) -> i64 {
+    match power {
+        1 | 2 | 3 | 6 | 9 if value != i64::MIN => value.wrapping_mul(10_i64.pow(power as u32)),
+        _ => 0,
+    }
 }
 
 /// `value` / 10^`power`, rounded away from zero (`negativeScaleInt64`).
