@@ -42,13 +42,7 @@ impl FieldError {
     }
 
     fn new(field: String, kind: Kind, value: String, detail: String) -> Self {
-        Self {
-            place: String::new(),
-            field,
-            kind,
-            value,
-            detail,
-        }
+        Self { place: String::new(), field, kind, value, detail }
     }
 
     /// Says where in the caller's value the field stands, for the cases in which Kubernetes itself
@@ -99,11 +93,7 @@ pub struct FieldErrors(Vec<FieldError>);
 impl FieldErrors {
     /// `Err` if there is anything in the list, as `ErrorList.ToAggregate` decides.
     pub(crate) fn check(errors: Vec<FieldError>) -> Result<(), Self> {
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Self(errors))
-        }
+        if errors.is_empty() { Ok(()) } else { Err(Self(errors)) }
     }
 
     /// The errors, in the order Kubernetes finds them.
@@ -141,11 +131,7 @@ fn aggregate(messages: impl Iterator<Item = String>) -> String {
 
 /// `path.Child`: the root has no leading dot.
 pub(crate) fn child(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
-    }
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// A string as Go's `%q` prints it, which is how `field.Error` shows a plain string.

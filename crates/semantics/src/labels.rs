@@ -53,8 +53,5 @@ impl SelectorError {
 }
 
 fn unknown_operator(operator: &str) -> String {
-    format!(
-        "{} is not a valid label selector operator",
-        quoted(operator)
-    )
+    format!("{} is not a valid label selector operator", quoted(operator))
 }

@@ -22,6 +22,4 @@ pub use node_selector::{
     LazyNodeSelector, NodeSelector, NodeSelectorTerm, PreferredNodeAffinity, RequiredNodeAffinity,
 };
 pub use quantity::{Format, Quantity, QuantityError};
-pub use taints::{
-    TaintError, TolerationError, find_untolerated, tolerates, validate_taint, validate_toleration,
-};
+pub use taints::{TaintError, TolerationError, find_untolerated, tolerates, validate_taint, validate_toleration};

@@ -75,9 +75,7 @@ impl LazyNodeSelector {
         Self {
             terms: terms
                 .filter(|(_, term)| !is_empty(term))
-                .map(|(index, term)| {
-                    NodeSelectorTerm::compile_at(term, &format!("nodeSelectorTerms[{index}]"))
-                })
+                .map(|(index, term)| NodeSelectorTerm::compile_at(term, &format!("nodeSelectorTerms[{index}]")))
                 .collect(),
         }
     }
@@ -143,10 +141,7 @@ impl NodeSelectorTerm {
         let fields = term.match_fields.as_deref().unwrap_or_default();
         let fields = field_requirements(fields, &child(path, "matchFields"), &mut errors);
         FieldErrors::check(errors)?;
-        Ok(Self {
-            labels: (!expressions.is_empty()).then_some(labels),
-            fields,
-        })
+        Ok(Self { labels: (!expressions.is_empty()).then_some(labels), fields })
     }
 
     /// Whether the node has all that the term asks for. A node without a name has no fields, and
@@ -182,21 +177,13 @@ impl FieldRequirement {
     /// empty.
     #[must_use]
     pub fn matches(&self, node_name: &str) -> bool {
-        let actual = if self.field == NAME_FIELD {
-            node_name
-        } else {
-            ""
-        };
+        let actual = if self.field == NAME_FIELD { node_name } else { "" };
         (actual == self.value) == self.equal
     }
 }
 
 /// `nodeSelectorRequirementsAsSelector`.
-fn label_selector(
-    expressions: &[core::NodeSelectorRequirement],
-    path: &str,
-    errors: &mut Vec<FieldError>,
-) -> Selector {
+fn label_selector(expressions: &[core::NodeSelectorRequirement], path: &str, errors: &mut Vec<FieldError>) -> Selector {
     let mut selector = Selector::everything();
     for (index, expression) in expressions.iter().enumerate() {
         let path = format!("{path}[{index}]");
@@ -244,16 +231,10 @@ fn field_requirements(
         };
         let values = condition.values.as_deref();
         match values.unwrap_or_default() {
-            [value] => requirements.push(FieldRequirement {
-                field: condition.key.clone(),
-                value: value.clone(),
-                equal,
-            }),
-            _ => errors.push(FieldError::invalid(
-                child(&path, "values"),
-                json_list(values),
-                "must have one element",
-            )),
+            [value] => {
+                requirements.push(FieldRequirement { field: condition.key.clone(), value: value.clone(), equal })
+            }
+            _ => errors.push(FieldError::invalid(child(&path, "values"), json_list(values), "must have one element")),
         }
     }
     requirements
@@ -280,24 +261,14 @@ impl RequiredNodeAffinity {
     /// None in Kubernetes 1.36: `GetRequiredNodeAffinity` cannot fail, a faulty term just never
     /// matches. See [`RequiredNodeAffinity::try_matches`] for the faults.
     pub fn of(spec: &core::PodSpec) -> Result<Self, SelectorError> {
-        let node_labels = spec
-            .node_selector
-            .as_ref()
-            .filter(|labels| !labels.is_empty())
-            .map(Selector::from_set);
+        let node_labels = spec.node_selector.as_ref().filter(|labels| !labels.is_empty()).map(Selector::from_set);
         let affinity = spec
             .affinity
             .as_ref()
             .and_then(|a| a.node_affinity.as_ref())
-            .and_then(|a| {
-                a.required_during_scheduling_ignored_during_execution
-                    .as_ref()
-            })
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
             .map(LazyNodeSelector::compile);
-        Ok(Self {
-            node_labels,
-            affinity,
-        })
+        Ok(Self { node_labels, affinity })
     }
 
     /// Whether the pod may run on the node. Faulty terms match nothing and are not reported, as in

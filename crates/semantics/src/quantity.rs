@@ -34,9 +34,7 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// The string does not look like a number and a suffix.
-    #[error(
-        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    )]
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// The number in front of the suffix has no digits.
     #[error("unable to parse numeric part of quantity")]
@@ -95,11 +93,7 @@ impl Quantity {
     }
 
     fn of(amount: Amount, format: Format) -> Self {
-        Self {
-            amount,
-            format,
-            text: None,
-        }
+        Self { amount, format, text: None }
     }
 
     /// The amount rounded up to a whole number (`Quantity.Value`).
@@ -175,11 +169,7 @@ impl Quantity {
     }
 
     fn format_with(&self, other: &Self) -> Format {
-        if self.is_zero() {
-            other.format
-        } else {
-            self.format
-        }
+        if self.is_zero() { other.format } else { self.format }
     }
 
     fn to_decimal(&self) -> Decimal {

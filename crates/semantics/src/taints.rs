@@ -76,10 +76,7 @@ pub fn find_untolerated<'a>(
     tolerations: &[Toleration],
     effects: impl Fn(&Taint) -> bool,
 ) -> Option<&'a Taint> {
-    taints
-        .iter()
-        .filter(|taint| effects(taint))
-        .find(|taint| !tolerations.iter().any(|t| tolerates(t, taint)))
+    taints.iter().filter(|taint| effects(taint)).find(|taint| !tolerations.iter().any(|t| tolerates(t, taint)))
 }
 
 /// Checks a toleration as API validation does (`ValidateTolerations`).
@@ -138,8 +135,7 @@ pub fn validate_taint(taint: &Taint) -> Result<(), TaintError> {
 }
 
 fn operator_error(operator: &str, value: &str) -> Option<FieldError> {
-    let unsupported =
-        |supported: &[&str]| FieldError::unsupported("operator".to_owned(), operator, supported);
+    let unsupported = |supported: &[&str]| FieldError::unsupported("operator".to_owned(), operator, supported);
     match operator {
         // Kubernetes reports a bad value under `operator`, not under `value`.
         "" | OPERATOR_EQUAL => value_error("operator", value),
@@ -150,12 +146,7 @@ fn operator_error(operator: &str, value: &str) -> Option<FieldError> {
             "value must be empty when `operator` is 'Exists'",
         )),
         // With the gate off, the refusal still lists the refused operators as supported.
-        OPERATOR_LT | OPERATOR_GT => Some(unsupported(&[
-            OPERATOR_EQUAL,
-            OPERATOR_EXISTS,
-            OPERATOR_LT,
-            OPERATOR_GT,
-        ])),
+        OPERATOR_LT | OPERATOR_GT => Some(unsupported(&[OPERATOR_EQUAL, OPERATOR_EXISTS, OPERATOR_LT, OPERATOR_GT])),
         _ => Some(unsupported(&[OPERATOR_EQUAL, OPERATOR_EXISTS])),
     }
 }
@@ -169,13 +160,11 @@ fn key_errors(key: &str) -> Vec<FieldError> {
 
 fn value_error(field: &str, value: &str) -> Option<FieldError> {
     let problems = check_label_value(value);
-    (!problems.is_empty())
-        .then(|| FieldError::invalid(field.to_owned(), quoted(value), problems.join(";")))
+    (!problems.is_empty()).then(|| FieldError::invalid(field.to_owned(), quoted(value), problems.join(";")))
 }
 
 fn effect_error(effect: &str) -> Option<FieldError> {
-    (!EFFECTS.contains(&effect))
-        .then(|| FieldError::unsupported("effect".to_owned(), effect, &EFFECTS))
+    (!EFFECTS.contains(&effect)).then(|| FieldError::unsupported("effect".to_owned(), effect, &EFFECTS))
 }
 
 fn or_empty(field: &Option<String>) -> &str {

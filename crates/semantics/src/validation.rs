@@ -12,13 +12,13 @@ pub const DNS1123_LABEL_MAX_LENGTH: usize = 63;
 pub const DNS1123_SUBDOMAIN_MAX_LENGTH: usize = 253;
 
 const NAME_REGEX: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
-const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const NAME_RULE: &str =
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const VALUE_REGEX: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const DNS_LABEL_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const DNS_LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
-const DNS_SUBDOMAIN_REGEX: &str =
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const DNS_SUBDOMAIN_REGEX: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const DNS_SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
 
 /// What is wrong with `key` as a label key: `[dns-subdomain/]name` (`content.IsLabelKey`).
@@ -65,11 +65,7 @@ pub fn check_label_value(value: &str) -> Vec<String> {
         problems.push(too_long(LABEL_MAX_LENGTH));
     }
     if !value.is_empty() && !is_name(value) {
-        problems.push(regex_problem(
-            VALUE_RULE,
-            VALUE_REGEX,
-            &["MyValue", "my_value", "12345"],
-        ));
+        problems.push(regex_problem(VALUE_RULE, VALUE_REGEX, &["MyValue", "my_value", "12345"]));
     }
     problems
 }
@@ -99,11 +95,7 @@ pub fn check_dns1123_subdomain(value: &str) -> Vec<String> {
         problems.push(too_long(DNS1123_SUBDOMAIN_MAX_LENGTH));
     }
     if !is_dns_subdomain(value) {
-        problems.push(regex_problem(
-            DNS_SUBDOMAIN_RULE,
-            DNS_SUBDOMAIN_REGEX,
-            &["example.com"],
-        ));
+        problems.push(regex_problem(DNS_SUBDOMAIN_RULE, DNS_SUBDOMAIN_REGEX, &["example.com"]));
     }
     problems
 }
@@ -111,8 +103,7 @@ pub fn check_dns1123_subdomain(value: &str) -> Vec<String> {
 /// [`NAME_REGEX`], without a regular expression engine.
 fn is_name(s: &str) -> bool {
     starts_and_ends_with(s, |b| b.is_ascii_alphanumeric())
-        && s.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 /// [`DNS_LABEL_REGEX`], without a regular expression engine.
@@ -145,8 +136,5 @@ fn too_long(limit: usize) -> String {
 /// `content.RegexError`.
 fn regex_problem(rule: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
-    format!(
-        "{rule} (e.g. {}regex used for validation is '{regex}')",
-        examples.join(" or ")
-    )
+    format!("{rule} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }

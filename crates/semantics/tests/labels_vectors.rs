@@ -13,9 +13,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use stead_semantics::validation::{
-    check_dns1123_label, check_dns1123_subdomain, check_label_key, check_label_value,
-};
+use stead_semantics::validation::{check_dns1123_label, check_dns1123_subdomain, check_label_key, check_label_value};
 use stead_semantics::{Labels, Selector, SelectorError};
 
 fn label_sets() -> Vec<Labels> {
@@ -46,26 +44,13 @@ fn expression(text: &str) -> LabelSelectorRequirement {
     let operator = parts.next().unwrap().replace("\\n", "\n");
     let count: usize = parts.next().unwrap().parse().unwrap();
     let values: Vec<String> = parts.take(count).map(str::to_owned).collect();
-    LabelSelectorRequirement {
-        key,
-        operator,
-        values: (count > 0).then_some(values),
-    }
+    LabelSelectorRequirement { key, operator, values: (count > 0).then_some(values) }
 }
 
 fn api_selector(labels: &str, expressions: &str) -> Result<Selector, SelectorError> {
-    let labels = labels
-        .split_once('=')
-        .map(|(k, v)| Labels::from([(k.to_owned(), v.to_owned())]));
-    let expressions = expressions
-        .split(';')
-        .filter(|text| !text.is_empty())
-        .map(expression)
-        .collect();
-    Selector::from_label_selector(Some(&LabelSelector {
-        match_expressions: Some(expressions),
-        match_labels: labels,
-    }))
+    let labels = labels.split_once('=').map(|(k, v)| Labels::from([(k.to_owned(), v.to_owned())]));
+    let expressions = expressions.split(';').filter(|text| !text.is_empty()).map(expression).collect();
+    Selector::from_label_selector(Some(&LabelSelector { match_expressions: Some(expressions), match_labels: labels }))
 }
 
 fn replay(line: &str) -> String {

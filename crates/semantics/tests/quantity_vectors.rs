@@ -10,13 +10,7 @@
 use stead_semantics::Quantity;
 
 fn show(q: &Quantity) -> String {
-    format!(
-        "{}\t{}\t{q}\t{:?}\t{}",
-        q.value(),
-        q.milli_value(),
-        q.format(),
-        q.signum()
-    )
+    format!("{}\t{}\t{q}\t{:?}\t{}", q.value(), q.milli_value(), q.format(), q.signum())
 }
 
 fn replay(line: &str) -> String {
@@ -32,12 +26,7 @@ fn replay(line: &str) -> String {
             let sum = left.add(&right);
             let difference = left.sub(&right);
             let twice = sum.add(&right);
-            format!(
-                "P\t{a}\t{b}\t{order}\t{}\t{}\t{}",
-                show(&sum),
-                show(&difference),
-                show(&twice)
-            )
+            format!("P\t{a}\t{b}\t{order}\t{}\t{}\t{}", show(&sum), show(&difference), show(&twice))
         }
         _ => panic!("not a recording: {line}"),
     }

@@ -12,42 +12,28 @@ const NO_PATH: &str = "<nil>";
 
 /// Parses a comma-separated list of requirements, in the order written.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
-    let mut parser = Parser {
-        tokens: lex(text),
-        position: 0,
-    };
+    let mut parser = Parser { tokens: lex(text), position: 0 };
     let mut found = Vec::new();
     loop {
         match parser.peek() {
             Token::End => return Ok(found),
             token if token.is_identifier() || token == Token::Symbol("!") => {}
             token => {
-                return Err(format!(
-                    "found '{}', expected: !, identifier, or 'end of string'",
-                    token.text()
-                ));
+                return Err(format!("found '{}', expected: !, identifier, or 'end of string'", token.text()));
             }
         }
-        let requirement = parser
-            .requirement()
-            .map_err(|e| format!("unable to parse requirement: {e}"))?;
+        let requirement = parser.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?;
         found.push(requirement);
         match parser.next() {
             Token::End => return Ok(found),
             Token::Symbol(",") => {
                 let after = parser.peek();
                 if !after.is_identifier() && after != Token::Symbol("!") {
-                    return Err(format!(
-                        "found '{}', expected: identifier after ','",
-                        after.text()
-                    ));
+                    return Err(format!("found '{}', expected: identifier after ','", after.text()));
                 }
             }
             other => {
-                return Err(format!(
-                    "found '{}', expected: ',' or 'end of string'",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: ',' or 'end of string'", other.text()));
             }
         }
     }
@@ -110,20 +96,21 @@ fn lex(text: &str) -> Vec<Token<'_>> {
             tokens.push(Token::End);
             return tokens;
         }
-        if let Some(symbol) = symbol(rest) {
-            tokens.push(Token::Symbol(symbol));
-            at += symbol.len();
-            continue;
-        }
-        let ends_word = |b: &u8| *b == 0 || is_blank(*b) || symbol(&[*b]).is_some();
-        let length = rest.iter().position(ends_word).unwrap_or(rest.len());
-        tokens.push(Token::Word(&text[at..at + length]));
-        at += length;
-        // A zero byte that ends a word is consumed with it.
+        let token = symbol(rest).map_or_else(|| word(&text[at..]), Token::Symbol);
+        tokens.push(token);
+        at += token.text().len();
+        // A zero byte right behind a token is consumed with it.
         if bytes.get(at) == Some(&0) {
             at += 1;
         }
     }
+}
+
+/// The word that `text` starts with.
+fn word(text: &str) -> Token<'_> {
+    let ends_word = |b: u8| b == 0 || is_blank(b) || symbol(&[b]).is_some();
+    let length = text.bytes().position(ends_word).unwrap_or(text.len());
+    Token::Word(&text[..length])
 }
 
 struct Parser<'a> {
@@ -134,10 +121,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> Token<'a> {
-        self.tokens
-            .get(self.position)
-            .copied()
-            .unwrap_or(Token::End)
+        self.tokens.get(self.position).copied().unwrap_or(Token::End)
     }
 
     fn next(&mut self) -> Token<'a> {
@@ -186,10 +170,7 @@ impl<'a> Parser<'a> {
             Token::Symbol(">") => (Operator::Gt, Spelling::Word),
             Token::Symbol("<") => (Operator::Lt, Spelling::Word),
             other => {
-                return Err(format!(
-                    "found '{}', expected: {BINARY_OPERATORS}",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: {BINARY_OPERATORS}", other.text()));
             }
         })
     }
@@ -216,10 +197,7 @@ impl<'a> Parser<'a> {
             Token::Symbol(")") => vec![String::new()],
             Token::Word(_) | Token::Symbol(",") => self.value_list()?,
             other => {
-                return Err(format!(
-                    "found '{}', expected: ',', ')' or identifier",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: ',', ')' or identifier", other.text()));
             }
         };
         // Both ways here have seen the closing parenthesis ahead.
@@ -255,10 +233,7 @@ impl<'a> Parser<'a> {
                     }
                 }
                 other => {
-                    return Err(format!(
-                        "found '{}', expected: ',', or identifier",
-                        other.text()
-                    ));
+                    return Err(format!("found '{}', expected: ',', or identifier", other.text()));
                 }
             }
         }

@@ -50,28 +50,13 @@ impl Requirement {
     /// # Errors
     ///
     /// All broken rules, with field paths `key` and `values`.
-    pub fn new(
-        key: impl Into<String>,
-        operator: Operator,
-        values: Vec<String>,
-    ) -> Result<Self, SelectorError> {
-        Ok(Self::checked(
-            "",
-            key.into(),
-            operator,
-            Spelling::Word,
-            Some(values),
-        )?)
+    pub fn new(key: impl Into<String>, operator: Operator, values: Vec<String>) -> Result<Self, SelectorError> {
+        Ok(Self::checked("", key.into(), operator, Spelling::Word, Some(values))?)
     }
 
     /// The requirement `key=value`, unchecked.
     pub fn equals(key: String, value: String) -> Self {
-        Self {
-            key,
-            operator: Operator::In,
-            spelling: Spelling::Equals,
-            values: vec![value],
-        }
+        Self { key, operator: Operator::In, spelling: Spelling::Equals, values: vec![value] }
     }
 
     /// `labels.NewRequirement` with the field path it is told. Absent values differ from an empty
@@ -96,12 +81,7 @@ impl Requirement {
         let mut errors = Vec::new();
         errors.extend(key_error(&child(path, "key"), &key));
         let values_path = child(path, "values");
-        errors.extend(count_error(
-            &values_path,
-            operator,
-            spelling,
-            values.as_deref(),
-        ));
+        errors.extend(count_error(&values_path, operator, spelling, values.as_deref()));
         let mut values = values.unwrap_or_default();
         if matches!(operator, Operator::Gt | Operator::Lt) {
             errors.extend(integer_errors(&values_path, &values));
@@ -110,12 +90,7 @@ impl Requirement {
         FieldErrors::check(errors)?;
 
         values.sort_unstable();
-        Ok(Self {
-            key,
-            operator,
-            spelling,
-            values,
-        })
+        Ok(Self { key, operator, spelling, values })
     }
 
     /// The label's key.
@@ -181,34 +156,24 @@ impl fmt::Display for Requirement {
 /// `validateLabelKey`.
 pub(super) fn key_error(path: &str, key: &str) -> Option<FieldError> {
     let problems = check_label_key(key);
-    (!problems.is_empty())
-        .then(|| FieldError::invalid(path.to_owned(), quoted(key), problems.join("; ")))
+    (!problems.is_empty()).then(|| FieldError::invalid(path.to_owned(), quoted(key), problems.join("; ")))
 }
 
-fn count_error(
-    path: &str,
-    operator: Operator,
-    spelling: Spelling,
-    values: Option<&[String]>,
-) -> Option<FieldError> {
+fn count_error(path: &str, operator: Operator, spelling: Spelling, values: Option<&[String]>) -> Option<FieldError> {
     let count = values.map_or(0, <[String]>::len);
     let (allowed, rule) = match (spelling, operator) {
-        (Spelling::Equals | Spelling::DoubleEquals | Spelling::NotEquals, _) => (
-            count == 1,
-            "exact-match compatibility requires one single value",
-        ),
-        (Spelling::Word, Operator::In | Operator::NotIn) => (
-            count != 0,
-            "for 'in', 'notin' operators, values set can't be empty",
-        ),
-        (Spelling::Word, Operator::Exists | Operator::DoesNotExist) => (
-            count == 0,
-            "values set must be empty for exists and does not exist",
-        ),
-        (Spelling::Word, Operator::Gt | Operator::Lt) => (
-            count == 1,
-            "for 'Gt', 'Lt' operators, exactly one value is required",
-        ),
+        (Spelling::Equals | Spelling::DoubleEquals | Spelling::NotEquals, _) => {
+            (count == 1, "exact-match compatibility requires one single value")
+        }
+        (Spelling::Word, Operator::In | Operator::NotIn) => {
+            (count != 0, "for 'in', 'notin' operators, values set can't be empty")
+        }
+        (Spelling::Word, Operator::Exists | Operator::DoesNotExist) => {
+            (count == 0, "values set must be empty for exists and does not exist")
+        }
+        (Spelling::Word, Operator::Gt | Operator::Lt) => {
+            (count == 1, "for 'Gt', 'Lt' operators, exactly one value is required")
+        }
     };
     (!allowed).then(|| FieldError::invalid(path.to_owned(), json_list(values), rule))
 }
@@ -222,25 +187,15 @@ fn integer_errors(path: &str, values: &[String]) -> Vec<FieldError> {
             "for 'Gt', 'Lt' operators, the value must be an integer",
         )
     };
-    values
-        .iter()
-        .enumerate()
-        .filter(not_an_integer)
-        .map(error)
-        .collect()
+    values.iter().enumerate().filter(not_an_integer).map(error).collect()
 }
 
 /// `validateLabelValue`, whose path ends in the key.
 fn value_errors(path: &str, key: &str, values: &[String]) -> Vec<FieldError> {
     let error = |(index, value): (usize, &String)| {
         let problems = check_label_value(value);
-        (!problems.is_empty()).then(|| {
-            FieldError::invalid(
-                format!("{path}[{index}][{key}]"),
-                quoted(value),
-                problems.join("; "),
-            )
-        })
+        (!problems.is_empty())
+            .then(|| FieldError::invalid(format!("{path}[{index}][{key}]"), quoted(value), problems.join("; ")))
     };
     values.iter().enumerate().filter_map(error).collect()
 }

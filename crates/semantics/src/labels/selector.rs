@@ -29,9 +29,8 @@ impl Selector {
         let mut requirements = Vec::new();
         for (key, value) in selector.match_labels.iter().flatten() {
             let values = Some(vec![value.clone()]);
-            let requirement =
-                Requirement::checked("", key.clone(), Operator::In, Spelling::Equals, values)
-                    .map_err(|errors| errors.at("matchLabels"))?;
+            let requirement = Requirement::checked("", key.clone(), Operator::In, Spelling::Equals, values)
+                .map_err(|errors| errors.at("matchLabels"))?;
             requirements.push(requirement);
         }
         let expressions = selector.match_expressions.iter().flatten().enumerate();
@@ -42,10 +41,7 @@ impl Selector {
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
                 unknown => {
-                    return Err(SelectorError::UnknownOperator {
-                        index,
-                        operator: unknown.to_owned(),
-                    });
+                    return Err(SelectorError::UnknownOperator { index, operator: unknown.to_owned() });
                 }
             };
             // Kubernetes copies the values here, and a copy of an empty list is an absent one.
@@ -72,9 +68,7 @@ impl Selector {
     ///
     /// The first fault, in Kubernetes' words.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        parse::requirements(text)
-            .map(Self::of)
-            .map_err(SelectorError::Syntax)
+        parse::requirements(text).map(Self::of).map_err(SelectorError::Syntax)
     }
 
     /// The selector without requirements (`labels.Everything`).
@@ -93,17 +87,13 @@ impl Selector {
     /// selector has.
     fn of(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key().cmp(b.key()));
-        Self {
-            requirements: Some(requirements),
-        }
+        Self { requirements: Some(requirements) }
     }
 
     /// Whether the labels fulfil every requirement.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements
-            .as_ref()
-            .is_some_and(|all| all.iter().all(|r| r.matches(labels)))
+        self.requirements.as_ref().is_some_and(|all| all.iter().all(|r| r.matches(labels)))
     }
 
     /// Whether everything matches because there is no requirement (`labels.Selector.Empty`).

@@ -20,10 +20,7 @@ pub(super) fn string(amount: &Amount, format: Format) -> String {
         return "0".to_owned();
     }
     let at_least_1024 = |sign: i64| {
-        let limit = Scaled {
-            value: sign * 1024,
-            scale: 0,
-        };
+        let limit = Scaled { value: sign * 1024, scale: 0 };
         decimal.cmp(&limit.to_decimal())
     };
     let is_small = at_least_1024(1) == Ordering::Less && at_least_1024(-1) == Ordering::Greater;
@@ -35,9 +32,7 @@ pub(super) fn string(amount: &Amount, format: Format) -> String {
                 _ => format!("{number}e{exponent}"),
             }
         }
-        Format::BinarySI
-            if !is_small && decimal.is_whole() && decimal.magnitude() <= MAX_BINARY_DIGITS =>
-        {
+        Format::BinarySI if !is_small && decimal.is_whole() && decimal.magnitude() <= MAX_BINARY_DIGITS => {
             if is_most_negative_integer(amount) {
                 return i64::MIN.to_string();
             }
@@ -54,13 +49,7 @@ pub(super) fn string(amount: &Amount, format: Format) -> String {
 
 /// Go looks for factors of 1024 in the absolute value, and this integer has none.
 fn is_most_negative_integer(amount: &Amount) -> bool {
-    matches!(
-        amount,
-        Amount::Scaled(Scaled {
-            value: i64::MIN,
-            scale: 0
-        })
-    )
+    matches!(amount, Amount::Scaled(Scaled { value: i64::MIN, scale: 0 }))
 }
 
 /// Beyond the suffixes Go prints none, though the amount is then a different one: `1000E` prints as

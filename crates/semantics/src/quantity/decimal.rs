@@ -55,10 +55,7 @@ impl Decimal {
     }
 
     pub(super) fn negated(&self) -> Self {
-        Self {
-            negative: !self.negative && !self.is_zero(),
-            ..self.clone()
-        }
+        Self { negative: !self.negative && !self.is_zero(), ..self.clone() }
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -76,18 +73,12 @@ impl Decimal {
             return by_sign;
         }
         let by_size = self.cmp_size(other);
-        if self.negative {
-            by_size.reverse()
-        } else {
-            by_size
-        }
+        if self.negative { by_size.reverse() } else { by_size }
     }
 
     /// Compares two amounts other than zero without their signs. Digits compare like words.
     fn cmp_size(&self, other: &Self) -> Ordering {
-        self.magnitude()
-            .cmp(&other.magnitude())
-            .then_with(|| self.digits.cmp(&other.digits))
+        self.magnitude().cmp(&other.magnitude()).then_with(|| self.digits.cmp(&other.digits))
     }
 
     /// Rounds away from zero to at most `places` decimal places, which is then what Go holds it
@@ -95,10 +86,7 @@ impl Decimal {
     pub(super) fn rounded_up(&self, places: i64) -> Self {
         let cut = -places - self.exponent;
         if cut <= 0 || self.is_zero() {
-            return Self {
-                places,
-                ..self.clone()
-            };
+            return Self { places, ..self.clone() };
         }
         let kept = (self.digits.len() as i64 - cut).max(0) as usize;
         let mut digits = self.digits[..kept].to_vec();
@@ -126,10 +114,7 @@ impl Decimal {
     /// The sum. Where the operands lie further apart than anything countable, the smaller is lost.
     pub(super) fn add(&self, other: &Self) -> Self {
         let places = self.places.max(other.places);
-        let with_places = |of: &Self| Self {
-            places,
-            ..of.clone()
-        };
+        let with_places = |of: &Self| Self { places, ..of.clone() };
         if self.is_zero() {
             return with_places(other);
         }
@@ -190,25 +175,15 @@ impl Decimal {
         }
         let kept = (self.digits.len() as i64 + exponent).max(0) as usize;
         let truncated = self.low_bits(&self.digits[..kept], 0);
-        if self.negative {
-            truncated
-        } else {
-            truncated.wrapping_add(1)
-        }
+        if self.negative { truncated } else { truncated.wrapping_add(1) }
     }
 
     /// The low 64 bits of ± `digits` × 10^`power`, read as an integer (`big.Int.Int64`).
     fn low_bits(&self, digits: &[u8], power: i64) -> i64 {
-        let start = digits.iter().fold(0_i64, |bits, digit| {
-            bits.wrapping_mul(10).wrapping_add(i64::from(*digit))
-        });
+        let start = digits.iter().fold(0_i64, |bits, digit| bits.wrapping_mul(10).wrapping_add(i64::from(*digit)));
         // 10^64 is a multiple of 2^64, so further powers change nothing.
         let bits = (0..power.min(64)).fold(start, |bits, _| bits.wrapping_mul(10));
-        if self.negative {
-            bits.wrapping_neg()
-        } else {
-            bits
-        }
+        if self.negative { bits.wrapping_neg() } else { bits }
     }
 
     /// Whether the integer Go holds is below 2^63-1, for an amount above zero.
@@ -217,10 +192,7 @@ impl Decimal {
         if self.digits.len() as i64 + trailing > 19 {
             return false;
         }
-        let digits = self
-            .digits
-            .iter()
-            .fold(0_u128, |n, d| n * 10 + u128::from(*d));
+        let digits = self.digits.iter().fold(0_u128, |n, d| n * 10 + u128::from(*d));
         let unscaled = (0..trailing).fold(digits, |n, _| n * 10);
         unscaled < i64::MAX as u128
     }

@@ -22,11 +22,7 @@ pub(super) fn quantity(s: &str) -> Result<Quantity, QuantityError> {
     let suffix = interpret(parts.suffix)?;
     if let Some(scaled) = as_scaled(&parts, suffix) {
         let keep = prints_as_written(&parts, suffix, scaled.scale);
-        return Ok(Quantity {
-            amount: Amount::Scaled(scaled),
-            format: suffix.format(),
-            text: keep.then(|| s.into()),
-        });
+        return Ok(Quantity { amount: Amount::Scaled(scaled), format: suffix.format(), text: keep.then(|| s.into()) });
     }
     as_decimal(&parts, suffix)
 }
@@ -54,11 +50,7 @@ fn split(s: &str) -> Result<Parts<'_>, QuantityError> {
     }
     Ok(Parts {
         negative: s.starts_with('-'),
-        whole: if significant.is_empty() {
-            "0"
-        } else {
-            significant
-        },
+        whole: if significant.is_empty() { "0" } else { significant },
         fraction,
         has_digits: !digits.is_empty() || !fraction.is_empty(),
         suffix,
@@ -135,31 +127,23 @@ fn as_scaled(parts: &Parts<'_>, suffix: Suffix) -> Option<Scaled> {
             (digits <= MAX_DIGITS, scale, 1)
         }
         // Go allows for three decimal digits in ten bits, and one to spare.
-        Suffix::Binary(exponent) => (
-            parts.fraction.is_empty() && digits + i64::from(exponent) * 3 / 10 <= 14,
-            0,
-            1_i64 << exponent,
-        ),
+        Suffix::Binary(exponent) => {
+            (parts.fraction.is_empty() && digits + i64::from(exponent) * 3 / 10 <= 14, 0, 1_i64 << exponent)
+        }
     };
     if !fits || scale < NANO {
         return None;
     }
     let number: i64 = format!("{}{}", parts.whole, parts.fraction).parse().ok()?;
     let value = number.checked_mul(factor)?;
-    Some(Scaled {
-        value: if parts.negative { -value } else { value },
-        scale,
-    })
+    Some(Scaled { value: if parts.negative { -value } else { value }, scale })
 }
 
 /// Go keeps the string of a quantity it takes to be in canonical form, by a quick look that lets
 /// `+1`, `01` and `1.500k` pass too.
 fn prints_as_written(parts: &Parts<'_>, suffix: Suffix, scale: i32) -> bool {
     match suffix {
-        Suffix::Binary(_) => parts
-            .whole
-            .parse::<i64>()
-            .is_ok_and(|number| number & 0x07 != 0),
+        Suffix::Binary(_) => parts.whole.parse::<i64>().is_ok_and(|number| number & 0x07 != 0),
         Suffix::Decimal(_) | Suffix::Exponent(_) => {
             let ends_in_thousands = format!("{}{}", parts.whole, parts.fraction).ends_with("000");
             scale % 3 == 0 && !ends_in_thousands && !parts.whole.starts_with('0')

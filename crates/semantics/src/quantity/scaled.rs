@@ -39,10 +39,7 @@ impl Scaled {
 
     /// The negative. Like Go, it leaves the one integer alone that has none.
     pub(super) fn negated(self) -> Self {
-        Self {
-            value: self.value.wrapping_neg(),
-            scale: self.scale,
-        }
+        Self { value: self.value.wrapping_neg(), scale: self.scale }
     }
 
     pub(super) fn to_decimal(self) -> Decimal {
@@ -73,16 +70,10 @@ fn overflown(value: i64, power: i32) -> i64 {
 
 /// `value` / 10^`power`, rounded away from zero (`negativeScaleInt64`).
 fn divide_away_from_zero(value: i64, power: i32) -> i64 {
-    let divisor = u32::try_from(power)
-        .ok()
-        .and_then(|p| 10_i64.checked_pow(p));
+    let divisor = u32::try_from(power).ok().and_then(|p| 10_i64.checked_pow(p));
     let Some(divisor) = divisor else {
         return value.signum();
     };
     let quotient = value / divisor;
-    if value % divisor == 0 {
-        quotient
-    } else {
-        quotient + value.signum()
-    }
+    if value % divisor == 0 { quotient } else { quotient + value.signum() }
 }

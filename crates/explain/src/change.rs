@@ -1,0 +1,144 @@
+//! Changes to objects, and trying them on a fork.
+
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
+use serde::Serialize;
+use serde_json::Value;
+use stead_placement::{Cluster, Pod};
+
+use crate::objects::{self, ObjectError, ObjectKey, Objects};
+
+/// A change to one object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// The object's kind.
+    pub kind: String,
+    /// Its namespace, where it has one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What is done to it.
+    #[serde(flatten)]
+    pub action: Action,
+}
+
+/// What is done to an object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// It is patched (RFC 6902).
+    Patch(Patch),
+    /// It is deleted (always true).
+    Delete(bool),
+    /// It is created.
+    Create(Value),
+}
+
+impl Change {
+    pub(crate) fn patch(key: &ObjectKey, operations: Vec<PatchOperation>) -> Change {
+        Change::new(key, Action::Patch(Patch(operations)))
+    }
+
+    pub(crate) fn delete(key: &ObjectKey) -> Change {
+        Change::new(key, Action::Delete(true))
+    }
+
+    pub(crate) fn create(key: &ObjectKey, value: Value) -> Change {
+        Change::new(key, Action::Create(value))
+    }
+
+    fn new(key: &ObjectKey, action: Action) -> Change {
+        Change { kind: key.kind.clone(), namespace: key.namespace.clone(), name: key.name.clone(), action }
+    }
+
+    /// The object that it is about.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(&self.kind, &self.namespace, &self.name)
+    }
+}
+
+fn pointer(path: &[&str]) -> PointerBuf {
+    PointerBuf::from_tokens(path)
+}
+
+/// Sets a field, whether it was there or not.
+pub(crate) fn set(path: &[&str], value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: pointer(path), value: value.into() })
+}
+
+/// Removes a field.
+pub(crate) fn unset(path: &[&str]) -> PatchOperation {
+    PatchOperation::Remove(RemoveOperation { path: pointer(path) })
+}
+
+/// Sets a field below an object that may not be there yet, such as a label of a node without labels.
+pub(crate) fn set_in(object: &Value, parent: &[&str], field: &str, value: impl Into<Value>) -> Vec<PatchOperation> {
+    let mut operations = Vec::new();
+    for depth in 1..=parent.len() {
+        let there = parent[..depth].iter().try_fold(object, |o, field| o.get(*field)).is_some_and(|v| !v.is_null());
+        if !there {
+            operations.push(set(&parent[..depth], Value::Object(serde_json::Map::new())));
+        }
+    }
+    let mut path = parent.to_vec();
+    path.push(field);
+    operations.push(set(&path, value));
+    operations
+}
+
+/// A fork of the cluster with the pod to place, on which changes are tried.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    pub(crate) objects: Objects,
+    pub(crate) cluster: Cluster,
+    pub(crate) pod: Pod,
+    pub(crate) key: ObjectKey,
+}
+
+impl Trial {
+    pub(crate) fn new(objects: &Objects, key: &ObjectKey) -> Result<Trial, ObjectError> {
+        Ok(Trial {
+            cluster: objects.cluster(key)?,
+            pod: objects.pod(key)?,
+            objects: objects.clone(),
+            key: key.clone(),
+        })
+    }
+
+    /// The pod to place, as it was found.
+    pub(crate) fn raw_pod(&self) -> &Value {
+        self.objects.get(&self.key).unwrap_or(&Value::Null)
+    }
+
+    /// The same with the changes made; none where one of them cannot be.
+    pub(crate) fn with(&self, changes: &[Change]) -> Option<Trial> {
+        let mut trial = self.clone();
+        for change in changes {
+            trial.apply(change)?;
+        }
+        Some(trial)
+    }
+
+    fn apply(&mut self, change: &Change) -> Option<()> {
+        let key = change.key();
+        let value = match &change.action {
+            Action::Delete(_) => {
+                self.objects.remove(&key);
+                return objects::take(&mut self.cluster, &key).then_some(());
+            }
+            Action::Create(value) => value.clone(),
+            Action::Patch(patch) => {
+                let mut value = self.objects.get(&key)?.clone();
+                json_patch::patch(&mut value, patch).ok()?;
+                value
+            }
+        };
+        self.objects.insert(key.clone(), value);
+        if key == self.key {
+            self.pod = self.objects.pod(&key).ok()?;
+        } else {
+            objects::put(&mut self.cluster, &key, self.objects.get(&key)?).ok()?;
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,252 @@
+//! A cluster's objects as they were found, by kind, namespace and name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use stead_placement::{Cluster, InputError, Node, Pod, PodKey};
+
+/// Which object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The kind, such as `Node`.
+    pub kind: String,
+    /// The namespace; empty for what has none.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// The key of an object of this kind, namespace and name.
+    pub fn new(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey { kind: kind.into(), namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key that an object carries in itself.
+    pub fn of(value: &Value) -> Option<ObjectKey> {
+        let kind = value["kind"].as_str()?;
+        let meta = &value["metadata"];
+        Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), meta["name"].as_str()?))
+    }
+
+    /// Like `new`, with the namespace that the kind makes of an empty one.
+    fn in_namespace(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+        let cluster_wide = KINDS.iter().any(|k| k.kind == kind && !k.namespaced);
+        let namespace = match (cluster_wide, namespace) {
+            (true, _) => "",
+            (false, "") if KINDS.iter().any(|k| k.kind == kind) => "default",
+            (false, namespace) => namespace,
+        };
+        ObjectKey::new(kind, namespace, name)
+    }
+}
+
+impl std::fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = self.kind.to_lowercase();
+        if self.namespace.is_empty() {
+            write!(f, "{kind} {}", self.name)
+        } else {
+            write!(f, "{kind} {}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// A kind that placement looks at.
+pub struct Kind {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The list that a recorded case has them in.
+    pub list: &'static str,
+    /// What `kubectl get` calls them.
+    pub resource: &'static str,
+    /// Whether they live in a namespace.
+    pub namespaced: bool,
+}
+
+macro_rules! kinds {
+    ($($kind:literal $list:literal $resource:literal $namespaced:literal;)*) => {
+        &[$(Kind { kind: $kind, list: $list, resource: $resource, namespaced: $namespaced },)*]
+    };
+}
+
+/// The kinds that placement looks at.
+pub const KINDS: &[Kind] = kinds! {
+    "Node" "nodes" "nodes" false;
+    "Pod" "pods" "pods" true;
+    "Namespace" "namespaces" "namespaces" false;
+    "PersistentVolume" "persistentVolumes" "pv" false;
+    "PersistentVolumeClaim" "persistentVolumeClaims" "pvc" true;
+    "StorageClass" "storageClasses" "sc" false;
+    "CSINode" "csiNodes" "csinodes" false;
+    "CSIDriver" "csiDrivers" "csidrivers" false;
+    "CSIStorageCapacity" "csiStorageCapacities" "csistoragecapacities" true;
+    "VolumeAttachment" "volumeAttachments" "volumeattachments" false;
+    "Service" "services" "services" true;
+    "ReplicationController" "replicationControllers" "replicationcontrollers" true;
+    "ReplicaSet" "replicaSets" "replicasets" true;
+    "StatefulSet" "statefulSets" "statefulsets" true;
+    "PodDisruptionBudget" "podDisruptionBudgets" "poddisruptionbudgets" true;
+    "DeviceClass" "deviceClasses" "deviceclasses" false;
+};
+
+/// Input that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    /// A value that Kubernetes would refuse.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A field of the wrong type, or a list that is none.
+    #[error("{object}: {field}: {reason}")]
+    Shape {
+        /// Which object.
+        object: String,
+        /// The path to the field.
+        field: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A pod that is asked about but not there.
+    #[error("pod {0} not found")]
+    NoSuchPod(PodKey),
+}
+
+/// The objects of a cluster, as found.
+#[derive(Debug, Clone, Default)]
+pub struct Objects {
+    by_key: BTreeMap<ObjectKey, Arc<Value>>,
+}
+
+impl Objects {
+    /// From objects that say what they are.
+    pub fn from_items(items: impl IntoIterator<Item = Value>) -> Objects {
+        let keyed = items.into_iter().filter_map(|v| Some((ObjectKey::of(&v)?, Arc::new(v))));
+        Objects { by_key: keyed.collect() }
+    }
+
+    /// From a recorded case, whose lists say what their items are. Gives the key of the pod to place beside them.
+    pub fn from_case(mut given: Map<String, Value>) -> Result<(Objects, ObjectKey), ObjectError> {
+        let shape = |object: &str, field: &str, reason: &str| ObjectError::Shape {
+            object: object.into(),
+            field: field.into(),
+            reason: reason.into(),
+        };
+        let mut by_key = BTreeMap::new();
+        for kind in KINDS {
+            let items = match given.remove(kind.list) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Array(items)) => items,
+                Some(_) => return Err(shape("case", kind.list, "not a list")),
+            };
+            for (i, item) in items.into_iter().enumerate() {
+                let key = case_key(kind.kind, &item)
+                    .ok_or_else(|| shape("case", &format!("{}[{i}].metadata.name", kind.list), "missing"))?;
+                by_key.insert(key, Arc::new(item));
+            }
+        }
+        let pod = given.remove("pod").ok_or_else(|| shape("case", "pod", "missing"))?;
+        let key = case_key("Pod", &pod).ok_or_else(|| shape("case", "pod.metadata.name", "missing"))?;
+        by_key.insert(key.clone(), Arc::new(pod));
+        Ok((Objects { by_key }, key))
+    }
+
+    /// The object of this key.
+    pub fn get(&self, key: &ObjectKey) -> Option<&Value> {
+        self.by_key.get(key).map(|v| &**v)
+    }
+
+    /// The objects of a kind.
+    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
+        let from = ObjectKey::new(kind, "", "");
+        self.by_key.range(from..).take_while(move |(k, _)| k.kind == kind).map(|(k, v)| (k, &**v))
+    }
+
+    pub(crate) fn insert(&mut self, key: ObjectKey, value: Value) {
+        self.by_key.insert(key, Arc::new(value));
+    }
+
+    pub(crate) fn remove(&mut self, key: &ObjectKey) {
+        self.by_key.remove(key);
+    }
+
+    /// The cluster that they make, without one pod: the one to place.
+    pub fn cluster(&self, without: &ObjectKey) -> Result<Cluster, ObjectError> {
+        let mut cluster = Cluster::new();
+        for (key, value) in self.by_key.iter().filter(|(key, _)| *key != without) {
+            put(&mut cluster, key, value)?;
+        }
+        Ok(cluster)
+    }
+
+    /// A pod, compiled for placing: whatever node it is on, it is asked about as if it had none.
+    pub fn pod(&self, key: &ObjectKey) -> Result<Pod, ObjectError> {
+        let value =
+            self.get(key).ok_or_else(|| ObjectError::NoSuchPod(PodKey::new(&key.namespace, &key.name)))?;
+        let pod = Pod::compile(&decode(key, value)?)?;
+        Ok(Pod { node: None, ..pod })
+    }
+}
+
+fn case_key(kind: &str, item: &Value) -> Option<ObjectKey> {
+    let meta = &item["metadata"];
+    let name = meta["name"].as_str().filter(|n| !n.is_empty())?;
+    Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), name))
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(key: &ObjectKey, value: &Value) -> Result<T, ObjectError> {
+    serde_path_to_error::deserialize(value).map_err(|e| ObjectError::Shape {
+        object: key.to_string(),
+        field: e.path().to_string(),
+        reason: e.inner().to_string(),
+    })
+}
+
+/// Tells a cluster about an object. Kinds that placement does not look at are passed over.
+pub(crate) fn put(cluster: &mut Cluster, key: &ObjectKey, value: &Value) -> Result<(), ObjectError> {
+    match key.kind.as_str() {
+        "Node" => cluster.set_node(Node::compile(&decode(key, value)?)?),
+        "Pod" => cluster.set_pod(Pod::compile(&decode(key, value)?)?),
+        "Namespace" => cluster.set_namespace(&decode(key, value)?),
+        "PersistentVolume" => cluster.set_volume(&decode(key, value)?)?,
+        "PersistentVolumeClaim" => cluster.set_claim(&decode(key, value)?)?,
+        "StorageClass" => cluster.set_class(&decode(key, value)?)?,
+        "CSINode" => cluster.set_csi_node(&decode(key, value)?),
+        "CSIDriver" => cluster.set_csi_driver(&decode(key, value)?),
+        "CSIStorageCapacity" => cluster.set_capacity(&decode(key, value)?)?,
+        "VolumeAttachment" => cluster.set_attachment(&decode(key, value)?),
+        "Service" => cluster.set_service(&decode(key, value)?),
+        "ReplicationController" => cluster.set_replication_controller(&decode(key, value)?),
+        "ReplicaSet" => cluster.set_replica_set(&decode(key, value)?)?,
+        "StatefulSet" => cluster.set_stateful_set(&decode(key, value)?)?,
+        "PodDisruptionBudget" => cluster.set_budget(&decode(key, value)?)?,
+        "DeviceClass" => cluster.set_device_class(&decode(key, value)?),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Tells a cluster that an object is gone; gives back whether that means anything to it.
+pub(crate) fn take(cluster: &mut Cluster, key: &ObjectKey) -> bool {
+    match key.kind.as_str() {
+        "Node" => cluster.remove_node(&key.name).is_ok(),
+        "Pod" => cluster.remove_pod(&PodKey::new(&key.namespace, &key.name)).is_some(),
+        "PersistentVolumeClaim" => {
+            cluster.remove_claim(&key.namespace, &key.name);
+            true
+        }
+        "PersistentVolume" => {
+            cluster.remove_volume(&key.name);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Reads any part of an object into its Kubernetes type; none where it is not there or not that.
+pub(crate) fn part<'a, T: Deserialize<'a>>(value: &'a Value) -> Option<T> {
+    T::deserialize(value).ok()
+}
