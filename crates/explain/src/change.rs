@@ -58,7 +58,7 @@ impl Change {
 }
 
 fn pointer(path: &[&str]) -> PointerBuf {
-    PointerBuf::from_tokens(path)
+    PointerBuf::from_tokens(path.iter().copied())
 }
 
 /// Sets a field, whether it was there or not.

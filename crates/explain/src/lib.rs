@@ -1,5 +1,35 @@
 //! Why a pod waits, and the ways out that were tried.
+//!
+//! Objects come in as they were found ([`Objects`]): a way out is a set of changes to them ([`Change`]), so that what
+//! is offered can be shown, typed and checked by others. Each is tried on a fork of the cluster with the scheduler's
+//! own rules before it is offered; what the scheduler would not let in is never shown.
+//!
+//! Data flows one way: objects → placement's verdict → what is behind each reason → remedies for it → a search over
+//! forks → [`Explanation`] → [`render`]. This crate knows no client, no clock and no files.
+
+mod because;
 mod change;
+mod commands;
+mod explanation;
 mod objects;
+mod remedies;
+mod render;
+mod search;
+
 pub use change::{Action, Change};
+pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain};
 pub use objects::{KINDS, Kind, ObjectError, ObjectKey, Objects};
+pub use remedies::Harm;
+pub use render::render;
+pub use search::Fix;
+
+use stead_placement::evaluate;
+
+/// The ways out for a pod that no node takes; none for a pod that fits, or that cannot be judged.
+pub fn fixes(objects: &Objects, pod: &ObjectKey) -> Result<Vec<Fix>, ObjectError> {
+    let trial = change::Trial::new(objects, pod)?;
+    Ok(match evaluate(&trial.cluster, &trial.pod) {
+        Ok(verdict) if !verdict.fits() && verdict.error.is_none() => search::fixes(&trial, &verdict),
+        _ => Vec::new(),
+    })
+}

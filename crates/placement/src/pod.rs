@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     self as core, PodAffinityTerm, PodSpec as RawSpec, Toleration, TopologySpreadConstraint,
 };
 use stead_semantics::labels::{Labels, Requirement, Selector};
-use stead_semantics::node_selector::{PreferredNodeAffinity, RequiredNodeAffinity};
+use stead_semantics::node_selector::{NodeSelector, PreferredNodeAffinity, RequiredNodeAffinity};
 use stead_semantics::taints;
 
 use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName, Under};
@@ -303,7 +303,11 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, namespace: &str, name: &str) ->
     let node = affinity.and_then(|a| a.node_affinity.as_ref());
     let with = affinity.and_then(|a| a.pod_affinity.as_ref());
     let against = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
-    let required = RequiredNodeAffinity::of(spec).in_field("spec.affinity.nodeAffinity")?;
+    let required_path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    if let Some(selector) = node.and_then(|n| n.required_during_scheduling_ignored_during_execution.as_ref()) {
+        NodeSelector::compile(selector).in_field(required_path)?;
+    }
+    let required = RequiredNodeAffinity::of(spec).in_field(required_path)?;
     let preferred = node.and_then(|n| n.preferred_during_scheduling_ignored_during_execution.as_deref());
     Ok(PodSpec {
         resources: resources::of_pod(pod)?,

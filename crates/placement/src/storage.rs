@@ -141,6 +141,12 @@ impl Storage {
         self.volumes.get(name).map(|v| &**v)
     }
 
+    /// The largest volume of a class that a driver says it can still make for a node with these labels.
+    pub fn room(&self, class: &str, labels: &Labels) -> Option<i64> {
+        let reach = |c: &&Arc<Capacity>| *c.class == *class && c.nodes.as_ref().is_some_and(|n| n.matches(labels));
+        self.capacities.values().filter(reach).filter_map(|c| c.limit).max()
+    }
+
     /// The class of this name.
     pub fn class(&self, name: &str) -> Option<&StorageClass> {
         self.classes.get(name).map(|c| &**c)

@@ -4,7 +4,7 @@
 //!
 //! Go keeps an amount in one of two forms, a 64-bit integer with a decimal exponent or a decimal of
 //! any size, and which one it is shows: the two round negative numbers differently and overflow
-//! differently. So both are kept here too ([`scaled`] and [`decimal`]), chosen by Go's rules.
+//! differently. So both are kept here too (`scaled` and `decimal`), chosen by Go's rules.
 
 mod canonical;
 mod decimal;

@@ -1,8 +1,9 @@
 //! Which strings Kubernetes takes as label keys, label values and DNS names.
 //!
-//! Mirrors `k8s.io/apimachinery/pkg/api/validate/content`. Each check returns what is wrong with
-//! the value, in Kubernetes' words and order; an empty list means the value is valid. Lengths are
-//! bytes, as they are there.
+//! Mirrors `k8s.io/apimachinery/pkg/api/validate/content` for labels and `…/pkg/util/validation`,
+//! which checks the names of objects, for DNS names. Each check returns what is wrong with the
+//! value, in Kubernetes' words and order; an empty list means the value is valid. Lengths are
+//! bytes in both, though the second speaks of characters.
 
 /// Longest name part of a label key, and longest label value.
 pub const LABEL_MAX_LENGTH: usize = 63;
@@ -32,7 +33,7 @@ pub fn check_label_key(key: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                let found = check_dns1123_subdomain(prefix);
+                let found = subdomain_problems(prefix, "bytes");
                 problems.extend(found.iter().map(|p| format!("prefix part {p}")));
             }
             name
@@ -49,7 +50,7 @@ pub fn check_label_key(key: &str) -> Vec<String> {
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_MAX_LENGTH {
-        problems.push(format!("name part {}", too_long(LABEL_MAX_LENGTH)));
+        problems.push(format!("name part {}", too_long(LABEL_MAX_LENGTH, "bytes")));
     }
     if !is_name(name) {
         problems.push(format!("name part {}", name_problem()));
@@ -62,7 +63,7 @@ pub fn check_label_key(key: &str) -> Vec<String> {
 pub fn check_label_value(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > LABEL_MAX_LENGTH {
-        problems.push(too_long(LABEL_MAX_LENGTH));
+        problems.push(too_long(LABEL_MAX_LENGTH, "bytes"));
     }
     if !value.is_empty() && !is_name(value) {
         problems.push(regex_problem(VALUE_RULE, VALUE_REGEX, &["MyValue", "my_value", "12345"]));
@@ -70,12 +71,12 @@ pub fn check_label_value(value: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with `value` as a DNS-1123 label (`content.IsDNS1123Label`).
+/// What is wrong with `value` as a DNS-1123 label (`validation.IsDNS1123Label`).
 #[must_use]
 pub fn check_dns1123_label(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > DNS1123_LABEL_MAX_LENGTH {
-        problems.push(too_long(DNS1123_LABEL_MAX_LENGTH));
+        problems.push(too_long(DNS1123_LABEL_MAX_LENGTH, "characters"));
     }
     if !is_dns_label(value) {
         problems.push(if is_dns_subdomain(value) {
@@ -87,12 +88,16 @@ pub fn check_dns1123_label(value: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with `value` as a DNS-1123 subdomain (`content.IsDNS1123Subdomain`).
+/// What is wrong with `value` as a DNS-1123 subdomain (`validation.IsDNS1123Subdomain`).
 #[must_use]
 pub fn check_dns1123_subdomain(value: &str) -> Vec<String> {
+    subdomain_problems(value, "characters")
+}
+
+fn subdomain_problems(value: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > DNS1123_SUBDOMAIN_MAX_LENGTH {
-        problems.push(too_long(DNS1123_SUBDOMAIN_MAX_LENGTH));
+        problems.push(too_long(DNS1123_SUBDOMAIN_MAX_LENGTH, unit));
     }
     if !is_dns_subdomain(value) {
         problems.push(regex_problem(DNS_SUBDOMAIN_RULE, DNS_SUBDOMAIN_REGEX, &["example.com"]));
@@ -128,9 +133,9 @@ fn name_problem() -> String {
     regex_problem(NAME_RULE, NAME_REGEX, &["MyName", "my.name", "123-abc"])
 }
 
-/// `content.MaxLenError`.
-fn too_long(limit: usize) -> String {
-    format!("must be no more than {limit} bytes")
+/// `MaxLenError`, which the two packages mirrored word differently.
+fn too_long(limit: usize, unit: &str) -> String {
+    format!("must be no more than {limit} {unit}")
 }
 
 /// `content.RegexError`.

@@ -19,11 +19,8 @@ pub(super) fn string(amount: &Amount, format: Format) -> String {
     if decimal.is_zero() {
         return "0".to_owned();
     }
-    let at_least_1024 = |sign: i64| {
-        let limit = Scaled { value: sign * 1024, scale: 0 };
-        decimal.cmp(&limit.to_decimal())
-    };
-    let is_small = at_least_1024(1) == Ordering::Less && at_least_1024(-1) == Ordering::Greater;
+    let against = |value| decimal.cmp(&Scaled { value, scale: 0 }.to_decimal());
+    let is_small = against(1024) == Ordering::Less && against(-1024) == Ordering::Greater;
     match format {
         Format::DecimalExponent => {
             let (number, exponent) = decimal.in_powers_of_1000();

@@ -1,0 +1,280 @@
+//! What stands behind a reason, in the user's own terms.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
+use serde_json::Value;
+use stead_placement::{Attempt, NodeInfo, Plugin, Pod, Rejection, Resources, Standing, Term};
+
+use crate::change::Trial;
+use crate::objects::part;
+use crate::remedies::{expression, in_domain, join, selects, shown, skew};
+
+/// What stands behind a node's rejection, line by line.
+pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection) -> Vec<String> {
+    match rejection.plugin {
+        Plugin::NodeUnschedulable => vec!["it is cordoned (spec.unschedulable)".into()],
+        Plugin::TaintToleration => taints(trial, info),
+        Plugin::NodeAffinity => node_affinity(trial, info),
+        Plugin::NodePorts => ports(trial, info),
+        Plugin::NodeResourcesFit => resources(trial, info),
+        Plugin::VolumeBinding => claims(trial, info),
+        Plugin::VolumeZone => zones(trial, info),
+        Plugin::PodTopologySpread => spread(trial, info),
+        Plugin::InterPodAffinity => pod_affinity(trial, info),
+        Plugin::NodeVolumeLimits => vec!["its CSI driver can attach no more volumes there".into()],
+        Plugin::VolumeRestrictions => held(trial, info),
+        Plugin::NodeDeclaredFeatures => {
+            vec![format!("its kubelet does not declare {}", trial.pod.spec.features.join(", "))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The Topology that a rule of the pod comes from, where one in the dump says the same.
+pub(crate) fn origin(trial: &Trial, field: &str, rule: &Value) -> Option<String> {
+    trial.objects.of_kind("Topology").find_map(|(key, topology)| {
+        let spec = &topology["spec"];
+        let says = match field {
+            // The draft of the resource spelled the list in the singular.
+            "topologySpreadConstraints" => ["topologySpreadConstraints", "topologySpreadConstraint"]
+                .iter()
+                .flat_map(|f| spec[f].as_array().into_iter().flatten())
+                .any(|c| c == rule),
+            _ => !rule.is_null() && spec["affinity"][field] == *rule,
+        };
+        says.then(|| key.name.clone())
+    })
+}
+
+fn from(topology: Option<String>) -> String {
+    topology.map(|t| format!(" (from Topology {t})")).unwrap_or_default()
+}
+
+fn taints(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let tolerations = &trial.pod.spec.tolerations.0;
+    let in_the_way = info.node.taints.iter().filter(|t| {
+        matches!(t.effect.as_str(), "NoSchedule" | "NoExecute")
+            && !tolerations.iter().any(|x| stead_semantics::taints::tolerates(x, t))
+    });
+    in_the_way
+        .map(|t| {
+            let value = t.value.as_deref().filter(|v| !v.is_empty()).map(|v| format!("={v}")).unwrap_or_default();
+            format!("taint {}{value}:{} is not tolerated", t.key, t.effect)
+        })
+        .collect()
+}
+
+fn node_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let spec = &trial.raw_pod()["spec"];
+    let mut out = Vec::new();
+    for (key, value) in spec["nodeSelector"].as_object().into_iter().flatten() {
+        let have = info.node.label(key);
+        if have != value.as_str() {
+            let have = have.map_or("it has none".into(), |v| format!("it has {v}"));
+            out.push(format!("nodeSelector wants {key}={}: {have}", value.as_str().unwrap_or_default()));
+        }
+    }
+    let affinity = &spec["affinity"]["nodeAffinity"];
+    let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms: Vec<NodeSelectorTerm> = part(&required["nodeSelectorTerms"]).unwrap_or_default();
+    if !terms.is_empty() {
+        let written: Vec<String> = terms.iter().map(term).collect();
+        let topology = from(origin(trial, "nodeAffinity", affinity));
+        out.push(format!("required node affinity{topology}: {}", written.join(" or ")));
+    }
+    out
+}
+
+fn term(t: &NodeSelectorTerm) -> String {
+    let parts = t.match_expressions.iter().flatten().chain(t.match_fields.iter().flatten());
+    let parts: Vec<String> = parts.map(expression).collect();
+    if parts.is_empty() { "a term that matches nothing".into() } else { parts.join(" and ") }
+}
+
+fn ports(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let taken = trial.pod.spec.host_ports.iter().filter(|p| info.port_taken(p));
+    taken
+        .map(|want| {
+            let holder = info
+                .pods
+                .iter()
+                .find(|p| p.spec.host_ports.iter().any(|h| h.port == want.port && h.protocol == want.protocol));
+            let by = holder.map(|p| format!(" by pod {}", p.key)).unwrap_or_default();
+            format!("host port {}/{} is taken{by}", want.port, want.protocol)
+        })
+        .collect()
+}
+
+fn resources(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let want = &trial.pod.spec.resources.requests;
+    let (has, taken) = (&info.node.allocatable, &info.requested);
+    let mut out = Vec::new();
+    if info.pods.len() as i64 + 1 > info.node.max_pods {
+        out.push(format!("it has {} pods and takes {}", info.pods.len(), info.node.max_pods));
+    }
+    let mut check = |name: &str, of: &dyn Fn(&Resources) -> i64| {
+        let (want, has, taken) = (of(want), of(has), of(taken));
+        if want > 0 && want > has - taken {
+            let (want, has) = (shown(name, want), shown(name, has));
+            out.push(format!("the pod asks for {name} {want}; {} of {has} is free", shown(name, (of(&info.node.allocatable) - taken).max(0))));
+        }
+    };
+    check("cpu", &|r| r.milli_cpu);
+    check("memory", &|r| r.memory);
+    check("ephemeral-storage", &|r| r.ephemeral_storage);
+    for (name, _) in &want.scalars {
+        check(name, &|r| r.scalar(name));
+    }
+    out
+}
+
+fn claims(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let storage = trial.cluster.storage();
+    let mut out = Vec::new();
+    for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
+        let Some(claim) = storage.claim(&trial.pod.key.namespace, name) else { continue };
+        let volume = claim.volume.as_deref().and_then(|v| storage.volume(v));
+        match volume {
+            Some(volume) if claim.bound && !volume.usable_on(&info.node.labels) => {
+                let there = trial.cluster.nodes().filter(|i| volume.usable_on(&i.node.labels));
+                let there: Vec<String> = there.map(|i| i.node.name.to_string()).collect();
+                let place = if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
+                out.push(format!("claim {name} is bound to volume {}, which can be used only {place}", volume.name));
+            }
+            Some(_) if claim.bound => {}
+            _ => {
+                if let Some(node) = claim.selected_node.as_deref().filter(|n| **n != *info.node.name) {
+                    out.push(format!("the volume of claim {name} is being made for node {node}"));
+                } else {
+                    let size = claim.request.as_ref().map(|q| format!(" of {q}")).unwrap_or_default();
+                    out.push(format!("claim {name}{size} in class {} has no volume yet, and can get none there", claim.class));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let storage = trial.cluster.storage();
+    let mut out = Vec::new();
+    for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
+        let claim = storage.claim(&trial.pod.key.namespace, name);
+        let Some(volume) = claim.and_then(|c| storage.volume(c.volume.as_deref()?)) else { continue };
+        for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"] {
+            if let Some(value) = volume.labels.get(key).filter(|v| info.node.label(key) != Some(v)) {
+                out.push(format!("claim {name} is bound to volume {}, which lies in {key}={value}", volume.name));
+            }
+        }
+    }
+    out
+}
+
+fn held(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let mut out = Vec::new();
+    for other in trial.cluster.nodes().flat_map(|i| &i.pods) {
+        for volume in other.spec.volumes.iter().filter(|v| trial.pod.spec.volumes.contains(v)) {
+            match volume.claim() {
+                Some((name, _)) if other.key.namespace == trial.pod.key.namespace => {
+                    out.push(format!("claim {name} is in use by pod {}", other.key));
+                }
+                None if other.node.as_deref() == Some(&*info.node.name) => {
+                    out.push(format!("pod {} has the disk there", other.key));
+                }
+                _ => {}
+            }
+        }
+    }
+    out
+}
+
+fn spread(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
+    let hard = trial.pod.spec.spread.iter().enumerate().filter(|(_, c)| c.hard).map(|(i, _)| i);
+    for (at, standing) in hard.zip(attempt.standings()) {
+        let raw = &trial.raw_pod()["spec"]["topologySpreadConstraints"][at];
+        let key = &*standing.constraint.topology_key;
+        let rule = format!("spread by node label {key}{}", from(origin(trial, "topologySpreadConstraints", raw)));
+        match info.node.label(key) {
+            None => return vec![format!("{rule}: it has no label {key}")],
+            Some(value) => {
+                let skew = skew(trial, &standing, value);
+                if skew > i64::from(standing.constraint.max_skew) {
+                    return vec![format!("{rule}, {}", standing_line(trial, &standing, value, skew))];
+                }
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// How the counts stand: `A 5, B 4, C 4`.
+pub(crate) fn counts(standing: &Standing) -> String {
+    let each: Vec<String> = standing.counts.iter().map(|(v, n)| format!("{v} {n}")).collect();
+    each.join(", ")
+}
+
+fn standing_line(trial: &Trial, standing: &Standing, value: &str, skew: i64) -> String {
+    let c = &standing.constraint;
+    let mut line = format!(
+        "maxSkew {}, counting pods with {} in {}: {}; with this one {value} would have {}, {skew} more than the emptiest ({})",
+        c.max_skew,
+        c.selector,
+        trial.pod.key.namespace,
+        counts(standing),
+        standing.least + skew,
+        standing.least,
+    );
+    if i64::from(c.min_domains) > standing.counts.len() as i64 {
+        line.push_str(&format!("; minDomains {} counts the missing domains as empty", c.min_domains));
+    }
+    line
+}
+
+fn written(t: &Term) -> String {
+    format!("pods with {} by {}", t.selector, t.topology_key)
+}
+
+fn pod_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let spec = &trial.pod.spec;
+    for t in &spec.affinity {
+        if info.node.label(&t.topology_key).is_none() {
+            return vec![format!("required affinity to {}: it has no label {}", written(t), t.topology_key)];
+        }
+        if !in_domain(trial, info, &t.topology_key).any(|p| selects(trial, t, p)) {
+            return vec![format!("required affinity to {}: there is none in its domain", written(t))];
+        }
+    }
+    let mut out = Vec::new();
+    for t in &spec.anti_affinity {
+        let hit: Vec<&Arc<Pod>> =
+            in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p)).collect();
+        if !hit.is_empty() {
+            out.push(format!("required anti-affinity to {}: {}", written(t), names(&hit)));
+        }
+    }
+    if !out.is_empty() {
+        return out;
+    }
+    let mut by_term: BTreeMap<String, Vec<&Arc<Pod>>> = BTreeMap::new();
+    for other in trial.cluster.nodes() {
+        for pod in &other.pods {
+            for t in pod.spec.anti_affinity.iter().filter(|t| selects(trial, t, &trial.pod)) {
+                let value = other.node.label(&t.topology_key);
+                if value.is_some() && value == info.node.label(&t.topology_key) {
+                    by_term.entry(written(t)).or_default().push(pod);
+                }
+            }
+        }
+    }
+    by_term.into_iter().map(|(t, pods)| format!("{} will not be with {t}", names(&pods))).collect()
+}
+
+fn names(pods: &[&Arc<Pod>]) -> String {
+    let shown: Vec<String> = pods.iter().take(3).map(|p| p.key.to_string()).collect();
+    let more = pods.len().saturating_sub(3);
+    let noun = if pods.len() == 1 { "pod" } else { "pods" };
+    if more == 0 { format!("{noun} {}", join(&shown)) } else { format!("{noun} {} and {more} more", shown.join(", ")) }
+}

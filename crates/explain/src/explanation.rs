@@ -1,0 +1,315 @@
+//! The whole answer about one pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stead_placement::{Attempt, Fault, NodeInfo, evaluate};
+
+use crate::because::because;
+use crate::change::{Change, Trial};
+use crate::commands::commands;
+use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
+use crate::remedies::{self, Harm};
+use crate::search;
+
+/// Why a pod is as it is, and what can be done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Namespace and name.
+    pub pod: String,
+    /// How it is.
+    pub state: State,
+    /// That in a sentence.
+    pub summary: String,
+    /// What kube-scheduler 1.36 says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What the pod's status says, where it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status_message: Option<String>,
+    /// The reasons, with the nodes of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
+    /// The ways out, the least harmful first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fixes: Vec<Offer>,
+    /// What the answer depends on and the dump does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// How a pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// No node takes it.
+    Unschedulable,
+    /// Some node takes it now.
+    Schedulable,
+    /// A gate keeps the scheduler from it.
+    Gated,
+    /// It is on a node.
+    Placed,
+    /// Its deletion has begun.
+    Terminating,
+    /// It has ended.
+    Finished,
+    /// It asks for something that is not modelled, or another scheduler places it.
+    Unknown,
+}
+
+/// A reason, the nodes that give it, and what is behind it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reason {
+    /// kube-scheduler's words.
+    pub reason: String,
+    /// The nodes.
+    pub nodes: Vec<NodeNote>,
+    /// What is behind it, and for which of the nodes.
+    pub because: Vec<Because>,
+}
+
+/// A node and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeNote {
+    /// The name.
+    pub name: String,
+    /// Its zone, where it says one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+}
+
+/// What is behind a reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Because {
+    /// The nodes that it is true of.
+    pub nodes: Vec<String>,
+    /// What it is.
+    pub text: String,
+}
+
+/// A way out with what to type.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Offer {
+    /// What to do.
+    pub text: String,
+    /// What it costs.
+    pub harm: Harm,
+    /// The nodes that the pod would go to.
+    pub nodes: Vec<String>,
+    /// The changes that were tried.
+    pub changes: Vec<Change>,
+    /// What to type.
+    pub commands: Vec<String>,
+}
+
+/// Explains a pod. `kinds` are those that the dump has, empty lists included.
+pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> Result<Explanation, ObjectError> {
+    let trial = Trial::new(objects, key)?;
+    let raw = trial.raw_pod();
+    let mut out = Explanation {
+        pod: format!("{}/{}", key.namespace, key.name),
+        state: State::Unknown,
+        summary: String::new(),
+        message: None,
+        status_message: None,
+        reasons: Vec::new(),
+        fixes: Vec::new(),
+        notes: Vec::new(),
+    };
+    if let Some((state, summary)) = not_waiting(raw) {
+        return Ok(Explanation { state, summary, ..out });
+    }
+    out.notes = missing(kinds);
+    let verdict = match evaluate(&trial.cluster, &trial.pod) {
+        Ok(verdict) => verdict,
+        Err(unmodelled) => return Ok(Explanation { summary: unmodelled.to_string(), ..out }),
+    };
+    if let Some(error) = verdict.error {
+        out.summary = format!("kube-scheduler cannot decide: {error}");
+        return Ok(out);
+    }
+    if verdict.fits() {
+        out.state = State::Schedulable;
+        let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
+        let fit: Vec<String> = verdict.feasible().map(ToString::to_string).collect();
+        out.summary = format!(
+            "Pending, but it fits now: {} of {} nodes take it, best {}; the scheduler has not got to it yet, or the \
+             dump is newer than its last try",
+            fit.len(),
+            trial.cluster.node_count(),
+            remedies::join(&best)
+        );
+        return Ok(out);
+    }
+    out.state = State::Unschedulable;
+    out.summary = format!("Pending: none of {} nodes takes it", trial.cluster.node_count());
+    out.message.clone_from(&verdict.message);
+    out.status_message = scheduled_condition(raw)
+        .and_then(|c| c["message"].as_str())
+        .filter(|m| Some(*m) != verdict.message.as_deref())
+        .map(str::to_owned);
+    out.reasons = reasons(&trial, &verdict);
+    out.fixes = search::fixes(&trial, &verdict)
+        .into_iter()
+        .map(|f| Offer {
+            commands: commands(&trial, &f.changes),
+            text: f.text,
+            harm: f.harm,
+            nodes: f.nodes,
+            changes: f.changes,
+        })
+        .collect();
+    Ok(out)
+}
+
+fn scheduled_condition(pod: &Value) -> Option<&Value> {
+    pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == json!("PodScheduled"))
+}
+
+/// What is said of a pod that does not wait for the scheduler.
+fn not_waiting(pod: &Value) -> Option<(State, String)> {
+    let node = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty());
+    let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
+    if let (Some(since), _) = (pod["metadata"]["deletionTimestamp"].as_str(), ()) {
+        let place = node.map(|n| format!(" on node {n}")).unwrap_or_default();
+        return Some((State::Terminating, format!("Terminating{place}: its deletion is due since {since}")));
+    }
+    if matches!(phase, "Succeeded" | "Failed") {
+        return Some((State::Finished, format!("it has ended: {phase}")));
+    }
+    if let Some(node) = node {
+        return Some((State::Placed, format!("{phase} on node {node}: the scheduler is done with it")));
+    }
+    let gates: Vec<String> = pod["spec"]["schedulingGates"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|g| g["name"].as_str().map(str::to_owned))
+        .collect();
+    if !gates.is_empty() {
+        return Some((State::Gated, gated(pod, &gates)));
+    }
+    let scheduler = pod["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler");
+    (scheduler != "default-scheduler")
+        .then(|| (State::Unknown, format!("Pending: it is left to the scheduler {scheduler}, not to kube-scheduler")))
+}
+
+/// A gate is taken away by whoever put it there: the field's managers say who that may be.
+fn gated(pod: &Value, gates: &[String]) -> String {
+    let managers: BTreeSet<&str> = pod["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|m| m["fieldsV1"]["f:spec"].get("f:schedulingGates").is_some())
+        .filter_map(|m| m["manager"].as_str())
+        .collect();
+    let noun = if gates.len() == 1 { "gate" } else { "gates" };
+    let who = if managers.is_empty() {
+        "whoever put it there: the part of its name before the slash tells whose it is".to_owned()
+    } else {
+        format!("its owner, which by the pod's managed fields is {}", managers.into_iter().collect::<Vec<_>>().join(", "))
+    };
+    format!(
+        "Pending and gated: the scheduler does not look at it until the {noun} {} is taken away by {who}",
+        remedies::join(gates)
+    )
+}
+
+/// The kinds that are not in the dump, and what depends on them.
+fn missing(kinds: &BTreeSet<String>) -> Vec<String> {
+    let lacks = |kind: &str| !kinds.contains(kind);
+    let depends: [(&[&str], &str); 7] = [
+        (&["PersistentVolumeClaim", "PersistentVolume", "StorageClass"], "what claims and volumes allow"),
+        (&["CSINode", "VolumeAttachment"], "how many volumes a node can have attached"),
+        (&["CSIDriver", "CSIStorageCapacity"], "whether there is room for a new volume"),
+        (&["Namespace"], "affinity to pods of selected namespaces"),
+        (&["Service", "ReplicaSet", "StatefulSet", "ReplicationController"], "the default spreading (scores only)"),
+        (&["PodDisruptionBudget"], "which pods preemption would choose"),
+        (&["DeviceClass"], "whether extended resources come from device claims"),
+    ];
+    depends
+        .iter()
+        .filter_map(|(needs, what)| {
+            let gone: Vec<&str> = needs.iter().copied().filter(|k| lacks(k)).collect();
+            let names = gone.iter().filter_map(|k| KINDS.iter().find(|x| x.kind == *k)).map(|k| k.resource);
+            let names: Vec<&str> = names.collect();
+            (!gone.is_empty()).then(|| format!("the dump has no {}: {what} is taken as if there were none", names.join(", ")))
+        })
+        .collect()
+}
+
+fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
+    let mut by_reason: BTreeMap<&str, Vec<&NodeInfo>> = BTreeMap::new();
+    for (node, rejection) in &verdict.rejected {
+        for reason in &rejection.reasons {
+            by_reason.entry(reason).or_default().extend(trial.cluster.node(node));
+        }
+    }
+    let zone_key = trial.pod.spec.spread.iter().map(|c| &*c.topology_key).find(|k| *k != "kubernetes.io/hostname");
+    let mut out: Vec<Reason> = by_reason
+        .into_iter()
+        .map(|(reason, nodes)| {
+            let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for info in &nodes {
+                let rejection = &verdict.rejected[&info.node.name];
+                let said = because(trial, info, rejection);
+                for line in said.into_iter().chain(afterwards(trial, info)) {
+                    lines.entry(line).or_default().push(info.node.name.to_string());
+                }
+            }
+            let mut because: Vec<Because> = lines.into_iter().map(|(text, nodes)| Because { nodes, text }).collect();
+            // What holds for most comes first.
+            because.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()));
+            let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
+            Reason { reason: reason.to_owned(), nodes: nodes.iter().map(note).collect(), because }
+        })
+        .collect();
+    out.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()));
+    out
+}
+
+fn zone(info: &NodeInfo, key: Option<&str>) -> Option<String> {
+    let keys = key.into_iter().chain(["topology.kubernetes.io/zone", "zone"]);
+    keys.into_iter().find_map(|k| info.node.label(k)).map(str::to_owned)
+}
+
+/// What a node would say next, once what it says now is mended on the node itself.
+fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
+    let Err(fault) = attempt.node(info) else { return Vec::new() };
+    let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let node_side = remedies::for_fault(trial, Some(info), &fault)
+        .into_iter()
+        .filter(|r| r.harm <= Harm::Looser && r.changes.iter().all(|c| c.kind == "Node"));
+    for remedy in node_side {
+        let Some(next) = trial.with(&remedy.changes) else { continue };
+        let Some(there) = next.cluster.node(&info.node.name) else { continue };
+        let then = match Attempt::new(&next.cluster, &next.pod).and_then(|a| a.node(there)) {
+            Ok(()) => "it would fit".to_owned(),
+            Err(Fault::Error(error)) => error,
+            Err(Fault::Rejected(r)) => {
+                let why = because(&next, there, &r).join("; ");
+                format!("it would still not fit: {}{}{why}", r.reasons.join(", "), if why.is_empty() { "" } else { ": " })
+            }
+        };
+        out.entry(then).or_default().push(short(&remedy.changes));
+    }
+    out.into_iter().map(|(then, with)| format!("with {} {then}", with.join(" or "))).collect()
+}
+
+/// A change to a node in a few words.
+fn short(changes: &[Change]) -> String {
+    let crate::change::Action::Patch(patch) = &changes[0].action else { return "that".into() };
+    let last = patch.0.iter().rev().map(|op| json!(op)).find_map(|op| {
+        let path = op["path"].as_str()?;
+        let key = path.strip_prefix("/metadata/labels/")?.replace("~1", "/");
+        Some(match op["value"].as_str() {
+            Some(value) => format!("{key}={value}"),
+            None => format!("no {key}"),
+        })
+    });
+    last.unwrap_or_else(|| "that out of the way".into())
+}

@@ -1,0 +1,146 @@
+//! What could be changed about a rejection: one file for each part of a pod or a cluster that can give way.
+//!
+//! A remedy is only a candidate. Whether it helps is decided by trying it on a fork.
+
+mod labels;
+mod node_rules;
+mod pod_rules;
+mod resources;
+mod spread;
+mod volumes;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use stead_placement::{Fault, NodeInfo, Plugin, Pod};
+
+use crate::change::{Change, Trial};
+use crate::objects::ObjectKey;
+
+/// What a way out costs, from nothing to data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Harm {
+    /// Nothing is given up.
+    None,
+    /// A rule is relaxed, or something is taken on trust.
+    Looser,
+    /// The pod gets less than it asked for.
+    Smaller,
+    /// Other pods have to leave.
+    Disrupts,
+    /// It takes a machine more.
+    Buys,
+    /// Data is left behind.
+    Data,
+}
+
+impl Harm {
+    /// A word or two for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Harm::None => "nothing is given up",
+            Harm::Looser => "a rule is relaxed",
+            Harm::Smaller => "the pod gets less",
+            Harm::Disrupts => "other pods leave",
+            Harm::Buys => "a machine more",
+            Harm::Data => "DATA STAYS BEHIND",
+        }
+    }
+}
+
+/// A candidate: what it is, what it costs, and the changes that make it.
+#[derive(Debug, Clone)]
+pub(crate) struct Remedy {
+    pub(crate) text: String,
+    pub(crate) harm: Harm,
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Remedy {
+    fn new(harm: Harm, text: impl Into<String>, changes: Vec<Change>) -> Remedy {
+        Remedy { text: text.into(), harm, changes }
+    }
+
+    fn one(harm: Harm, text: impl Into<String>, change: Change) -> Remedy {
+        Remedy::new(harm, text, vec![change])
+    }
+}
+
+/// What could be done about a rejection; by a node, or by all nodes at once where none is given.
+pub(crate) fn for_fault(trial: &Trial, info: Option<&NodeInfo>, fault: &Fault) -> Vec<Remedy> {
+    let Fault::Rejected(rejection) = fault else { return Vec::new() };
+    match (rejection.plugin, info) {
+        (Plugin::NodeUnschedulable, Some(info)) => node_rules::uncordon(trial, info),
+        (Plugin::TaintToleration, Some(info)) => node_rules::taints(trial, info),
+        (Plugin::NodeAffinity, info) => node_rules::affinity(trial, info),
+        (Plugin::NodePorts, Some(info)) => pod_rules::ports(trial, info),
+        (Plugin::NodeResourcesFit, Some(info)) => resources::remedies(trial, info),
+        (
+            Plugin::VolumeRestrictions
+            | Plugin::NodeVolumeLimits
+            | Plugin::VolumeBinding
+            | Plugin::VolumeZone,
+            info,
+        ) => volumes::remedies(trial, info, rejection.plugin),
+        (Plugin::PodTopologySpread, Some(info)) => spread::remedies(trial, info),
+        (Plugin::InterPodAffinity, Some(info)) => pod_rules::affinity(trial, info),
+        (Plugin::NodeDeclaredFeatures, _) => pod_rules::features(trial),
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) use labels::known_value;
+pub(crate) use node_rules::expression;
+pub(crate) use pod_rules::{in_domain, selects};
+pub(crate) use resources::{new_nodes, shown};
+pub(crate) use spread::skew;
+
+fn node_key(info: &NodeInfo) -> ObjectKey {
+    ObjectKey::new("Node", "", &info.node.name)
+}
+
+fn pod_key(pod: &Pod) -> ObjectKey {
+    ObjectKey::new("Pod", &pod.key.namespace, &pod.key.name)
+}
+
+/// The node as it was found.
+fn raw_node<'a>(trial: &'a Trial, info: &NodeInfo) -> &'a Value {
+    trial.objects.get(&node_key(info)).unwrap_or(&Value::Null)
+}
+
+/// At most this many pods are asked to leave in one way out.
+const MOST_LEAVING: usize = 3;
+
+/// These pods leave, if that is not too many and none of them is bound to its node.
+fn leave(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
+    if pods.is_empty() || pods.len() > MOST_LEAVING || pods.iter().any(|p| stays(trial, p)) {
+        return None;
+    }
+    let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();
+    let verb = if pods.len() == 1 { "leaves" } else { "leave" };
+    let noun = if pods.len() == 1 { "pod" } else { "pods" };
+    let text = format!("{noun} {} {verb}", join(&names));
+    let changes = pods.iter().map(|p| Change::delete(&pod_key(p))).collect();
+    Some(Remedy::new(Harm::Disrupts, text, changes))
+}
+
+/// Whether a pod comes back to its node at once: a DaemonSet's, or the kubelet's own.
+fn stays(trial: &Trial, pod: &Pod) -> bool {
+    let daemon = pod.spec.controller.as_ref().is_some_and(|o| matches!(&*o.kind, "DaemonSet" | "Node"));
+    let mirror = || {
+        let raw = trial.objects.get(&pod_key(pod));
+        raw.is_some_and(|v| v["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some())
+    };
+    daemon || mirror()
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn join(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [init @ .., last] => format!("{} and {last}", init.join(", ")),
+    }
+}

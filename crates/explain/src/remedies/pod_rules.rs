@@ -1,0 +1,180 @@
+//! Host ports, affinity to pods and declared features.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stead_placement::{NodeInfo, Pod, Term};
+use stead_semantics::labels::Labels;
+
+use super::{Harm, Remedy, leave, node_key, pod_key, raw_node};
+use crate::change::{Change, Trial, set, set_in, unset};
+
+pub(super) fn ports(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
+    let want = &trial.pod.spec.host_ports;
+    let conflict = |p: &Pod| {
+        p.spec.host_ports.iter().any(|a| {
+            want.iter().any(|b| {
+                a.port == b.port
+                    && a.protocol == b.protocol
+                    && (*a.ip == *"0.0.0.0" || *b.ip == *"0.0.0.0" || a.ip == b.ip)
+            })
+        })
+    };
+    let others: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| conflict(p)).collect();
+    let mut out: Vec<Remedy> = leave(trial, &others).into_iter().collect();
+    let raw = trial.raw_pod();
+    if raw["spec"]["hostNetwork"] == json!(true) {
+        return out;
+    }
+    let mut operations = Vec::new();
+    let mut what = Vec::new();
+    for list in ["initContainers", "containers"] {
+        for (c, container) in raw["spec"][list].as_array().into_iter().flatten().enumerate() {
+            for (p, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
+                if let Some(n) = port["hostPort"].as_i64().filter(|n| want.iter().any(|w| i64::from(w.port) == *n)) {
+                    operations.push(unset(&["spec", list, &c.to_string(), "ports", &p.to_string(), "hostPort"]));
+                    what.push(n.to_string());
+                }
+            }
+        }
+    }
+    if !operations.is_empty() {
+        let text = format!("give up the host port {}; a Service reaches the pod too", super::join(&what));
+        out.push(Remedy::one(Harm::Looser, text, Change::patch(&trial.key, operations)));
+    }
+    out
+}
+
+pub(super) fn features(trial: &Trial) -> Vec<Remedy> {
+    let raw = trial.raw_pod();
+    let mut operations = Vec::new();
+    for list in ["initContainers", "containers"] {
+        for (c, container) in raw["spec"][list].as_array().into_iter().flatten().enumerate() {
+            let restarts_all = container["restartPolicyRules"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|r| r["action"] == json!("RestartAllContainers"));
+            if restarts_all {
+                operations.push(unset(&["spec", list, &c.to_string(), "restartPolicyRules"]));
+            }
+        }
+    }
+    let mut what = "the rules that restart all containers";
+    if operations.is_empty() {
+        operations.push(unset(&["spec", "hostUsers"]));
+        what = "hostUsers: false";
+    }
+    let text = format!("drop {what} from the pod: the kubelets do not declare that they can do it");
+    vec![Remedy::one(Harm::Looser, text, Change::patch(&trial.key, operations))]
+}
+
+/// Whether a term of `of` selects a pod.
+pub(crate) fn selects(trial: &Trial, term: &Term, other: &Pod) -> bool {
+    let empty = Labels::new();
+    let labels = trial.cluster.namespaces().get(&*other.key.namespace).unwrap_or(&empty);
+    (term.namespaces.contains(&*other.key.namespace) || term.namespace_selector.matches(labels))
+        && term.selector.matches(other.labels())
+}
+
+/// The pods in a node's domain.
+pub(crate) fn in_domain<'a>(trial: &'a Trial, info: &'a NodeInfo, key: &'a str) -> impl Iterator<Item = &'a Arc<Pod>> {
+    let value = info.node.label(key);
+    let nodes = trial.cluster.nodes().filter(move |i| value.is_some() && i.node.label(key) == value);
+    nodes.flat_map(|i| &i.pods)
+}
+
+pub(super) fn affinity(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
+    let spec = &trial.pod.spec;
+    let mut out = Vec::new();
+    let found = |term: &Term| in_domain(trial, info, &term.topology_key).any(|p| selects(trial, term, p));
+    if spec.affinity.iter().any(|t| !found(t)) {
+        out.extend(prefer(trial, "podAffinity", "affinity to pods"));
+        out.extend(spec.affinity.iter().filter_map(|t| join_domain(trial, info, t)));
+        return out;
+    }
+    let against: Vec<&Arc<Pod>> = unique(
+        spec.anti_affinity
+            .iter()
+            .flat_map(|t| in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p))),
+    );
+    if !against.is_empty() {
+        out.extend(prefer(trial, "podAntiAffinity", "anti-affinity to pods"));
+        out.extend(leave(trial, &against));
+        return out;
+    }
+    let keeps_away = |p: &Pod| {
+        let node = p.node.as_deref().and_then(|n| trial.cluster.node(n));
+        p.spec.anti_affinity.iter().any(|t| {
+            selects(trial, t, &trial.pod)
+                && node.is_some_and(|n| {
+                    n.node.label(&t.topology_key).is_some()
+                        && n.node.label(&t.topology_key) == info.node.label(&t.topology_key)
+                })
+        })
+    };
+    let existing: Vec<&Arc<Pod>> =
+        trial.cluster.nodes().flat_map(|i| &i.pods).filter(|p| keeps_away(p)).collect();
+    out.extend(relax_others(trial, &existing));
+    out.extend(leave(trial, &existing));
+    out
+}
+
+fn unique<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<&'a Arc<Pod>> {
+    let mut out: Vec<&Arc<Pod>> = pods.collect();
+    out.sort_by(|a, b| a.key.cmp(&b.key));
+    out.dedup_by(|a, b| a.key == b.key);
+    out
+}
+
+/// What was required of other pods is only preferred.
+fn softened(rules: &Value) -> Value {
+    let mut rules = rules.clone();
+    let required = rules.as_object_mut().and_then(|o| o.remove("requiredDuringSchedulingIgnoredDuringExecution"));
+    let preferred = &mut rules["preferredDuringSchedulingIgnoredDuringExecution"];
+    if !preferred.is_array() {
+        *preferred = json!([]);
+    }
+    let terms = required.as_ref().and_then(Value::as_array).into_iter().flatten();
+    if let Some(list) = preferred.as_array_mut() {
+        list.extend(terms.map(|t| json!({"weight": 100, "podAffinityTerm": t})));
+    }
+    rules
+}
+
+fn prefer(trial: &Trial, field: &str, what: &str) -> Option<Remedy> {
+    let rules = &trial.raw_pod()["spec"]["affinity"][field];
+    rules.get("requiredDuringSchedulingIgnoredDuringExecution")?;
+    let change = Change::patch(&trial.key, vec![set(&["spec", "affinity", field], softened(rules))]);
+    Some(Remedy::one(Harm::Looser, format!("make the pod's required {what} a preference"), change))
+}
+
+fn relax_others(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
+    if pods.is_empty() || pods.len() > super::MOST_LEAVING {
+        return None;
+    }
+    let mut changes = Vec::new();
+    for pod in pods {
+        let key = pod_key(pod);
+        let rules = &trial.objects.get(&key)?["spec"]["affinity"]["podAntiAffinity"];
+        changes.push(Change::patch(&key, vec![set(&["spec", "affinity", "podAntiAffinity"], softened(rules))]));
+    }
+    let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();
+    let text = format!("make the required anti-affinity of {} a preference", super::join(&names));
+    Some(Remedy::new(Harm::Looser, text, changes))
+}
+
+/// A node that is in no domain joins one where the pods are.
+fn join_domain(trial: &Trial, info: &NodeInfo, term: &Term) -> Option<Remedy> {
+    let key = &*term.topology_key;
+    if info.node.label(key).is_some() || key == "kubernetes.io/hostname" {
+        return None;
+    }
+    let node = trial.cluster.nodes().find(|i| {
+        i.node.label(key).is_some() && i.pods.iter().any(|p| selects(trial, term, p))
+    })?;
+    let value = node.node.label(key)?;
+    let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
+    let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);
+    Some(Remedy::one(Harm::Looser, text, Change::patch(&node_key(info), operations)))
+}

@@ -1,0 +1,225 @@
+//! Room: the pod can ask for less, others can leave, a node can be bought.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stead_placement::{NodeInfo, Pod, Resources};
+use stead_semantics::quantity::Quantity;
+
+use super::{Harm, Remedy, leave, raw_node, stays};
+use crate::change::{Change, Trial, set};
+use crate::objects::ObjectKey;
+
+/// What is missing on a node, by resource.
+fn shortfall(pod: &Pod, info: &NodeInfo) -> Vec<(String, i64)> {
+    let want = &pod.spec.resources.requests;
+    let (has, taken) = (&info.node.allocatable, &info.requested);
+    let mut out = Vec::new();
+    let mut check = |name: &str, want: i64, has: i64, taken: i64| {
+        if want > 0 && want > has - taken {
+            out.push((name.to_owned(), want - (has - taken)));
+        }
+    };
+    check("cpu", want.milli_cpu, has.milli_cpu, taken.milli_cpu);
+    check("memory", want.memory, has.memory, taken.memory);
+    check("ephemeral-storage", want.ephemeral_storage, has.ephemeral_storage, taken.ephemeral_storage);
+    for (name, want) in &want.scalars {
+        check(name, *want, has.scalar(name), taken.scalar(name));
+    }
+    out
+}
+
+fn amount(r: &Resources, name: &str) -> i64 {
+    match name {
+        "cpu" => r.milli_cpu,
+        "memory" => r.memory,
+        "ephemeral-storage" => r.ephemeral_storage,
+        other => r.scalar(other),
+    }
+}
+
+pub(super) fn remedies(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
+    let short = shortfall(&trial.pod, info);
+    let full = info.pods.len() as i64 + 1 > info.node.max_pods;
+    let mut out = Vec::new();
+    if !short.is_empty() && !full {
+        out.extend(ask_for_less(trial, info, &short));
+    }
+    out.extend(room(trial, info, &short, full));
+    if full && !short.is_empty() {
+        // One leaves for the number of pods; what else is short is the next step's matter.
+        out.extend(room(trial, info, &[], true));
+    }
+    out
+}
+
+/// The fewest pods whose leaving makes room, the least important first.
+fn room(trial: &Trial, info: &NodeInfo, short: &[(String, i64)], full: bool) -> Option<Remedy> {
+    let mut pods: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| !stays(trial, p)).collect();
+    pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
+    let enough = |chosen: &[&Arc<Pod>]| {
+        short.iter().all(|(name, need)| {
+            chosen.iter().map(|p| amount(&p.spec.resources.taken, name)).sum::<i64>() >= *need
+        }) && (!full || !chosen.is_empty())
+    };
+    if let Some(one) = pods.iter().find(|p| enough(&[p])) {
+        return leave(trial, &[one]);
+    }
+    // Not one: then the largest of the least important, until it is enough.
+    let size = |p: &Pod| short.iter().map(|(name, _)| amount(&p.spec.resources.taken, name)).max().unwrap_or(0);
+    pods.sort_by_key(|p| (p.spec.priority > trial.pod.spec.priority, -size(p), p.key.clone()));
+    (2..=super::MOST_LEAVING.min(pods.len())).find(|n| enough(&pods[..*n])).and_then(|n| leave(trial, &pods[..n]))
+}
+
+/// The pod's requests come down to what is free; the largest request gives way first.
+fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(String, i64)]) -> Option<Remedy> {
+    let mut changed = trial.clone();
+    let mut operations = Vec::new();
+    let mut what = Vec::new();
+    for (name, _) in short {
+        let free = (amount(&info.node.allocatable, name) - amount(&info.requested, name)).max(0);
+        for _ in 0..6 {
+            let over = amount(&changed.pod.spec.resources.requests, name) - free;
+            if over <= 0 {
+                break;
+            }
+            let ops = shrink_largest(changed.raw_pod(), name, over)?;
+            changed = changed.with(&[Change::patch(&trial.key, ops.clone())])?;
+            operations.extend(ops);
+        }
+        if amount(&changed.pod.spec.resources.requests, name) > free {
+            return None;
+        }
+        let was = shown(name, amount(&trial.pod.spec.resources.requests, name));
+        what.push(match amount(&changed.pod.spec.resources.requests, name) {
+            0 if matches!(name.as_str(), "cpu" | "memory") => {
+                format!("no {name} instead of {was} (nothing is free: such a pod is starved and evicted first)")
+            }
+            0 => format!("no {name} instead of {was}"),
+            less => format!("{name} {} instead of {was}", shown(name, less)),
+        });
+    }
+    if operations.is_empty() {
+        return None;
+    }
+    let text = format!("ask for less: {} fits node {}", super::join(&what), info.node.name);
+    Some(Remedy::one(Harm::Smaller, text, Change::patch(&trial.key, operations)))
+}
+
+/// An amount as people write it.
+pub(crate) fn shown(name: &str, amount: i64) -> String {
+    const UNITS: [(&str, i64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    match name {
+        "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
+        "cpu" => format!("{amount}m"),
+        _ if name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-") => UNITS
+            .iter()
+            .find(|(_, unit)| amount >= *unit && amount % unit == 0)
+            .map_or_else(|| amount.to_string(), |(suffix, unit)| format!("{}{suffix}", amount / unit)),
+        _ => amount.to_string(),
+    }
+}
+
+fn value_of(name: &str, q: &Value) -> Option<i64> {
+    let q = Quantity::parse(q.as_str().map(str::to_owned).unwrap_or_else(|| q.to_string()).as_str()).ok()?;
+    Some(if name == "cpu" { q.milli_value() } else { q.value() })
+}
+
+/// Takes an amount off the container, or the pod as a whole, that asks for most of a resource.
+fn shrink_largest(pod: &Value, name: &str, over: i64) -> Option<Vec<json_patch::PatchOperation>> {
+    let whole = pod["spec"]["resources"]["requests"].get(name).or(pod["spec"]["resources"]["limits"].get(name));
+    let mut largest: Option<(i64, Vec<String>, &Value)> = None;
+    if let Some(have) = whole.and_then(|q| value_of(name, q)) {
+        largest = Some((have, vec!["spec".into()], &pod["spec"]));
+    } else {
+        for list in ["containers", "initContainers"] {
+            for (i, c) in pod["spec"][list].as_array().into_iter().flatten().enumerate() {
+                let r = &c["resources"];
+                let Some(q) = r["requests"].get(name).or(r["limits"].get(name)) else { continue };
+                let have = value_of(name, q)?;
+                if largest.as_ref().is_none_or(|(most, _, _)| have > *most) {
+                    largest = Some((have, vec!["spec".into(), list.into(), i.to_string()], c));
+                }
+            }
+        }
+    }
+    let (have, path, container) = largest.filter(|(have, _, _)| *have > 0)?;
+    let less = shown(name, (have - over).max(0));
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let below = |field: &'static str| [path.as_slice(), &["resources", field]].concat();
+    let base = path.iter().skip(1).fold(&pod["spec"], |v, field| match field.parse::<usize>() {
+        Ok(i) => &v[i],
+        Err(_) => &v[*field],
+    });
+    debug_assert!(std::ptr::eq(base, container), "the path leads to the container");
+    let mut operations = Vec::new();
+    if container["resources"]["requests"].is_null() {
+        operations.push(set(&below("requests"), json!({})));
+    }
+    operations.push(set(&[below("requests").as_slice(), &[name]].concat(), less.as_str()));
+    // Huge pages and extended resources cannot be limited to more than is requested.
+    let countable = !matches!(name, "cpu" | "memory" | "ephemeral-storage");
+    if countable && container["resources"]["limits"].get(name).is_some() {
+        operations.push(set(&[below("limits").as_slice(), &[name]].concat(), less.as_str()));
+    }
+    Some(operations)
+}
+
+/// A node more: like one that is there, without taints, with room for the pod, in each of the zones in turn.
+pub(crate) fn new_nodes(trial: &Trial) -> Vec<Remedy> {
+    let mut zones: Vec<(String, &NodeInfo)> = Vec::new();
+    for info in trial.cluster.nodes() {
+        let zone = ["topology.kubernetes.io/zone", "zone"].iter().find_map(|k| info.node.label(k)).unwrap_or_default();
+        match zones.iter_mut().find(|(z, _)| z == zone) {
+            None => zones.push((zone.to_owned(), info)),
+            // The one with the most labels is the best to be like.
+            Some((_, best)) if info.node.labels.len() > best.node.labels.len() => *best = info,
+            Some(_) => {}
+        }
+    }
+    zones.into_iter().take(4).map(|(zone, like)| new_node(trial, &zone, like)).collect()
+}
+
+fn new_node(trial: &Trial, zone: &str, like: &NodeInfo) -> Remedy {
+    let mut name = String::from("new-node");
+    let mut n = 1;
+    while trial.cluster.node(&name).is_some() {
+        n += 1;
+        name = format!("new-node-{n}");
+    }
+    let raw = raw_node(trial, like);
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {}}, "spec": {}, "status": {}});
+    let old = &*like.node.name;
+    for (key, value) in &like.node.labels {
+        // Whatever carries the old node's name carries the new one's.
+        let value = if value == old || key == "kubernetes.io/hostname" { name.as_str() } else { value };
+        node["metadata"]["labels"][key] = json!(value);
+    }
+    let mut has = raw["status"]["allocatable"].clone();
+    if !has.is_object() {
+        has = json!({});
+    }
+    let want = &trial.pod.spec.resources.requests;
+    let mut enlarged = Vec::new();
+    let needs = [("cpu", want.milli_cpu), ("memory", want.memory), ("ephemeral-storage", want.ephemeral_storage)];
+    let scalars = want.scalars.iter().map(|(name, n)| (&**name, *n));
+    for (resource, need) in needs.into_iter().chain(scalars).filter(|(_, need)| *need > 0) {
+        if has.get(resource).and_then(|q| value_of(resource, q)).unwrap_or(0) < need {
+            has[resource] = json!(shown(resource, need));
+            enlarged.push(format!("{resource} {}", shown(resource, need)));
+        }
+    }
+    if has.get("pods").and_then(|q| value_of("pods", q)).unwrap_or(0) < 1 {
+        has["pods"] = json!("110");
+    }
+    node["status"]["allocatable"] = has.clone();
+    node["status"]["capacity"] = has;
+    if !trial.pod.spec.features.is_empty() {
+        node["status"]["declaredFeatures"] = json!(trial.pod.spec.features);
+    }
+    let place = if zone.is_empty() { String::new() } else { format!(" in {zone}") };
+    let size = if enlarged.is_empty() { String::new() } else { format!(", with {}", super::join(&enlarged)) };
+    let text = format!("add a node{place} like {old}{size}");
+    Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::new("Node", "", &name), node))
+}
+

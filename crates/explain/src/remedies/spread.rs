@@ -1,0 +1,105 @@
+//! Spread constraints: the node can get its label, the constraint can be relaxed, pods can make room.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use stead_placement::{Attempt, NodeInfo, Pod, Standing};
+
+use super::in_domain;
+use super::{Harm, Remedy, known_value, leave, node_key, raw_node};
+use crate::change::{Change, Trial, set, set_in, unset};
+
+pub(super) fn remedies(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
+    let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
+    // The constraints that filter, with their places in the pod.
+    let hard = trial.pod.spec.spread.iter().enumerate().filter(|(_, c)| c.hard).map(|(i, _)| i);
+    let standings: Vec<(usize, Standing)> = hard.zip(attempt.standings()).collect();
+    for (at, standing) in &standings {
+        match info.node.label(&standing.constraint.topology_key) {
+            None => return missing_label(trial, info, *at, standing),
+            Some(value) => {
+                let skew = skew(trial, standing, value);
+                if skew > i64::from(standing.constraint.max_skew) {
+                    return too_full(trial, info, *at, standing, skew);
+                }
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// How far ahead a domain would be with the pod in it.
+pub(crate) fn skew(trial: &Trial, standing: &Standing, value: &str) -> i64 {
+    let own = i64::from(standing.constraint.selector.matches(trial.pod.labels()));
+    standing.counts.get(value).copied().unwrap_or(0) + own - standing.least
+}
+
+fn schedule_anyway(trial: &Trial, at: usize, standing: &Standing) -> Remedy {
+    let index = at.to_string();
+    let path = |field| ["spec", "topologySpreadConstraints", &index, field];
+    let mut operations = vec![set(&path("whenUnsatisfiable"), "ScheduleAnyway")];
+    // Only a constraint that filters may have it.
+    if !trial.raw_pod()["spec"]["topologySpreadConstraints"][at]["minDomains"].is_null() {
+        operations.push(unset(&path("minDomains")));
+    }
+    let key = &standing.constraint.topology_key;
+    let text = format!("spread by {key} where possible only (whenUnsatisfiable: ScheduleAnyway)");
+    Remedy::one(Harm::Looser, text, Change::patch(&trial.key, operations))
+}
+
+fn missing_label(trial: &Trial, info: &NodeInfo, at: usize, standing: &Standing) -> Vec<Remedy> {
+    let key = &*standing.constraint.topology_key;
+    let mut out = Vec::new();
+    let label = |value: &str| {
+        let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
+        Change::patch(&node_key(info), operations)
+    };
+    let name = &info.node.name;
+    if key == "kubernetes.io/hostname" {
+        out.push(Remedy::one(Harm::None, format!("label node {name} {key}={name}"), label(name)));
+    } else if let Some(value) = known_value(&trial.cluster, &info.node, key) {
+        out.push(Remedy::one(Harm::None, format!("label node {name} {key}={value}"), label(&value)));
+    } else {
+        // Where the node stands is not for us to say: each domain is tried.
+        let mut values: Vec<(&str, i64)> = standing.counts.iter().map(|(v, n)| (&**v, *n)).collect();
+        values.sort_by_key(|(value, n)| (*n, *value));
+        for (value, _) in values.into_iter().take(4) {
+            let text = format!("label node {name} {key}={value}, if that is where it stands");
+            out.push(Remedy::one(Harm::Looser, text, label(value)));
+        }
+        if standing.counts.is_empty() {
+            let text = format!("label node {name} {key}={name}: no node has that label yet");
+            out.push(Remedy::one(Harm::Looser, text, label(name)));
+        }
+    }
+    out.push(schedule_anyway(trial, at, standing));
+    out
+}
+
+fn too_full(trial: &Trial, info: &NodeInfo, at: usize, standing: &Standing, skew: i64) -> Vec<Remedy> {
+    let index = at.to_string();
+    let path = |field| ["spec", "topologySpreadConstraints", &index, field];
+    let c = &standing.constraint;
+    let key = &*c.topology_key;
+    let mut out = Vec::new();
+    let domains = standing.counts.len();
+    if i64::from(c.min_domains) > domains as i64 && domains > 0 {
+        let text = format!("lower minDomains of the spread by {key} from {} to {domains}", c.min_domains);
+        let change = Change::patch(&trial.key, vec![set(&path("minDomains"), domains)]);
+        out.push(Remedy::one(Harm::Looser, text, change));
+    }
+    let text = format!("raise maxSkew of the spread by {key} from {} to {skew}", c.max_skew);
+    let change = Change::patch(&trial.key, vec![set(&path("maxSkew"), json!(skew))]);
+    out.push(Remedy::one(Harm::Looser, text, change));
+    out.push(schedule_anyway(trial, at, standing));
+    let too_many = usize::try_from(skew - i64::from(c.max_skew)).unwrap_or(usize::MAX);
+    let counted = |p: &&Arc<Pod>| {
+        !p.terminating && p.key.namespace == trial.pod.key.namespace && c.selector.matches(p.labels())
+    };
+    let mut pods: Vec<&Arc<Pod>> = in_domain(trial, info, key).filter(counted).collect();
+    pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
+    if pods.len() >= too_many {
+        out.extend(leave(trial, &pods[..too_many.min(pods.len())]));
+    }
+    out
+}

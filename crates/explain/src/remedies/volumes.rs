@@ -1,0 +1,356 @@
+//! Claims and volumes: nothing here moves data, so most ways out leave it where it is, and say so.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stead_placement::{Claim, NodeInfo, Plugin, Pod, StorageClass, Volume};
+
+use super::resources::shown;
+use super::{Harm, Remedy, leave, node_key, raw_node};
+use crate::change::{Change, Trial, set, set_in, unset};
+use crate::objects::ObjectKey;
+
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// A volume of the pod with its place in the list.
+struct Slot<'a> {
+    at: usize,
+    raw: &'a Value,
+    claim: Option<String>,
+}
+
+fn slots(trial: &Trial) -> Vec<Slot<'_>> {
+    let list = trial.raw_pod()["spec"]["volumes"].as_array();
+    let pod = &trial.pod.key.name;
+    list.into_iter()
+        .flatten()
+        .enumerate()
+        .map(|(at, raw)| {
+            let by_name = raw["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+            let made = raw.get("ephemeral").and_then(|_| raw["name"].as_str()).map(|v| format!("{pod}-{v}"));
+            Slot { at, raw, claim: by_name.or(made) }
+        })
+        .collect()
+}
+
+pub(super) fn remedies(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin) -> Vec<Remedy> {
+    let mut out = Vec::new();
+    if plugin == Plugin::VolumeRestrictions {
+        out.extend(holders_leave(trial, info));
+    }
+    if let (Plugin::NodeVolumeLimits, Some(info)) = (plugin, info) {
+        out.extend(attached_leave(trial, info));
+    }
+    for slot in slots(trial) {
+        match &slot.claim {
+            Some(name) => out.extend(of_claim(trial, info, plugin, &slot, name)),
+            None if plugin == Plugin::VolumeRestrictions && is_disk(slot.raw) => {
+                let what = slot.raw["name"].as_str().unwrap_or_default();
+                let text = format!("run without the disk of volume {what}: an empty directory instead, its data stays");
+                out.push(Remedy::one(Harm::Data, text, empty_dir(trial, &slot)));
+            }
+            None => {}
+        }
+    }
+    out.extend(without_claims(trial));
+    if let (Plugin::VolumeZone, Some(info)) = (plugin, info) {
+        out.extend(zone_label(trial, info));
+    }
+    out
+}
+
+/// None of the pod's claims, where it has several.
+fn without_claims(trial: &Trial) -> Option<Remedy> {
+    let slots: Vec<Slot<'_>> = slots(trial).into_iter().filter(|s| s.claim.is_some()).collect();
+    if slots.len() < 2 {
+        return None;
+    }
+    let storage = trial.cluster.storage();
+    let holds_data = slots.iter().filter_map(|s| s.claim.as_deref()).any(|name| {
+        storage.claim(&trial.pod.key.namespace, name).is_some_and(|c| c.lost || c.volume.is_some())
+    });
+    let (harm, note) = if holds_data {
+        (Harm::Data, "their data stays where it is")
+    } else {
+        (Harm::Looser, "they have no volumes yet, so nothing is lost")
+    };
+    let names: Vec<String> = slots.iter().filter_map(|s| s.claim.clone()).collect();
+    let operations = slots.iter().map(|s| set_at(s.at, json!({"name": s.raw["name"], "emptyDir": {}}))).collect();
+    let text = format!("external storage, or none: run the pod without the claims {}; {note}", super::join(&names));
+    Some(Remedy::one(harm, text, Change::patch(&trial.key, operations)))
+}
+
+fn is_disk(volume: &Value) -> bool {
+    ["gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"].iter().any(|k| volume.get(k).is_some())
+}
+
+/// The same volume, as an empty directory that goes with the pod.
+fn empty_dir(trial: &Trial, slot: &Slot<'_>) -> Change {
+    let volume = json!({"name": slot.raw["name"], "emptyDir": {}});
+    Change::patch(&trial.key, vec![set_at(slot.at, volume)])
+}
+
+fn set_at(at: usize, volume: Value) -> json_patch::PatchOperation {
+    json_patch::PatchOperation::Replace(json_patch::ReplaceOperation {
+        path: json_patch::jsonptr::PointerBuf::from_tokens(["spec", "volumes", &at.to_string()]),
+        value: volume,
+    })
+}
+
+/// Pods that hold what can be held once.
+fn holders_leave(trial: &Trial, info: Option<&NodeInfo>) -> Option<Remedy> {
+    let info = info?;
+    let spec = &trial.pod.spec;
+    let once = |claim: &Claim| claim.access_modes.iter().any(|m| **m == *"ReadWriteOncePod");
+    let holds = |p: &Pod, here: bool| {
+        p.spec.volumes.iter().any(|v| match v {
+            Volume::Claim(name) => {
+                p.key.namespace == trial.pod.key.namespace
+                    && spec.volumes.contains(v)
+                    && trial.cluster.storage().claim(&p.key.namespace, name).is_some_and(once)
+            }
+            // Whether two disks conflict is for the trial to say; here they only have to be of a kind.
+            other => here && spec.volumes.iter().any(|w| same_kind(other, w)),
+        })
+    };
+    let everywhere = trial.cluster.nodes().flat_map(|i| i.pods.iter().map(move |p| (i, p)));
+    let pods: Vec<&Arc<Pod>> =
+        everywhere.filter(|(i, p)| holds(p, i.node.name == info.node.name)).map(|(_, p)| p).collect();
+    leave(trial, &pods)
+}
+
+fn same_kind(a: &Volume, b: &Volume) -> bool {
+    match (a, b) {
+        (Volume::GcePersistentDisk { name: a, .. }, Volume::GcePersistentDisk { name: b, .. }) => a == b,
+        (Volume::AwsElasticBlockStore(a), Volume::AwsElasticBlockStore(b)) => a == b,
+        (Volume::Iscsi { iqn: a, .. }, Volume::Iscsi { iqn: b, .. }) => a == b,
+        (Volume::Rbd { image: a, .. }, Volume::Rbd { image: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
+/// Pods that have volumes attached to the node, one at a time, the least important first.
+fn attached_leave(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
+    let mut pods: Vec<&Arc<Pod>> =
+        info.pods.iter().filter(|p| p.spec.volumes.iter().any(|v| v.claim().is_some())).collect();
+    pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
+    let single = pods.iter().take(4).filter_map(|p| leave(trial, &[p]));
+    let several = (2..=pods.len().min(3)).filter_map(|n| leave(trial, &pods[..n]));
+    single.chain(several).collect()
+}
+
+fn of_claim(
+    trial: &Trial,
+    info: Option<&NodeInfo>,
+    plugin: Plugin,
+    slot: &Slot<'_>,
+    name: &str,
+) -> Vec<Remedy> {
+    let namespace = &*trial.pod.key.namespace;
+    let key = ObjectKey::new("PersistentVolumeClaim", namespace, name);
+    let storage = trial.cluster.storage();
+    let mut out = Vec::new();
+    let Some(claim) = storage.claim(namespace, name) else {
+        out.extend(make_claim(trial, slot, &key));
+        let text = format!("run without claim {name}, which does not exist: an empty directory instead");
+        out.push(Remedy::one(Harm::Looser, text, empty_dir(trial, slot)));
+        return out;
+    };
+    let volume = claim.volume.as_deref().and_then(|v| storage.volume(v));
+    let at_fault = match (plugin, info, volume) {
+        (Plugin::VolumeBinding, Some(info), Some(volume)) if claim.bound => !volume.usable_on(&info.node.labels),
+        _ => true,
+    };
+    if !at_fault {
+        return out;
+    }
+    if !claim.bound && !claim.lost && !claim.deleting {
+        out.extend(of_waiting(trial, info, claim, &key));
+    }
+    let empty = volume.is_none() && !claim.lost;
+    let (harm, note) = if empty {
+        (Harm::Looser, format!("claim {name} has no volume yet, so nothing is lost"))
+    } else {
+        let volume = claim.volume.as_deref().unwrap_or_default();
+        (Harm::Data, format!("the data of claim {name} stays in volume {volume}"))
+    };
+    let text = format!("external storage, or none: run the pod without claim {name}; {note}");
+    out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
+    out.extend(anew(trial, claim, slot, &key, harm));
+    out
+}
+
+/// A claim that waits for its pod: another class, a smaller size, a volume made by hand, or another node.
+fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &ObjectKey) -> Vec<Remedy> {
+    let mut out = Vec::new();
+    let raw = trial.objects.get(key).unwrap_or(&Value::Null);
+    if let (Some(selected), Some(info)) = (&claim.selected_node, info)
+        && **selected != *info.node.name
+    {
+        let text = format!("let claim {} go to another node than {selected}, where its volume was to be made", claim.name);
+        let change = Change::patch(key, vec![unset(&["metadata", "annotations", SELECTED_NODE])]);
+        out.push(Remedy::one(Harm::Looser, text, change));
+    }
+    for class in classes(trial).filter(|c| c.name != claim.class) {
+        let mut operations = vec![set(&["spec", "storageClassName"], &*class.name)];
+        if !raw["spec"]["volumeName"].is_null() {
+            operations.push(unset(&["spec", "volumeName"]));
+        }
+        if raw["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
+            operations.push(unset(&["metadata", "annotations", SELECTED_NODE]));
+        }
+        let text = format!("make claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
+        out.push(Remedy::one(Harm::Looser, text, Change::patch(key, operations)));
+    }
+    if let Some(info) = info {
+        out.extend(volume_by_hand(trial, info, claim));
+        out.extend(smaller(trial, info, claim, key));
+    }
+    out
+}
+
+/// The classes that make volumes once the pod is placed, the cluster's default first.
+fn classes(trial: &Trial) -> impl Iterator<Item = &StorageClass> {
+    let is_default = |name: &str| {
+        let raw = trial.objects.get(&ObjectKey::new("StorageClass", "", name));
+        raw.is_some_and(|v| v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true"))
+    };
+    let mut names: Vec<&ObjectKey> = trial.objects.of_kind("StorageClass").map(|(k, _)| k).collect();
+    names.sort_by_key(|k| !is_default(&k.name));
+    names
+        .into_iter()
+        .filter_map(|k| trial.cluster.storage().class(&k.name))
+        .filter(|c| c.waits == Some(true) && *c.provisioner != *"kubernetes.io/no-provisioner")
+        .take(4)
+}
+
+/// What a new claim of the pod's would look like.
+fn claim_object(key: &ObjectKey, class: &str, spec: &Value) -> Value {
+    let or = |field: &str, default: Value| match &spec[field] {
+        Value::Null => default,
+        value => value.clone(),
+    };
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": {
+            "accessModes": or("accessModes", json!(["ReadWriteOnce"])),
+            "resources": or("resources", json!({"requests": {"storage": "1Gi"}})),
+            "storageClassName": class,
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+fn own(claim: &mut Value, trial: &Trial, slot: &Slot<'_>) {
+    if slot.raw.get("ephemeral").is_some() {
+        claim["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": &*trial.pod.key.name, "uid": &*trial.pod.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
+    }
+}
+
+/// A claim that does not exist is made.
+fn make_claim(trial: &Trial, slot: &Slot<'_>, key: &ObjectKey) -> Vec<Remedy> {
+    let template = &slot.raw["ephemeral"]["volumeClaimTemplate"]["spec"];
+    let wanted = template["storageClassName"].as_str();
+    classes(trial)
+        .filter(|c| wanted.is_none_or(|w| *w == *c.name))
+        .map(|class| {
+            let mut claim = claim_object(key, &class.name, template);
+            own(&mut claim, trial, slot);
+            let text = if template.is_null() {
+                format!("make claim {} in class {}: it does not exist", key.name, class.name)
+            } else {
+                format!("claim {} is yet to be made by the ephemeral volume controller: see that it runs", key.name)
+            };
+            Remedy::one(Harm::None, text, Change::create(key, claim))
+        })
+        .collect()
+}
+
+/// The claim is deleted and made anew, empty.
+fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Option<Remedy> {
+    let raw = trial.objects.get(key)?;
+    let same = trial.cluster.storage().class(&claim.class);
+    let class = match same.filter(|c| c.waits == Some(true) && *c.provisioner != *"kubernetes.io/no-provisioner") {
+        Some(class) => class,
+        None => classes(trial).next()?,
+    };
+    let mut new = claim_object(key, &class.name, &raw["spec"]);
+    own(&mut new, trial, slot);
+    let note = match (harm, &claim.volume) {
+        (Harm::Data, Some(volume)) => format!("; ITS DATA GOES with volume {volume}, unless the volume is retained"),
+        _ => String::new(),
+    };
+    let text = format!("delete claim {} and have it made anew, empty, in class {}{note}", key.name, class.name);
+    Some(Remedy::new(harm, text, vec![Change::delete(key), Change::create(key, new)]))
+}
+
+/// Somebody prepares a volume of the claim's class on the node.
+fn volume_by_hand(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<Remedy> {
+    let class = trial.cluster.storage().class(&claim.class)?;
+    let host = info.node.label(HOSTNAME)?;
+    if *class.provisioner != *"kubernetes.io/no-provisioner" || claim.selector.is_some() {
+        return None;
+    }
+    let size = shown("memory", claim.request.as_ref()?.value());
+    let name = format!("{}-on-{}", claim.name, info.node.name);
+    let mut volume = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": claim.access_modes,
+            "storageClassName": &*claim.class,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": format!("/mnt/{name}")},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [host]}]}
+            ]}},
+        },
+        "status": {"phase": "Available"},
+    });
+    if claim.block {
+        volume["spec"]["volumeMode"] = json!("Block");
+    }
+    let text = format!("prepare a volume of {size} in class {} on node {}", claim.class, info.node.name);
+    let key = ObjectKey::new("PersistentVolume", "", &name);
+    Some(Remedy::one(Harm::None, text, Change::create(&key, volume)))
+}
+
+/// The claim asks for what the driver has left where the node can reach it.
+fn smaller(trial: &Trial, info: &NodeInfo, claim: &Claim, key: &ObjectKey) -> Option<Remedy> {
+    let request = claim.request.as_ref()?.value();
+    let left = trial.cluster.storage().room(&claim.class, &info.node.labels)?;
+    if left <= 0 || left >= request {
+        return None;
+    }
+    let (left, was) = (shown("memory", left), shown("memory", request));
+    let text = format!("make claim {} smaller: {left} instead of {was} is left for node {}", claim.name, info.node.name);
+    let change = Change::patch(key, vec![set(&["spec", "resources", "requests", "storage"], left)]);
+    Some(Remedy::one(Harm::Smaller, text, change))
+}
+
+/// A node that says its region but not its zone, or the other way round, gets the label that the volume asks for.
+fn zone_label(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
+    let storage = trial.cluster.storage();
+    for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
+        let claim = storage.claim(&trial.pod.key.namespace, name);
+        let Some(volume) = claim.and_then(|c| storage.volume(c.volume.as_deref()?)) else { continue };
+        for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
+            if let (Some(value), None) = (volume.labels.get(key), info.node.label(key)) {
+                let value = value.split("__").next().unwrap_or_default();
+                let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
+                let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);
+                return Some(Remedy::one(Harm::Looser, text, Change::patch(&node_key(info), operations)));
+            }
+        }
+    }
+    None
+}
+

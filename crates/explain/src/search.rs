@@ -1,0 +1,241 @@
+//! The smallest sets of changes that let a pod in.
+//!
+//! From each node's rejection the search goes on to what could be done about it, tries that on a fork, and looks at
+//! what the same node says then: up to three steps deep. What the scheduler's own rules let in is kept; nothing is
+//! offered that was not tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+use stead_placement::{Attempt, Fault, Verdict, evaluate};
+
+use crate::change::{Change, Trial};
+use crate::remedies::{self, Harm, Remedy};
+
+/// A way out that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fix {
+    /// What to do.
+    pub text: String,
+    /// The changes that make it.
+    pub changes: Vec<Change>,
+    /// What it costs.
+    pub harm: Harm,
+    /// The nodes that the pod would go to then, the best ones.
+    pub nodes: Vec<String>,
+}
+
+/// No more than this many steps in one way out.
+const MOST_STEPS: usize = 3;
+/// No more than this many nodes are looked into, so that a large cluster is answered in time.
+const MOST_NODES: usize = 24;
+/// No more than this many forks are tried for a pod.
+const MOST_TRIALS: usize = 600;
+/// Of one sort no more than this many are offered.
+const MOST_ALIKE: usize = 2;
+/// No more than this many are offered in all.
+const MOST_FIXES: usize = 8;
+
+struct Search<'a> {
+    start: &'a Trial,
+    tried: BTreeSet<(String, String)>,
+    trials: usize,
+    found: BTreeMap<String, Fix>,
+}
+
+/// The ways out for a pod that does not fit as things are; the least harmful first.
+pub(crate) fn fixes(start: &Trial, verdict: &Verdict) -> Vec<Fix> {
+    let mut search = Search { start, tried: BTreeSet::new(), trials: 0, found: BTreeMap::new() };
+    search.preemption(verdict);
+    let targets = targets(start, verdict);
+    for steps in 1..=MOST_STEPS {
+        for target in &targets {
+            search.explore(start, target, &[], steps);
+        }
+        // Further steps are worth it only where nothing was found that leaves data and other pods alone.
+        if search.found.values().any(|f| f.harm <= Harm::Smaller) {
+            break;
+        }
+    }
+    // A label that was forgotten may not be all there is to it: what comes after it is looked at as well.
+    for target in &targets {
+        search.explore_after_labels(target);
+    }
+    if !search.found.values().any(|f| f.harm < Harm::Buys) {
+        for remedy in remedies::new_nodes(start) {
+            search.keep(start, &[&remedy]);
+        }
+    }
+    select(search.found.into_values().collect())
+}
+
+/// The nodes to look into: those with the fewest reasons first, a few of each sort; none of them where the pod is
+/// rejected before any node is looked at.
+fn targets(start: &Trial, verdict: &Verdict) -> Vec<Option<Arc<str>>> {
+    if Attempt::new(&start.cluster, &start.pod).is_err() {
+        return vec![None];
+    }
+    let mut sorts: BTreeMap<Vec<&str>, Vec<&Arc<str>>> = BTreeMap::new();
+    for (node, rejection) in &verdict.rejected {
+        sorts.entry(rejection.reasons.iter().map(|r| &**r).collect()).or_default().push(node);
+    }
+    let mut sorts: Vec<(Vec<&str>, Vec<&Arc<str>>)> = sorts.into_iter().collect();
+    sorts.sort_by_key(|(reasons, _)| reasons.len());
+    let each = (MOST_NODES / sorts.len().max(1)).max(1);
+    sorts
+        .into_iter()
+        .flat_map(|(_, nodes)| nodes.into_iter().take(each))
+        .take(MOST_NODES)
+        .map(|n| Some(Arc::clone(n)))
+        .collect()
+}
+
+/// What a node says of the pod in a trial.
+fn ask(trial: &Trial, node: Option<&str>) -> Result<(), Fault> {
+    let attempt = Attempt::new(&trial.cluster, &trial.pod)?;
+    match node.map(|n| trial.cluster.node(n)) {
+        Some(Some(info)) => attempt.node(info),
+        // Whatever kept all nodes away is gone; which of them is free now, evaluation tells.
+        _ => match evaluate(&trial.cluster, &trial.pod) {
+            Ok(v) if v.fits() => Ok(()),
+            Ok(v) => Err(v.rejected.into_values().next().map_or(Fault::Error(String::new()), Fault::Rejected)),
+            Err(e) => Err(Fault::Error(e.to_string())),
+        },
+    }
+}
+
+fn identity(changes: &[Change]) -> String {
+    serde_json::to_string(changes).unwrap_or_default()
+}
+
+fn changes_of(path: &[&Remedy]) -> Vec<Change> {
+    path.iter().flat_map(|r| r.changes.iter().cloned()).collect()
+}
+
+impl Search<'_> {
+    /// What kube-scheduler does by itself where the pod matters more than others.
+    fn preemption(&mut self, verdict: &Verdict) {
+        for nominee in verdict.nominees.iter().filter(|n| n.victims.len() <= MOST_STEPS) {
+            let names: Vec<String> = nominee.victims.iter().map(ToString::to_string).collect();
+            let keys = nominee.victims.iter();
+            let changes = keys
+                .map(|k| Change::delete(&crate::objects::ObjectKey::new("Pod", &k.namespace, &k.name)))
+                .collect();
+            let text = format!(
+                "wait: kube-scheduler preempts {} on node {} by itself",
+                remedies::join(&names),
+                nominee.node
+            );
+            let remedy = Remedy { text, harm: Harm::Disrupts, changes };
+            self.keep(self.start, &[&remedy]);
+        }
+    }
+
+    fn explore(&mut self, trial: &Trial, target: &Option<Arc<str>>, path: &[&Remedy], steps: usize) {
+        let node = target.as_deref();
+        let Err(fault) = ask(trial, node) else {
+            if !path.is_empty() {
+                self.keep(self.start, path);
+            }
+            return;
+        };
+        if steps == 0 {
+            return;
+        }
+        let before_nodes = Attempt::new(&trial.cluster, &trial.pod).is_err();
+        if target.is_none() && !before_nodes {
+            // What kept all nodes away is gone: from here on it is each node's own matter.
+            let Ok(verdict) = evaluate(&trial.cluster, &trial.pod) else { return };
+            for target in targets(trial, &verdict) {
+                self.explore(trial, &target, path, steps);
+            }
+            return;
+        }
+        let info = node.filter(|_| !before_nodes).and_then(|n| trial.cluster.node(n));
+        for remedy in remedies::for_fault(trial, info, &fault) {
+            let path: Vec<&Remedy> = path.iter().copied().chain([&remedy]).collect();
+            let id = (identity(&changes_of(&path)), node.unwrap_or_default().to_owned());
+            // A step that was tried before is tried again only on the way to a further one.
+            if steps == 1 && !self.tried.insert(id) {
+                continue;
+            }
+            if self.trials >= MOST_TRIALS {
+                return;
+            }
+            self.trials += 1;
+            if let Some(next) = trial.with(&remedy.changes) {
+                self.explore(&next, target, &path, steps - 1);
+            }
+        }
+    }
+
+    fn explore_after_labels(&mut self, target: &Option<Arc<str>>) {
+        let start = self.start;
+        let Err(fault) = ask(start, target.as_deref()) else { return };
+        let Some(info) = target.as_deref().and_then(|n| start.cluster.node(n)) else { return };
+        for label in remedies::for_fault(start, Some(info), &fault) {
+            if label.harm <= Harm::Looser
+                && label.changes.iter().all(|c| c.kind == "Node")
+                && let Some(next) = start.with(&label.changes)
+            {
+                self.explore(&next, target, &[&label], 1);
+            }
+        }
+    }
+
+    /// Keeps a way out, if the scheduler lets the pod in.
+    fn keep(&mut self, start: &Trial, path: &[&Remedy]) {
+        let changes = changes_of(path);
+        let id = identity(&changes);
+        if self.found.contains_key(&id) || changes.is_empty() {
+            return;
+        }
+        let Some(trial) = start.with(&changes) else { return };
+        let Ok(verdict) = evaluate(&trial.cluster, &trial.pod) else { return };
+        if !verdict.fits() {
+            return;
+        }
+        let texts: Vec<String> = path.iter().map(|r| r.text.clone()).collect();
+        let fix = Fix {
+            text: texts.join("; then "),
+            harm: path.iter().map(|r| r.harm).max().unwrap_or(Harm::None),
+            nodes: verdict.best.iter().map(ToString::to_string).collect(),
+            changes,
+        };
+        self.found.insert(id, fix);
+    }
+}
+
+/// The best of them: by harm, then by size; none that does more than another needs to; few that are alike.
+fn select(mut found: Vec<Fix>) -> Vec<Fix> {
+    found.sort_by(|a, b| (a.harm, a.changes.len(), &a.text).cmp(&(b.harm, b.changes.len(), &b.text)));
+    let mut out: Vec<Fix> = Vec::new();
+    let mut alike: BTreeMap<Vec<(String, &'static str, Vec<String>)>, usize> = BTreeMap::new();
+    for fix in found {
+        if out.iter().any(|f| f.changes.iter().all(|c| fix.changes.contains(c))) {
+            continue;
+        }
+        let n = alike.entry(sort_of(&fix)).or_insert(0);
+        *n += 1;
+        if *n <= MOST_ALIKE {
+            out.push(fix);
+        }
+    }
+    out.truncate(MOST_FIXES);
+    out
+}
+
+/// What a way out touches, without the names: two that are of one sort say much the same.
+fn sort_of(fix: &Fix) -> Vec<(String, &'static str, Vec<String>)> {
+    use crate::change::Action;
+    let fields = |patch: &json_patch::Patch| patch.0.iter().map(|op| op.path().to_string()).collect();
+    fix.changes
+        .iter()
+        .map(|c| match &c.action {
+            Action::Patch(patch) => (c.kind.clone(), "patch", fields(patch)),
+            Action::Delete(_) => (c.kind.clone(), "delete", Vec::new()),
+            Action::Create(_) => (c.kind.clone(), "create", Vec::new()),
+        })
+        .collect()
+}
