@@ -11,6 +11,7 @@ mod answer;
 mod cluster;
 mod cycle;
 mod error;
+mod go_sort;
 mod node;
 mod plugins;
 mod pod;

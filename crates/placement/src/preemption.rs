@@ -1,11 +1,12 @@
 //! DefaultPreemption: which pods would have to go, where, so that the pod fits.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cycle::State;
+use crate::go_sort::sort_slice;
 use crate::node::NodeInfo;
 use crate::pod::Pod;
 use crate::status::{Code, Fault, Rejection};
@@ -86,9 +87,17 @@ fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejectio
     Ok(())
 }
 
-/// The order in which pods are spared: by priority, then the older first. One that has not started is the youngest.
-fn importance(pod: &Pod) -> (Reverse<i32>, i128) {
-    (Reverse(pod.spec.priority), pod.started.unwrap_or(i128::MAX))
+/// Whether a pod is spared before another: by priority, then the older first (`MoreImportantPod`). One that has not
+/// started counts as started when it is looked at, so of two such pods either comes before the other.
+fn more_important(a: &Arc<Pod>, b: &Arc<Pod>) -> bool {
+    match a.spec.priority.cmp(&b.spec.priority) {
+        Ordering::Greater => true,
+        Ordering::Less => false,
+        Ordering::Equal => match (a.started, b.started) {
+            (Some(a), Some(b)) => a < b,
+            (started, _) => started.is_some() || b.started.is_none(),
+        },
+    }
 }
 
 /// The fewest pods that have to leave a node, and how many of them a budget protects (`SelectVictimsOnNode`).
@@ -115,7 +124,9 @@ fn victims_on<'a>(
         )));
     }
     state.filter_with_nominated(&without, node)?;
-    potential.sort_by_key(|p| importance(p));
+    // kube-scheduler has them in the order in which the API server listed them.
+    potential.sort_by(|a, b| a.key.cmp(&b.key));
+    sort_slice(&mut potential, more_important);
     let (protected, others) = split_by_budget(potential, budgets);
     let both = !protected.is_empty() && !others.is_empty();
     let mut victims = Vec::new();
@@ -133,7 +144,7 @@ fn victims_on<'a>(
         }
     }
     if both {
-        victims.sort_by_key(|p| importance(p));
+        sort_slice(&mut victims, more_important);
     }
     Ok((victims, violations))
 }

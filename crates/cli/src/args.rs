@@ -1,0 +1,151 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+const EXAMPLES: &str = "\
+Examples:
+  Where would this pod go, and why not elsewhere? The cluster is read from what kubectl printed:
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb -A -o yaml > cluster.yaml
+    stead place -f pod.yaml --from cluster.yaml
+
+  The same from an OpenShift must-gather, with the scores of each plugin:
+    stead place -f statefulset.yaml -n openstack --from must-gather.tar.gz -o wide
+
+  Thousands of recorded cases, one JSON object a line:
+    stead place cases.jsonl > answers.jsonl
+
+Exit codes:
+  0  fine
+  1  the answer is no, or the input is wrong
+  2  the command line is wrong";
+
+/// Keeps stateful services in their place on Kubernetes.
+///
+/// Stead tells where kube-scheduler would put a pod, exactly as kube-scheduler would decide it, and why a pod
+/// waits. It needs no cluster: files that kubectl or a must-gather left behind will do, and nothing is changed.
+#[derive(Debug, Parser)]
+#[command(name = "stead", version, after_long_help = EXAMPLES, after_help = "`--help` has examples and exit codes.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Place(PlaceArgs),
+    Completions(CompletionsArgs),
+}
+
+/// Say where kube-scheduler would put a pod.
+///
+/// Three forms. With -f, for people: the nodes with verdict, score and reasons for one pod in a cluster that was
+/// dumped to files. Without: cases, one JSON object a line, answered one a line in the same order. With --batch: a
+/// whole queue, each pod placed before the next.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The file of -f may hold a Pod or a StatefulSet, Deployment, ReplicaSet or Job, whose first pod is placed as the API
+server and the controllers would make it, with its claims. Whatever else the file holds counts as created before.
+
+A case is {\"id\": ..., \"given\": {\"nodes\": [...], \"pods\": [...], ..., \"pod\": {...}}}, or the same without
+\"given\" around the lists. Its answer has the id and feasible, rejected, codes, scores, totals, best, message,
+nominated and nominees, as far as there is something to say; a case that cannot be read has an error instead, and
+the exit code is 1 after the last one.")]
+pub(crate) struct PlaceArgs {
+    /// A file of cases, one JSON object a line; standard input where none is given
+    #[arg(value_name = "CASES", conflicts_with_all = ["pod", "batch"])]
+    pub(crate) cases: Option<PathBuf>,
+
+    /// Add to each unschedulable case's answer the changes that would let its pod in
+    #[arg(long, conflicts_with_all = ["pod", "batch"])]
+    pub(crate) fixes: bool,
+
+    /// A file with the pod to place, or with a workload that makes it (- for standard input)
+    #[arg(short = 'f', long = "filename", value_name = "FILE", id = "pod", requires = "from")]
+    pub(crate) pod: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// How to print the answer about one pod
+    #[arg(short, long, value_enum, default_value_t = Format::Table, requires = "pod", value_name = "FORMAT")]
+    pub(crate) output: Format,
+
+    /// Place the queue of a file {"nodes", "pods", "queue"} in order, and print how fast that went
+    #[arg(long, value_name = "FILE", conflicts_with = "pod")]
+    pub(crate) batch: Option<PathBuf>,
+}
+
+/// Where a cluster is read from.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// A dump of the cluster: a file or folder of what `kubectl get ... -A -o yaml|json` prints, or a must-gather,
+    /// as a folder or an archive; can be given more than once
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(crate) from: Vec<PathBuf>,
+
+    /// The namespace, where the object does not say one
+    #[arg(short, long, value_name = "NAMESPACE", requires = "from")]
+    pub(crate) namespace: Option<String>,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people
+    Table,
+    /// The table with the score of each plugin
+    Wide,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+/// Print a script that completes commands and flags.
+///
+/// For bash, in ~/.bashrc: `source <(stead completions bash)`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell to write it for
+    pub(crate) shell: Shell,
+}
+
+/// The command line of this process. Ends it where there is nothing to run: after help, or a mistake.
+pub(crate) fn parse() -> Cli {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let command = command(arguments.first().map(Path::new));
+    let matches = command.clone().get_matches_from(arguments);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command.clone()).exit())
+}
+
+/// The command as it is called: kubectl runs `kubectl-stead` for those who type `kubectl stead`.
+fn command(program: Option<&Path>) -> clap::Command {
+    let plugin = program.and_then(Path::file_stem).is_some_and(|stem| stem == "kubectl-stead");
+    if plugin { Cli::command().bin_name("kubectl stead") } else { Cli::command() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_shows_what_was_typed() {
+        for (program, usage) in [
+            ("/usr/local/bin/stead", "Usage: stead <COMMAND>"),
+            ("kubectl-stead", "Usage: kubectl stead <COMMAND>"),
+            ("kubectl-stead.exe", "Usage: kubectl stead <COMMAND>"),
+        ] {
+            let help = command(Some(Path::new(program))).render_help().to_string();
+            assert!(help.contains(usage), "{program}: {help}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `stead completions`: what a shell needs to complete the command line.
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, CompletionsArgs};
+use crate::output::{self, Outcome};
+
+pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "stead", &mut script);
+    output::text(&String::from_utf8_lossy(&script))?;
+    Ok(Outcome::Yes)
+}

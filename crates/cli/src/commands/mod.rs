@@ -1,0 +1,17 @@
+//! The commands, a file each.
+
+mod completions;
+mod place;
+mod place_cases;
+mod place_pod;
+
+use crate::args::{Cli, Command};
+use crate::output::Outcome;
+
+/// Runs the command.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
+    match cli.command {
+        Command::Place(args) => place::run(args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}

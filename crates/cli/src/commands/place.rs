@@ -1,0 +1,21 @@
+//! `stead place`: which of its three forms is meant.
+
+use std::io::{self, IsTerminal};
+
+use crate::args::PlaceArgs;
+use crate::commands::{place_cases, place_pod};
+use crate::output::{Hinted, Outcome};
+
+pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
+    if let Some(pod) = &args.pod {
+        return place_pod::run(pod, &args.source, args.output);
+    }
+    if args.cases.is_none() && io::stdin().is_terminal() {
+        return Err(Hinted {
+            message: "no cases to place".into(),
+            hint: "name a file of cases, pipe them in, or ask about one pod with -f FILE --from DUMP".into(),
+        }
+        .into());
+    }
+    place_cases::run(args.cases.as_deref(), args.fixes)
+}

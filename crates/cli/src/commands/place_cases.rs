@@ -1,0 +1,82 @@
+//! `stead place CASES`: one answer a line, in the order of the cases.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use stead_explain::Objects;
+use stead_placement::{Answer, evaluate};
+
+use crate::output::{self, Outcome, complain};
+
+/// What is printed of a case.
+#[derive(Serialize)]
+struct Line {
+    id: Value,
+    #[serde(flatten)]
+    answer: Said,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Said {
+    Answer(Box<Answer>),
+    Error { error: String },
+}
+
+pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
+    let mut input: Box<dyn BufRead> = match path {
+        Some(path) if path != Path::new("-") => {
+            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Box::new(BufReader::with_capacity(1 << 20, file))
+        }
+        _ => Box::new(BufReader::with_capacity(1 << 20, io::stdin())),
+    };
+    let (mut number, mut cases, mut bad) = (0, 0, 0);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if input.read_until(b'\n', &mut line).context("cannot read the cases")? == 0 {
+            break;
+        }
+        number += 1;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        cases += 1;
+        let (id, said) = judge(&line, number, fixes);
+        let answer = said.map_or_else(|e| Said::Error { error: format!("{e:#}") }, |a| Said::Answer(Box::new(a)));
+        bad += usize::from(matches!(answer, Said::Error { .. }));
+        output::json_line(&Line { id, answer })?;
+    }
+    if bad == 0 {
+        return Ok(Outcome::Yes);
+    }
+    complain("error", &format!("{bad} of {cases} cases could not be answered: see `error` in their answers"));
+    Ok(Outcome::No)
+}
+
+/// A case's id, and what is said of it.
+fn judge(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<Answer>) {
+    let mut case: Map<String, Value> = match serde_json::from_slice(line) {
+        Ok(case) => case,
+        Err(e) => return (Value::Null, Err(e).with_context(|| format!("line {number}: not a JSON object"))),
+    };
+    let id = case.remove("id").unwrap_or(Value::Null);
+    (id, answer(case, fixes))
+}
+
+fn answer(mut case: Map<String, Value>, _fixes: bool) -> anyhow::Result<Answer> {
+    let given = match case.remove("given") {
+        Some(Value::Object(given)) => given,
+        Some(_) => bail!("given: not an object"),
+        None => case,
+    };
+    let (objects, key) = Objects::from_case(given)?;
+    let cluster = objects.cluster(&key)?;
+    let pod = objects.pod(&key)?;
+    Ok(Answer::from(&evaluate(&cluster, &pod)?))
+}
