@@ -8,6 +8,10 @@ use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
 Examples:
+  Why is this pod Pending, and what would let it in?
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
+    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml
+
   Where would this pod go, and why not elsewhere? The cluster is read from what kubectl printed:
     kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb -A -o yaml > cluster.yaml
     stead place -f pod.yaml --from cluster.yaml
@@ -36,8 +40,29 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Explain(ExplainArgs),
     Place(PlaceArgs),
     Completions(CompletionsArgs),
+}
+
+/// Say why a pod is Pending, and what would let it in.
+///
+/// The reasons with the nodes of each, what stands behind them (which Topology, which volume and where it lies, how
+/// the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried on a
+/// copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type. Nothing is
+/// changed.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// What to explain: pod/NAME
+    #[arg(value_name = "POD")]
+    pub(crate) target: String,
+
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// How to print it (wide is table)
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub(crate) output: Format,
 }
 
 /// Say where kube-scheduler would put a pod.

@@ -26,6 +26,9 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
     match (&change.action, change.kind.as_str()) {
         (Action::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
         (Action::Create(_), "Node") => vec![format!("# add a node as described ({} stands for it)", change.name)],
+        (Action::Create(_), "PersistentVolumeClaim") if of_template(trial, &change.name) => {
+            vec![format!("kubectl {namespace}delete pod {}  # its StatefulSet makes claim and pod anew", trial.key.name)]
+        }
         (Action::Create(object), _) => {
             let mut object = object.clone();
             if let Some(o) = object.as_object_mut() {
@@ -40,6 +43,15 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
             vec![format!("kubectl {namespace}patch {kind} {} --type=json -p '{}'", change.name, json!(patch))]
         }
     }
+}
+
+/// Whether a claim is one that the pod's StatefulSet makes.
+fn of_template(trial: &Trial, claim: &str) -> bool {
+    let Some((kind, name)) = controller(trial.raw_pod()) else { return false };
+    let set = trial.objects.get(&ObjectKey::new(&kind, &trial.key.namespace, &name));
+    let templates = set.and_then(|s| s["spec"]["volumeClaimTemplates"].as_array()).into_iter().flatten();
+    let mut names = templates.filter_map(|t| t["metadata"]["name"].as_str());
+    kind == "StatefulSet" && names.any(|t| claim == format!("{t}-{}", trial.key.name))
 }
 
 fn operations(patch: &json_patch::Patch) -> Vec<Value> {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stead_placement::{Attempt, Fault, NodeInfo, evaluate};
+use stead_placement::{Attempt, Fault, NodeInfo, PodSpec, evaluate};
 
 use crate::because::because;
-use crate::change::{Change, Trial};
+use crate::change::{Action, Change, Trial};
 use crate::commands::commands;
 use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
 use crate::remedies::{self, Harm};
-use crate::search;
+use crate::search::{self, Fix};
 
 /// Why a pod is as it is, and what can be done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -122,7 +122,7 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
     if let Some((state, summary)) = not_waiting(raw) {
         return Ok(Explanation { state, summary, ..out });
     }
-    out.notes = missing(kinds);
+    out.notes = missing(kinds, &trial.pod.spec);
     let verdict = match evaluate(&trial.cluster, &trial.pod) {
         Ok(verdict) => verdict,
         Err(unmodelled) => return Ok(Explanation { summary: unmodelled.to_string(), ..out }),
@@ -156,13 +156,38 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
         .into_iter()
         .map(|f| Offer {
             commands: commands(&trial, &f.changes),
-            text: f.text,
+            text: [f.text.clone()].into_iter().chain(whereto(&trial, &f)).collect::<Vec<_>>().join("; "),
             harm: f.harm,
             nodes: f.nodes,
             changes: f.changes,
         })
         .collect();
     Ok(out)
+}
+
+/// Where the pods that have to leave could go once the pod has their place.
+fn whereto(trial: &Trial, fix: &Fix) -> Vec<String> {
+    let leaving = fix.changes.iter().filter(|c| c.kind == "Pod" && c.action == Action::Delete(true));
+    let Some(after) = trial.with(&fix.changes) else { return Vec::new() };
+    let mut cluster = after.cluster.clone();
+    if let Some(node) = fix.nodes.first()
+        && cluster.assume(&after.pod, node).is_err()
+    {
+        return Vec::new();
+    }
+    leaving
+        .filter_map(|c| {
+            let pod = trial.objects.pod(&c.key()).ok()?;
+            let verdict = evaluate(&cluster, &pod).ok()?;
+            let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
+            let was = trial.cluster.pod(&pod.key).and_then(|p| p.node.clone());
+            Some(match best.as_slice() {
+                [] => format!("{} itself would then find no node", c.name),
+                [node] if was.as_deref() == Some(node) => format!("{} would come back to {node} afterwards", c.name),
+                _ => format!("{} would go to {}", c.name, remedies::join(&best)),
+            })
+        })
+        .collect()
 }
 
 fn scheduled_condition(pod: &Value) -> Option<&Value> {
@@ -218,27 +243,32 @@ fn gated(pod: &Value, gates: &[String]) -> String {
     )
 }
 
-/// The kinds that are not in the dump, and what depends on them.
-fn missing(kinds: &BTreeSet<String>) -> Vec<String> {
-    let lacks = |kind: &str| !kinds.contains(kind);
-    let depends: [(&[&str], &str); 7] = [
-        (&["PersistentVolumeClaim", "PersistentVolume", "StorageClass"], "what claims and volumes allow"),
-        (&["CSINode", "VolumeAttachment"], "how many volumes a node can have attached"),
-        (&["CSIDriver", "CSIStorageCapacity"], "whether there is room for a new volume"),
-        (&["Namespace"], "affinity to pods of selected namespaces"),
-        (&["Service", "ReplicaSet", "StatefulSet", "ReplicationController"], "the default spreading (scores only)"),
-        (&["PodDisruptionBudget"], "which pods preemption would choose"),
-        (&["DeviceClass"], "whether extended resources come from device claims"),
+/// The kinds that are not in the dump and that this pod's answer depends on.
+fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
+    let claims = pod.volumes.iter().any(|v| v.claim().is_some());
+    let terms = pod.affinity.iter().chain(&pod.anti_affinity);
+    let selects_namespaces = terms.into_iter().any(|t| !t.namespace_selector.is_nothing());
+    let depends: [(bool, &[&str], &str); 6] = [
+        (claims, &["PersistentVolumeClaim", "PersistentVolume", "StorageClass"], "what claims and volumes allow"),
+        (claims, &["CSINode", "VolumeAttachment"], "how many volumes a node can have attached"),
+        (claims, &["CSIDriver", "CSIStorageCapacity"], "whether there is room for a new volume"),
+        (selects_namespaces, &["Namespace"], "affinity to pods of selected namespaces"),
+        (pod.priority > 0, &["PodDisruptionBudget"], "which pods preemption would choose"),
+        (
+            pod.resources.requests.scalars.iter().any(|(_, n)| *n > 0),
+            &["DeviceClass"],
+            "whether extended resources come from device claims",
+        ),
     ];
-    depends
-        .iter()
-        .filter_map(|(needs, what)| {
-            let gone: Vec<&str> = needs.iter().copied().filter(|k| lacks(k)).collect();
-            let names = gone.iter().filter_map(|k| KINDS.iter().find(|x| x.kind == *k)).map(|k| k.resource);
-            let names: Vec<&str> = names.collect();
-            (!gone.is_empty()).then(|| format!("the dump has no {}: {what} is taken as if there were none", names.join(", ")))
-        })
-        .collect()
+    let mut out = Vec::new();
+    for (_, needs, what) in depends.into_iter().filter(|(matters, _, _)| *matters) {
+        let gone = KINDS.iter().filter(|k| needs.contains(&k.kind) && !kinds.contains(k.kind));
+        let names: Vec<&str> = gone.map(|k| k.resource).collect();
+        if !names.is_empty() {
+            out.push(format!("the dump has no {}: {what} is judged as if there were none", names.join(", ")));
+        }
+    }
+    out
 }
 
 fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
@@ -283,7 +313,7 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let node_side = remedies::for_fault(trial, Some(info), &fault)
         .into_iter()
-        .filter(|r| r.harm <= Harm::Looser && r.changes.iter().all(|c| c.kind == "Node"));
+        .filter(|r| r.harm <= Harm::Trusts && r.changes.iter().all(|c| c.kind == "Node"));
     for remedy in node_side {
         let Some(next) = trial.with(&remedy.changes) else { continue };
         let Some(there) = next.cluster.node(&info.node.name) else { continue };
@@ -302,7 +332,7 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
 
 /// A change to a node in a few words.
 fn short(changes: &[Change]) -> String {
-    let crate::change::Action::Patch(patch) = &changes[0].action else { return "that".into() };
+    let Action::Patch(patch) = &changes[0].action else { return "that".into() };
     let last = patch.0.iter().rev().map(|op| json!(op)).find_map(|op| {
         let path = op["path"].as_str()?;
         let key = path.strip_prefix("/metadata/labels/")?.replace("~1", "/");

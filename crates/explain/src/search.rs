@@ -175,7 +175,7 @@ impl Search<'_> {
         let Err(fault) = ask(start, target.as_deref()) else { return };
         let Some(info) = target.as_deref().and_then(|n| start.cluster.node(n)) else { return };
         for label in remedies::for_fault(start, Some(info), &fault) {
-            if label.harm <= Harm::Looser
+            if label.harm <= Harm::Trusts
                 && label.changes.iter().all(|c| c.kind == "Node")
                 && let Some(next) = start.with(&label.changes)
             {

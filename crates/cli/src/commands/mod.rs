@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 mod completions;
+mod explain;
 mod place;
 mod place_cases;
 mod place_pod;
@@ -11,6 +12,7 @@ use crate::output::Outcome;
 /// Runs the command.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
+        Command::Explain(args) => explain::run(&args),
         Command::Place(args) => place::run(args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stead_explain::Objects;
+use stead_explain::{Fix, Objects, fixes};
 use stead_placement::{Answer, evaluate};
 
 use crate::output::{self, Outcome, complain};
@@ -23,8 +23,17 @@ struct Line {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Said {
-    Answer(Box<Answer>),
+    Answer(Box<Fixed>),
     Error { error: String },
+}
+
+/// An answer, and what would change it.
+#[derive(Serialize)]
+struct Fixed {
+    #[serde(flatten)]
+    answer: Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fixes: Option<Vec<Fix>>,
 }
 
 pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
@@ -60,7 +69,7 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
 }
 
 /// A case's id, and what is said of it.
-fn judge(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<Answer>) {
+fn judge(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<Fixed>) {
     let mut case: Map<String, Value> = match serde_json::from_slice(line) {
         Ok(case) => case,
         Err(e) => return (Value::Null, Err(e).with_context(|| format!("line {number}: not a JSON object"))),
@@ -69,7 +78,7 @@ fn judge(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<Answ
     (id, answer(case, fixes))
 }
 
-fn answer(mut case: Map<String, Value>, _fixes: bool) -> anyhow::Result<Answer> {
+fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<Fixed> {
     let given = match case.remove("given") {
         Some(Value::Object(given)) => given,
         Some(_) => bail!("given: not an object"),
@@ -78,5 +87,8 @@ fn answer(mut case: Map<String, Value>, _fixes: bool) -> anyhow::Result<Answer> 
     let (objects, key) = Objects::from_case(given)?;
     let cluster = objects.cluster(&key)?;
     let pod = objects.pod(&key)?;
-    Ok(Answer::from(&evaluate(&cluster, &pod)?))
+    let answer = Answer::from(&evaluate(&cluster, &pod)?);
+    let stuck = with_fixes && answer.message.is_some();
+    let fixes = stuck.then(|| fixes(&objects, &key)).transpose()?;
+    Ok(Fixed { answer, fixes })
 }

@@ -24,16 +24,20 @@ use crate::objects::ObjectKey;
 pub enum Harm {
     /// Nothing is given up.
     None,
-    /// A rule is relaxed, or something is taken on trust.
+    /// A rule is relaxed.
     Looser,
+    /// It rests on something that only a person can know.
+    Trusts,
     /// The pod gets less than it asked for.
     Smaller,
     /// Other pods have to leave.
     Disrupts,
     /// It takes a machine more.
     Buys,
-    /// Data is left behind.
+    /// Data is left behind, where the pod no longer has it.
     Data,
+    /// Data is deleted.
+    Loses,
 }
 
 impl Harm {
@@ -42,10 +46,12 @@ impl Harm {
         match self {
             Harm::None => "nothing is given up",
             Harm::Looser => "a rule is relaxed",
+            Harm::Trusts => "only if it is true",
             Harm::Smaller => "the pod gets less",
             Harm::Disrupts => "other pods leave",
             Harm::Buys => "a machine more",
             Harm::Data => "DATA STAYS BEHIND",
+            Harm::Loses => "DATA IS DELETED",
         }
     }
 }

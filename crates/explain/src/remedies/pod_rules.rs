@@ -176,5 +176,5 @@ fn join_domain(trial: &Trial, info: &NodeInfo, term: &Term) -> Option<Remedy> {
     let value = node.node.label(key)?;
     let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
     let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);
-    Some(Remedy::one(Harm::Looser, text, Change::patch(&node_key(info), operations)))
+    Some(Remedy::one(Harm::Trusts, text, Change::patch(&node_key(info), operations)))
 }

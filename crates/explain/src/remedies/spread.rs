@@ -65,11 +65,11 @@ fn missing_label(trial: &Trial, info: &NodeInfo, at: usize, standing: &Standing)
         values.sort_by_key(|(value, n)| (*n, *value));
         for (value, _) in values.into_iter().take(4) {
             let text = format!("label node {name} {key}={value}, if that is where it stands");
-            out.push(Remedy::one(Harm::Looser, text, label(value)));
+            out.push(Remedy::one(Harm::Trusts, text, label(value)));
         }
         if standing.counts.is_empty() {
             let text = format!("label node {name} {key}={name}: no node has that label yet");
-            out.push(Remedy::one(Harm::Looser, text, label(name)));
+            out.push(Remedy::one(Harm::Trusts, text, label(name)));
         }
     }
     out.push(schedule_anyway(trial, at, standing));

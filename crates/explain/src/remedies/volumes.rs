@@ -282,9 +282,11 @@ fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Ha
     };
     let mut new = claim_object(key, &class.name, &raw["spec"]);
     own(&mut new, trial, slot);
-    let note = match (harm, &claim.volume) {
-        (Harm::Data, Some(volume)) => format!("; ITS DATA GOES with volume {volume}, unless the volume is retained"),
-        _ => String::new(),
+    let (harm, note) = match (harm, &claim.volume) {
+        (Harm::Data, Some(volume)) => {
+            (Harm::Loses, format!("; its data is deleted with volume {volume}, unless the volume is retained"))
+        }
+        (harm, _) => (harm, String::new()),
     };
     let text = format!("delete claim {} and have it made anew, empty, in class {}{note}", key.name, class.name);
     Some(Remedy::new(harm, text, vec![Change::delete(key), Change::create(key, new)]))
@@ -347,7 +349,7 @@ fn zone_label(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
                 let value = value.split("__").next().unwrap_or_default();
                 let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
                 let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);
-                return Some(Remedy::one(Harm::Looser, text, Change::patch(&node_key(info), operations)));
+                return Some(Remedy::one(Harm::Trusts, text, Change::patch(&node_key(info), operations)));
             }
         }
     }
