@@ -2,7 +2,7 @@
 
 mod batches;
 mod memory;
-mod oracle;
+pub(crate) mod oracle;
 
 use std::path::PathBuf;
 use std::process::Command;
