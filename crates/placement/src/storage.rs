@@ -92,6 +92,9 @@ pub enum Source {
     Other,
 }
 
+/// Labels that a node has to have, each with one of its values.
+pub type TopologyTerm = Vec<(Box<str>, Vec<Box<str>>)>;
+
 /// A storage class, compiled.
 #[derive(Debug, Clone)]
 pub struct StorageClass {
@@ -102,7 +105,7 @@ pub struct StorageClass {
     /// Whether a claim waits for its first pod; none where the class does not say.
     pub waits: Option<bool>,
     /// Where volumes can be made: any of these, each all of its labels. Empty: anywhere.
-    pub topologies: Vec<Vec<(Box<str>, Vec<Box<str>>)>>,
+    pub topologies: Vec<TopologyTerm>,
 }
 
 /// What a CSI driver has left somewhere.
@@ -116,6 +119,14 @@ pub struct Capacity {
     pub limit: Option<i64>,
 }
 
+/// A volume that is attached, or being attached, to a node.
+#[derive(Debug, Clone)]
+pub(crate) struct Attachment {
+    pub(crate) node: Box<str>,
+    pub(crate) driver: Box<str>,
+    pub(crate) volume: Box<str>,
+}
+
 /// All there is of storage.
 #[derive(Debug, Clone, Default)]
 pub struct Storage {
@@ -127,8 +138,8 @@ pub struct Storage {
     /// Whether a driver publishes what it has left.
     pub(crate) tracks_capacity: BTreeMap<Box<str>, bool>,
     pub(crate) capacities: BTreeMap<(Box<str>, Box<str>), Arc<Capacity>>,
-    /// Attachments by name: node, driver, volume.
-    pub(crate) attachments: BTreeMap<Box<str>, (Box<str>, Box<str>, Box<str>)>,
+    /// Attachments by name.
+    pub(crate) attachments: BTreeMap<Box<str>, Attachment>,
 }
 
 impl Storage {
