@@ -118,7 +118,10 @@ fn resources(trial: &Trial, info: &NodeInfo) -> Vec<String> {
         let (want, has, taken) = (of(want), of(has), of(taken));
         if want > 0 && want > has - taken {
             let (want, has) = (shown(name, want), shown(name, has));
-            out.push(format!("the pod asks for {name} {want}; {} of {has} is free", shown(name, (of(&info.node.allocatable) - taken).max(0))));
+            out.push(format!(
+                "the pod asks for {name} {want}; {} of {has} is free",
+                shown(name, (of(&info.node.allocatable) - taken).max(0))
+            ));
         }
     };
     check("cpu", &|r| r.milli_cpu);
@@ -140,7 +143,8 @@ fn claims(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             Some(volume) if claim.bound && !volume.usable_on(&info.node.labels) => {
                 let there = trial.cluster.nodes().filter(|i| volume.usable_on(&i.node.labels));
                 let there: Vec<String> = there.map(|i| i.node.name.to_string()).collect();
-                let place = if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
+                let place =
+                    if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
                 out.push(format!("claim {name} is bound to volume {}, which can be used only {place}", volume.name));
             }
             Some(_) if claim.bound => {}
@@ -149,7 +153,10 @@ fn claims(trial: &Trial, info: &NodeInfo) -> Vec<String> {
                     out.push(format!("the volume of claim {name} is being made for node {node}"));
                 } else {
                     let size = claim.request.as_ref().map(|q| format!(" of {q}")).unwrap_or_default();
-                    out.push(format!("claim {name}{size} in class {} has no volume yet, and can get none there", claim.class));
+                    out.push(format!(
+                        "claim {name}{size} in class {} has no volume yet, and can get none there",
+                        claim.class
+                    ));
                 }
             }
         }
@@ -163,7 +170,9 @@ fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
         let claim = storage.claim(&trial.pod.key.namespace, name);
         let Some(volume) = claim.and_then(|c| storage.volume(c.volume.as_deref()?)) else { continue };
-        for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"] {
+        for key in
+            ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"]
+        {
             if let Some(value) = volume.labels.get(key).filter(|v| info.node.label(key) != Some(v)) {
                 out.push(format!("claim {name} is bound to volume {}, which lies in {key}={value}", volume.name));
             }
@@ -249,8 +258,7 @@ fn pod_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     }
     let mut out = Vec::new();
     for t in &spec.anti_affinity {
-        let hit: Vec<&Arc<Pod>> =
-            in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p)).collect();
+        let hit: Vec<&Arc<Pod>> = in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p)).collect();
         if !hit.is_empty() {
             out.push(format!("required anti-affinity to {}: {}", written(t), names(&hit)));
         }

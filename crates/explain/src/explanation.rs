@@ -1,5 +1,6 @@
 //! The whole answer about one pod.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -235,7 +236,10 @@ fn gated(pod: &Value, gates: &[String]) -> String {
     let who = if managers.is_empty() {
         "whoever put it there: the part of its name before the slash tells whose it is".to_owned()
     } else {
-        format!("its owner, which by the pod's managed fields is {}", managers.into_iter().collect::<Vec<_>>().join(", "))
+        format!(
+            "its owner, which by the pod's managed fields is {}",
+            managers.into_iter().collect::<Vec<_>>().join(", ")
+        )
     };
     format!(
         "Pending and gated: the scheduler does not look at it until the {noun} {} is taken away by {who}",
@@ -292,12 +296,12 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             }
             let mut because: Vec<Because> = lines.into_iter().map(|(text, nodes)| Because { nodes, text }).collect();
             // What holds for most comes first.
-            because.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()));
+            because.sort_by_key(|b| Reverse(b.nodes.len()));
             let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
             Reason { reason: reason.to_owned(), nodes: nodes.iter().map(note).collect(), because }
         })
         .collect();
-    out.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()));
+    out.sort_by_key(|r| Reverse(r.nodes.len()));
     out
 }
 
@@ -322,7 +326,11 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             Err(Fault::Error(error)) => error,
             Err(Fault::Rejected(r)) => {
                 let why = because(&next, there, &r).join("; ");
-                format!("it would still not fit: {}{}{why}", r.reasons.join(", "), if why.is_empty() { "" } else { ": " })
+                format!(
+                    "it would still not fit: {}{}{why}",
+                    r.reasons.join(", "),
+                    if why.is_empty() { "" } else { ": " }
+                )
             }
         };
         out.entry(then).or_default().push(short(&remedy.changes));

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -28,9 +27,14 @@ impl ObjectKey {
 
     /// The key that an object carries in itself.
     pub fn of(value: &Value) -> Option<ObjectKey> {
-        let kind = value["kind"].as_str()?;
-        let meta = &value["metadata"];
-        Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), meta["name"].as_str()?))
+        ObjectKey::of_kind(value["kind"].as_str()?, value)
+    }
+
+    /// The key of an object whose kind is known from where it stands, such as a list of a recorded case.
+    pub(crate) fn of_kind(kind: &str, item: &Value) -> Option<ObjectKey> {
+        let meta = &item["metadata"];
+        let name = meta["name"].as_str().filter(|n| !n.is_empty())?;
+        Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), name))
     }
 
     /// Like `new`, with the namespace that the kind makes of an empty one.
@@ -143,13 +147,13 @@ impl Objects {
                 Some(_) => return Err(shape("case", kind.list, "not a list")),
             };
             for (i, item) in items.into_iter().enumerate() {
-                let key = case_key(kind.kind, &item)
+                let key = ObjectKey::of_kind(kind.kind, &item)
                     .ok_or_else(|| shape("case", &format!("{}[{i}].metadata.name", kind.list), "missing"))?;
                 by_key.insert(key, Arc::new(item));
             }
         }
         let pod = given.remove("pod").ok_or_else(|| shape("case", "pod", "missing"))?;
-        let key = case_key("Pod", &pod).ok_or_else(|| shape("case", "pod.metadata.name", "missing"))?;
+        let key = ObjectKey::of_kind("Pod", &pod).ok_or_else(|| shape("case", "pod.metadata.name", "missing"))?;
         by_key.insert(key.clone(), Arc::new(pod));
         Ok((Objects { by_key }, key))
     }
@@ -184,17 +188,10 @@ impl Objects {
 
     /// A pod, compiled for placing: whatever node it is on, it is asked about as if it had none.
     pub fn pod(&self, key: &ObjectKey) -> Result<Pod, ObjectError> {
-        let value =
-            self.get(key).ok_or_else(|| ObjectError::NoSuchPod(PodKey::new(&key.namespace, &key.name)))?;
+        let value = self.get(key).ok_or_else(|| ObjectError::NoSuchPod(PodKey::new(&key.namespace, &key.name)))?;
         let pod = Pod::compile(&decode(key, value)?)?;
         Ok(Pod { node: None, ..pod })
     }
-}
-
-fn case_key(kind: &str, item: &Value) -> Option<ObjectKey> {
-    let meta = &item["metadata"];
-    let name = meta["name"].as_str().filter(|n| !n.is_empty())?;
-    Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), name))
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(key: &ObjectKey, value: &Value) -> Result<T, ObjectError> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use stead_placement::{Attempt, Fault, Verdict, evaluate};
 
-use crate::change::{Change, Trial};
+use crate::change::{Action, Change, Trial};
 use crate::remedies::{self, Harm, Remedy};
 
 /// A way out that was tried.
@@ -119,14 +119,10 @@ impl Search<'_> {
         for nominee in verdict.nominees.iter().filter(|n| n.victims.len() <= MOST_STEPS) {
             let names: Vec<String> = nominee.victims.iter().map(ToString::to_string).collect();
             let keys = nominee.victims.iter();
-            let changes = keys
-                .map(|k| Change::delete(&crate::objects::ObjectKey::new("Pod", &k.namespace, &k.name)))
-                .collect();
-            let text = format!(
-                "wait: kube-scheduler preempts {} on node {} by itself",
-                remedies::join(&names),
-                nominee.node
-            );
+            let changes =
+                keys.map(|k| Change::delete(&crate::objects::ObjectKey::new("Pod", &k.namespace, &k.name))).collect();
+            let text =
+                format!("wait: kube-scheduler preempts {} on node {} by itself", remedies::join(&names), nominee.node);
             let remedy = Remedy { text, harm: Harm::Disrupts, changes };
             self.keep(self.start, &[&remedy]);
         }
@@ -211,7 +207,7 @@ impl Search<'_> {
 fn select(mut found: Vec<Fix>) -> Vec<Fix> {
     found.sort_by(|a, b| (a.harm, a.changes.len(), &a.text).cmp(&(b.harm, b.changes.len(), &b.text)));
     let mut out: Vec<Fix> = Vec::new();
-    let mut alike: BTreeMap<Vec<(String, &'static str, Vec<String>)>, usize> = BTreeMap::new();
+    let mut alike: BTreeMap<Vec<Sort>, usize> = BTreeMap::new();
     for fix in found {
         if out.iter().any(|f| f.changes.iter().all(|c| fix.changes.contains(c))) {
             continue;
@@ -226,9 +222,11 @@ fn select(mut found: Vec<Fix>) -> Vec<Fix> {
     out
 }
 
+/// A kind, what is done to it, and the fields of that.
+type Sort = (String, &'static str, Vec<String>);
+
 /// What a way out touches, without the names: two that are of one sort say much the same.
-fn sort_of(fix: &Fix) -> Vec<(String, &'static str, Vec<String>)> {
-    use crate::change::Action;
+fn sort_of(fix: &Fix) -> Vec<Sort> {
     let fields = |patch: &json_patch::Patch| patch.0.iter().map(|op| op.path().to_string()).collect();
     fix.changes
         .iter()

@@ -10,7 +10,7 @@ use crate::error::{InField, InputError, ObjectName};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
 use crate::snapshot::Snapshot;
-use crate::storage::{self, Capacity, Claim, PersistentVolume, Storage, StorageClass};
+use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, Storage, StorageClass};
 use crate::workloads::{Budget, Key, Workloads};
 
 /// How widely an image is spread, which ImageLocality scores by.
@@ -386,8 +386,12 @@ impl Cluster {
         let name = o.metadata.name.as_deref().unwrap_or_default();
         let s = &o.spec;
         if let Some(volume) = &s.source.persistent_volume_name {
-            let entry = (s.node_name.as_str().into(), s.attacher.as_str().into(), volume.as_str().into());
-            self.storage_mut().attachments.insert(name.into(), entry);
+            let attachment = Attachment {
+                node: s.node_name.as_str().into(),
+                driver: s.attacher.as_str().into(),
+                volume: volume.as_str().into(),
+            };
+            self.storage_mut().attachments.insert(name.into(), attachment);
         }
     }
 

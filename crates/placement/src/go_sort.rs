@@ -287,9 +287,8 @@ mod tests {
             let mut data = keys(n, k, shape);
             // In the last shape, keys of zero are less than one another.
             sort_slice(&mut data, |a, b| a.0 < b.0 || (shape == 3 && a.0 == 0 && b.0 == 0));
-            let hash = data
-                .iter()
-                .fold(14_695_981_039_346_656_037_u64, |h, (_, at)| (h ^ at).wrapping_mul(1_099_511_628_211));
+            let hash =
+                data.iter().fold(14_695_981_039_346_656_037_u64, |h, (_, at)| (h ^ at).wrapping_mul(1_099_511_628_211));
             assert_eq!(format!("{hash:016x}"), fields[3], "{line}");
         }
     }

@@ -32,6 +32,6 @@ pub use pod::{HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstrain
 pub use resources::{PodResources, Resources};
 pub use snapshot::Snapshot;
 pub use status::{Code, Fault, Plugin, Rejection};
-pub use storage::{Capacity, Claim, PersistentVolume, Source, Storage, StorageClass};
+pub use storage::{Capacity, Claim, PersistentVolume, Source, Storage, StorageClass, TopologyTerm};
 pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
 pub use workloads::{Budget, Workloads};

@@ -101,7 +101,18 @@ pub struct StorageClass {
     /// Whether a claim waits for its first pod; none where the class does not say.
     pub waits: Option<bool>,
     /// Where volumes can be made: any of these, each all of its labels. Empty: anywhere.
-    pub topologies: Vec<Vec<(Box<str>, Vec<Box<str>>)>>,
+    pub topologies: Vec<TopologyTerm>,
+}
+
+/// Labels that a node has to have, each with one of these values.
+pub type TopologyTerm = Vec<(Box<str>, Vec<Box<str>>)>;
+
+/// A volume that is attached.
+#[derive(Debug, Clone)]
+pub(crate) struct Attachment {
+    pub(crate) node: Box<str>,
+    pub(crate) driver: Box<str>,
+    pub(crate) volume: Box<str>,
 }
 
 /// What a CSI driver has left somewhere.
@@ -126,8 +137,7 @@ pub struct Storage {
     /// Whether a driver publishes what it has left.
     pub(crate) tracks_capacity: BTreeMap<Box<str>, bool>,
     pub(crate) capacities: BTreeMap<(Box<str>, Box<str>), Arc<Capacity>>,
-    /// Attachments by name: node, driver, volume.
-    pub(crate) attachments: BTreeMap<Box<str>, (Box<str>, Box<str>, Box<str>)>,
+    pub(crate) attachments: BTreeMap<Box<str>, Attachment>,
 }
 
 impl Storage {

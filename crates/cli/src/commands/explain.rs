@@ -43,11 +43,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
 fn target(target: &str) -> anyhow::Result<&str> {
     match target.split_once('/') {
         Some(("pod" | "pods" | "po", name)) if !name.is_empty() => Ok(name),
-        _ => Err(Hinted {
-            message: format!("cannot explain {target:?}"),
-            hint: "say which pod: pod/NAME".into(),
+        _ => {
+            Err(Hinted { message: format!("cannot explain {target:?}"), hint: "say which pod: pod/NAME".into() }.into())
         }
-        .into()),
     }
 }
 

@@ -67,9 +67,10 @@ fn without_claims(trial: &Trial) -> Option<Remedy> {
         return None;
     }
     let storage = trial.cluster.storage();
-    let holds_data = slots.iter().filter_map(|s| s.claim.as_deref()).any(|name| {
-        storage.claim(&trial.pod.key.namespace, name).is_some_and(|c| c.lost || c.volume.is_some())
-    });
+    let holds_data = slots
+        .iter()
+        .filter_map(|s| s.claim.as_deref())
+        .any(|name| storage.claim(&trial.pod.key.namespace, name).is_some_and(|c| c.lost || c.volume.is_some()));
     let (harm, note) = if holds_data {
         (Harm::Data, "their data stays where it is")
     } else {
@@ -140,13 +141,7 @@ fn attached_leave(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     single.chain(several).collect()
 }
 
-fn of_claim(
-    trial: &Trial,
-    info: Option<&NodeInfo>,
-    plugin: Plugin,
-    slot: &Slot<'_>,
-    name: &str,
-) -> Vec<Remedy> {
+fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<'_>, name: &str) -> Vec<Remedy> {
     let namespace = &*trial.pod.key.namespace;
     let key = ObjectKey::new("PersistentVolumeClaim", namespace, name);
     let storage = trial.cluster.storage();
@@ -188,7 +183,8 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
     if let (Some(selected), Some(info)) = (&claim.selected_node, info)
         && **selected != *info.node.name
     {
-        let text = format!("let claim {} go to another node than {selected}, where its volume was to be made", claim.name);
+        let text =
+            format!("let claim {} go to another node than {selected}, where its volume was to be made", claim.name);
         let change = Change::patch(key, vec![unset(&["metadata", "annotations", SELECTED_NODE])]);
         out.push(Remedy::one(Harm::Looser, text, change));
     }
@@ -200,7 +196,8 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
         if raw["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
             operations.push(unset(&["metadata", "annotations", SELECTED_NODE]));
         }
-        let text = format!("make claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
+        let text =
+            format!("make claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
         out.push(Remedy::one(Harm::Looser, text, Change::patch(key, operations)));
     }
     if let Some(info) = info {
@@ -214,7 +211,9 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
 fn classes(trial: &Trial) -> impl Iterator<Item = &StorageClass> {
     let is_default = |name: &str| {
         let raw = trial.objects.get(&ObjectKey::new("StorageClass", "", name));
-        raw.is_some_and(|v| v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true"))
+        raw.is_some_and(|v| {
+            v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true")
+        })
     };
     let mut names: Vec<&ObjectKey> = trial.objects.of_kind("StorageClass").map(|(k, _)| k).collect();
     names.sort_by_key(|k| !is_default(&k.name));
@@ -333,7 +332,8 @@ fn smaller(trial: &Trial, info: &NodeInfo, claim: &Claim, key: &ObjectKey) -> Op
         return None;
     }
     let (left, was) = (shown("memory", left), shown("memory", request));
-    let text = format!("make claim {} smaller: {left} instead of {was} is left for node {}", claim.name, info.node.name);
+    let text =
+        format!("make claim {} smaller: {left} instead of {was} is left for node {}", claim.name, info.node.name);
     let change = Change::patch(key, vec![set(&["spec", "resources", "requests", "storage"], left)]);
     Some(Remedy::one(Harm::Smaller, text, change))
 }
@@ -355,4 +355,3 @@ fn zone_label(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
     }
     None
 }
-

@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::node::NodeInfo;
 use crate::pod::{Pod, Volume};
 use crate::status::{Code, Fault, Filtered, Plugin, reject};
-use crate::storage::{Claim, Source, Storage, migrated_driver};
+use crate::storage::{Attachment, Claim, Source, Storage, migrated_driver};
 
 /// An attachable volume: its driver, and its handle there.
 type Attachable = (Box<str>, Box<str>);
@@ -26,7 +26,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Filtered 
         attached.extend(attachable(storage, other, true, false)?);
     }
     wanted.retain(|v| !attached.contains(v));
-    for (node, driver, volume) in storage.attachments.values() {
+    for Attachment { node, driver, volume } in storage.attachments.values() {
         if **node == *info.node.name
             && !driver.is_empty()
             && let Some(Source::Csi(_, handle)) = storage.volume(volume).map(|v| &v.source)

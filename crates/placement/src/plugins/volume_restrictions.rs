@@ -28,14 +28,14 @@ impl State {
                 claims.insert(name.clone());
             }
         }
-        let in_use = |name: &&Box<str>| {
+        let in_use = |name: &str| {
             let uses = |p: &Pod| {
                 p.key.namespace == pod.namespace
-                    && p.spec.volumes.iter().any(|v| matches!(v, Volume::Claim(n) if n == *name))
+                    && p.spec.volumes.iter().any(|v| matches!(v, Volume::Claim(n) if **n == *name))
             };
             cluster.nodes().any(|info| info.pods.iter().any(|p| uses(p)))
         };
-        let conflicts = claims.iter().filter(in_use).count() as i64;
+        let conflicts = claims.iter().filter(|name| in_use(name)).count() as i64;
         let needed = conflicts > 0 || pod.volumes.iter().any(is_exclusive);
         Ok(needed.then_some(State { claims, conflicts }))
     }
