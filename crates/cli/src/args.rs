@@ -72,12 +72,12 @@ pub(crate) struct ExplainArgs {
 /// whole queue, each pod placed before the next.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The file of -f may hold a Pod or a StatefulSet, Deployment, ReplicaSet or Job, whose first pod is placed as the API
+The file of -f may hold a Pod or a StatefulSet, Deployment, ReplicaSet or Job, whose first pod is placed as the API \
 server and the controllers would make it, with its claims. Whatever else the file holds counts as created before.
 
-A case is {\"id\": ..., \"given\": {\"nodes\": [...], \"pods\": [...], ..., \"pod\": {...}}}, or the same without
-\"given\" around the lists. Its answer has the id and feasible, rejected, codes, scores, totals, best, message,
-nominated and nominees, as far as there is something to say; a case that cannot be read has an error instead, and
+A case is {\"id\": ..., \"given\": {\"nodes\": [...], \"pods\": [...], ..., \"pod\": {...}}}, or the same without \
+\"given\" around the lists. Its answer has the id and feasible, rejected, codes, scores, totals, best, message, \
+nominated and nominees, as far as there is something to say; a case that cannot be read has an error instead, and \
 the exit code is 1 after the last one.")]
 pub(crate) struct PlaceArgs {
     /// A file of cases, one JSON object a line; standard input where none is given

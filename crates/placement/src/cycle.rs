@@ -44,7 +44,7 @@ impl<'a> State<'a> {
             pod,
             restrictions: volume_restrictions::State::new(cluster, spec).map_err(Fault::Rejected)?,
             limits: volume_limits::applies(pod),
-            binding: volume_binding::State::new(cluster, pod)?,
+            binding: volume_binding::State::new(cluster, pod).map_err(in_prefilter(Plugin::VolumeBinding))?,
             zone: volume_zone::State::new(cluster, spec)?,
             spread: spread::State::new(cluster, spec),
             interpod: interpod::State::new(cluster, spec),
@@ -75,10 +75,10 @@ impl<'a> State<'a> {
             s.filter(spec, info)?;
         }
         if self.limits {
-            volume_limits::filter(self.cluster, self.pod, info)?;
+            volume_limits::filter(self.cluster, self.pod, info).map_err(in_filter(Plugin::NodeVolumeLimits))?;
         }
         if let Some(s) = &self.binding {
-            s.filter(self.cluster, &info.node)?;
+            s.filter(self.cluster, &info.node).map_err(in_filter(Plugin::VolumeBinding))?;
         }
         if let Some(s) = &self.zone {
             s.filter(&info.node)?;
@@ -106,6 +106,16 @@ impl<'a> State<'a> {
         }
         self.filter(info)
     }
+}
+
+/// The framework's words around a PreFilter plugin that could not tell.
+fn in_prefilter(plugin: Plugin) -> impl Fn(Fault) -> Fault {
+    move |fault| fault.around(|error| format!("running PreFilter plugin \"{}\": {error}", plugin.name()))
+}
+
+/// The framework's words around a filter that could not tell.
+fn in_filter(plugin: Plugin) -> impl Fn(Fault) -> Fault {
+    move |fault| fault.around(|error| format!("running \"{}\" filter plugin: {error}", plugin.name()))
 }
 
 /// An attempt to place one pod, for whoever asks about single nodes: what it counted beforehand, and each node's answer.
@@ -241,6 +251,10 @@ fn rejected_before_filtering(cluster: &Cluster, rejection: Rejection) -> Verdict
 impl Verdict {
     fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
         let spec = &*pod.spec;
+        if let Some(fault) = &spec.preferred_fault {
+            self.error = Some(format!("running PreScore plugin \"NodeAffinity\": {fault}"));
+            return;
+        }
         let mut columns: Vec<(Plugin, Vec<i64>)> = Vec::new();
         let mut taints: Vec<i64> = fitting.iter().map(|i| node::taint_score(spec, &i.node)).collect();
         normalize(&mut taints, true);

@@ -9,6 +9,7 @@
 
 mod answer;
 mod cluster;
+mod csi_migration;
 mod cycle;
 mod error;
 mod go_sort;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     self as core, PodAffinityTerm, PodSpec as RawSpec, Toleration, TopologySpreadConstraint,
 };
 use stead_semantics::labels::{Labels, Requirement, Selector};
-use stead_semantics::node_selector::{NodeSelector, PreferredNodeAffinity, RequiredNodeAffinity};
+use stead_semantics::node_selector::{self, PreferredNodeAffinity, RequiredNodeAffinity};
 use stead_semantics::taints;
 
 use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName, Under};
@@ -84,6 +84,8 @@ pub struct PodSpec {
     pub named_nodes: NamedNodes,
     /// Preferred node affinity.
     pub preferred_nodes: Option<PreferredNodeAffinity>,
+    /// What kube-scheduler cannot make sense of there, though kube-apiserver let it pass.
+    pub preferred_fault: Option<Box<str>>,
     /// Required affinity to pods.
     pub affinity: Vec<Term>,
     /// Required anti-affinity to pods.
@@ -210,8 +212,15 @@ pub enum Volume {
     },
     /// An Amazon volume.
     AwsElasticBlockStore(Box<str>),
-    /// An Azure disk, by its URI.
-    AzureDisk(Box<str>),
+    /// An Azure disk.
+    AzureDisk {
+        /// Its URI.
+        uri: Box<str>,
+        /// What the pod calls the volume.
+        volume: Box<str>,
+        /// `Shared`, `Dedicated` or `Managed`.
+        kind: Box<str>,
+    },
     /// A Cinder volume.
     Cinder(Box<str>),
     /// A Portworx volume.
@@ -305,10 +314,19 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, namespace: &str, name: &str) ->
     let against = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
     let required_path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
     if let Some(selector) = node.and_then(|n| n.required_during_scheduling_ignored_during_execution.as_ref()) {
-        NodeSelector::compile(selector).in_field(required_path)?;
+        node_selector::validate(selector).in_field(required_path)?;
     }
     let required = RequiredNodeAffinity::of(spec).in_field(required_path)?;
     let preferred = node.and_then(|n| n.preferred_during_scheduling_ignored_during_execution.as_deref());
+    if let Some(terms) = preferred {
+        node_selector::validate_preferred(terms)
+            .in_field("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution")?;
+    }
+    let (preferred_nodes, preferred_fault) = match preferred.map(PreferredNodeAffinity::of) {
+        None => (None, None),
+        Some(Ok(terms)) => (Some(terms), None),
+        Some(Err(fault)) => (None, Some(fault.to_string().into())),
+    };
     Ok(PodSpec {
         resources: resources::of_pod(pod)?,
         priority: spec.priority.unwrap_or(0),
@@ -317,13 +335,8 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, namespace: &str, name: &str) ->
         tolerations: Tolerations(spec.tolerations.clone().unwrap_or_default()),
         named_nodes: named_nodes(node),
         required_nodes: (!required.is_none()).then_some(required),
-        preferred_nodes: match preferred {
-            Some(terms) => Some(
-                PreferredNodeAffinity::of(terms)
-                    .in_field("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution")?,
-            ),
-            None => None,
-        },
+        preferred_nodes,
+        preferred_fault,
         affinity: terms(with.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()), namespace)
             .under("spec.affinity.podAffinity")?,
         anti_affinity: terms(
@@ -519,7 +532,12 @@ fn volumes(spec: &RawSpec, pod: &str) -> FieldResult<Vec<Volume>> {
         } else if let Some(d) = &v.aws_elastic_block_store {
             out.push(Volume::AwsElasticBlockStore(d.volume_id.as_str().into()));
         } else if let Some(d) = &v.azure_disk {
-            out.push(Volume::AzureDisk(d.disk_uri.as_str().into()));
+            out.push(Volume::AzureDisk {
+                uri: d.disk_uri.as_str().into(),
+                volume: v.name.as_str().into(),
+                // kube-apiserver's default.
+                kind: d.kind.as_deref().unwrap_or("Shared").into(),
+            });
         } else if let Some(d) = &v.cinder {
             out.push(Volume::Cinder(d.volume_id.as_str().into()));
         } else if let Some(d) = &v.portworx_volume {

@@ -102,6 +102,16 @@ pub enum Fault {
     Error(String),
 }
 
+impl Fault {
+    /// The same with other words for what could not be told.
+    pub(crate) fn around(self, words: impl FnOnce(String) -> String) -> Fault {
+        match self {
+            Fault::Error(error) => Fault::Error(words(error)),
+            rejected @ Fault::Rejected(_) => rejected,
+        }
+    }
+}
+
 pub(crate) type Filtered = Result<(), Fault>;
 
 pub(crate) fn reject(plugin: Plugin, code: Code, reason: impl Into<Cow<'static, str>>) -> Filtered {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1 as storage;
 use stead_semantics::labels::{Labels, Selector};
-use stead_semantics::node_selector::NodeSelector;
+use stead_semantics::node_selector::{self, LazyNodeSelector};
 use stead_semantics::quantity::Quantity;
 
+use crate::csi_migration;
 use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName};
 use crate::resources;
 
@@ -75,7 +76,7 @@ pub struct PersistentVolume {
     /// The claim that it is for: namespace, name, UID.
     pub claim: Option<(Box<str>, Box<str>, Box<str>)>,
     /// The nodes it can be used on.
-    pub nodes: Option<NodeSelector>,
+    pub nodes: Option<LazyNodeSelector>,
     /// What it is, to the driver that attaches it.
     pub source: Source,
 }
@@ -163,18 +164,6 @@ impl Storage {
     }
 }
 
-/// The CSI driver that took over an in-tree kind of volume.
-pub(crate) fn migrated_driver(provisioner: &str) -> Option<&'static str> {
-    Some(match provisioner {
-        "kubernetes.io/aws-ebs" => "ebs.csi.aws.com",
-        "kubernetes.io/gce-pd" => "pd.csi.storage.gke.io",
-        "kubernetes.io/azure-disk" => "disk.csi.azure.com",
-        "kubernetes.io/cinder" => "cinder.csi.openstack.org",
-        "kubernetes.io/portworx-volume" => "pxd.portworx.com",
-        _ => return None,
-    })
-}
-
 fn text(s: Option<&String>) -> Box<str> {
     s.map(String::as_str).unwrap_or_default().into()
 }
@@ -253,10 +242,13 @@ impl PersistentVolume {
                     .as_ref()
                     .map(|r| (text(r.namespace.as_ref()), text(r.name.as_ref()), text(r.uid.as_ref()))),
                 nodes: match nodes {
-                    Some(n) => Some(NodeSelector::compile(n).in_field("spec.nodeAffinity.required")?),
+                    Some(n) => {
+                        node_selector::validate(n).in_field("spec.nodeAffinity.required")?;
+                        Some(LazyNodeSelector::compile(n))
+                    }
                     None => None,
                 },
-                source: source(&spec),
+                source: csi_migration::source(&spec, m.labels.as_ref()),
             })
         };
         inner().map_err(|e| e.of(ObjectName("persistentvolume", "", name)))
@@ -264,7 +256,7 @@ impl PersistentVolume {
 
     /// Whether a node with these labels can use it. As in Kubernetes the node's name is not looked at.
     pub fn usable_on(&self, labels: &Labels) -> bool {
-        self.nodes.as_ref().is_none_or(|n| n.matches("", labels))
+        self.nodes.as_ref().is_none_or(|n| n.matches("", labels).unwrap_or(false))
     }
 
     /// Whether it is for this claim.
@@ -272,24 +264,6 @@ impl PersistentVolume {
         self.claim.as_ref().is_some_and(|(namespace, name, uid)| {
             *namespace == claim.namespace && *name == claim.name && (uid.is_empty() || *uid == claim.uid)
         })
-    }
-}
-
-fn source(spec: &core::PersistentVolumeSpec) -> Source {
-    if let Some(s) = &spec.csi {
-        Source::Csi(s.driver.as_str().into(), s.volume_handle.as_str().into())
-    } else if let Some(s) = &spec.aws_elastic_block_store {
-        Source::Migrated("ebs.csi.aws.com", s.volume_id.as_str().into())
-    } else if let Some(s) = &spec.gce_persistent_disk {
-        Source::Migrated("pd.csi.storage.gke.io", s.pd_name.as_str().into())
-    } else if let Some(s) = &spec.azure_disk {
-        Source::Migrated("disk.csi.azure.com", s.disk_uri.as_str().into())
-    } else if let Some(s) = &spec.cinder {
-        Source::Migrated("cinder.csi.openstack.org", s.volume_id.as_str().into())
-    } else if let Some(s) = &spec.portworx_volume {
-        Source::Migrated("pxd.portworx.com", s.volume_id.as_str().into())
-    } else {
-        Source::Other
     }
 }
 

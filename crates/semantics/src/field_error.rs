@@ -21,6 +21,7 @@ enum Kind {
     Invalid,
     Unsupported,
     Required,
+    Forbidden,
 }
 
 impl FieldError {
@@ -38,7 +39,17 @@ impl FieldError {
 
     /// `field.Required`: a value that must not be empty.
     pub(crate) fn required(field: String) -> Self {
-        Self::new(field, Kind::Required, String::new(), String::new())
+        Self::required_because(field, "")
+    }
+
+    /// `field.Required` with its reason.
+    pub(crate) fn required_because(field: String, detail: &str) -> Self {
+        Self::new(field, Kind::Required, String::new(), detail.to_owned())
+    }
+
+    /// `field.Forbidden`: a value where none may be.
+    pub(crate) fn forbidden(field: String, detail: &str) -> Self {
+        Self::new(field, Kind::Forbidden, String::new(), detail.to_owned())
     }
 
     fn new(field: String, kind: Kind, value: String, detail: String) -> Self {
@@ -65,6 +76,7 @@ impl FieldError {
             Kind::Invalid => format!("Invalid value: {}", self.value),
             Kind::Unsupported => format!("Unsupported value: {}", self.value),
             Kind::Required => "Required value".to_owned(),
+            Kind::Forbidden => "Forbidden".to_owned(),
         };
         if !self.detail.is_empty() {
             body.push_str(": ");

@@ -13,7 +13,10 @@
 //! Field paths in errors start inside the value compiled (`nodeSelectorTerms[0]…`, or `[0]…` for
 //! preferred terms), as kube-scheduler's do.
 
+mod validation;
+
 use k8s_openapi::api::core::v1 as core;
+pub use validation::{validate, validate_preferred};
 
 use crate::field_error::{FieldError, FieldErrors, child, json_list};
 use crate::labels::{Labels, Operator, Requirement, Selector, SelectorError};

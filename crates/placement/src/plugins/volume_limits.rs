@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
+use crate::csi_migration::{self, AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX};
 use crate::node::NodeInfo;
 use crate::pod::{Pod, Volume};
 use crate::status::{Code, Fault, Filtered, Plugin, reject};
-use crate::storage::{Attachment, Claim, Source, Storage, migrated_driver};
+use crate::storage::{Attachment, Claim, Source, Storage};
 
 /// An attachable volume: its driver, and its handle there.
 type Attachable = (Box<str>, Box<str>);
@@ -53,11 +54,23 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
     for volume in &pod.spec.volumes {
         let inline = |driver: &str, handle: &str| has_csi_node.then(|| (driver.into(), handle.into()));
         let found = match volume {
-            Volume::AwsElasticBlockStore(id) => inline("ebs.csi.aws.com", id),
-            Volume::GcePersistentDisk { name, .. } => inline("pd.csi.storage.gke.io", name),
-            Volume::AzureDisk(uri) => inline("disk.csi.azure.com", uri),
-            Volume::Cinder(id) => inline("cinder.csi.openstack.org", id),
-            Volume::Portworx(id) => inline("pxd.portworx.com", id),
+            Volume::AwsElasticBlockStore(id) => match csi_migration::ebs_handle(id) {
+                Ok(handle) => inline(AWS_EBS, &handle),
+                Err(why) if has_csi_node => {
+                    let why = format!("failed to translate Kubernetes ID to EBS Volume ID {why}");
+                    return Err(not_translated(id, &why));
+                }
+                Err(_) => None,
+            },
+            Volume::GcePersistentDisk { name, .. } => {
+                csi_migration::gce_handle(name, None).and_then(|handle| inline(GCE_PD, &handle))
+            }
+            Volume::AzureDisk { volume, kind, .. } if has_csi_node && !csi_migration::is_managed(kind) => {
+                return Err(not_translated(volume, &format!("kind({kind}) is not supported in csi migration")));
+            }
+            Volume::AzureDisk { uri, .. } => inline(AZURE_DISK, uri),
+            Volume::Cinder(id) => inline(CINDER, id),
+            Volume::Portworx(id) => inline(PORTWORX, id),
             Volume::Iscsi { .. } | Volume::Rbd { .. } => None,
             Volume::Claim(name) | Volume::Ephemeral(name) => {
                 let namespace = &pod.key.namespace;
@@ -85,6 +98,10 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
     Ok(out)
 }
 
+fn not_translated(volume: &str, why: &str) -> Fault {
+    Fault::Error(format!("converting volume({volume}) from inline to csi: {why}"))
+}
+
 /// Whether an ephemeral volume's claim was made for the pod.
 pub(crate) fn made_for(claim: &Claim, pod: &Pod) -> bool {
     claim.controller_uid.as_deref() == Some(&*pod.uid)
@@ -105,7 +122,7 @@ fn of_claim(storage: &Storage, claim: &Claim, has_csi_node: bool) -> Option<Atta
     let class = storage.class(&claim.class)?;
     // What stands in for the handle of a volume that is yet to be made: no driver's own handle looks like it.
     let handle = format!("\0{}/{}", claim.namespace, claim.name).into();
-    match migrated_driver(&class.provisioner) {
+    match csi_migration::driver(&class.provisioner) {
         Some(driver) => has_csi_node.then(|| (driver.into(), handle)),
         None => Some((class.provisioner.clone(), handle)),
     }
