@@ -7,6 +7,8 @@ use k8s_openapi::api::{apps, core::v1 as core, policy, resource, storage as raw_
 use stead_semantics::labels::{Labels, Selector};
 
 use crate::error::{InField, InputError, ObjectName};
+use crate::fast::Index;
+use crate::fork::{Chunks, Sorted};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
 use crate::snapshot::Snapshot;
@@ -21,22 +23,25 @@ pub(crate) struct ImageState {
     pub(crate) nodes: usize,
 }
 
-/// Where a pod is counted.
+/// A pod, and the slot of the node that counts it; none where its node is not there, or it has none.
 #[derive(Debug, Clone)]
-enum Place {
-    /// On a node of the cluster.
-    Node(usize),
-    /// On a node that is not there, or on none.
-    Nowhere(Arc<Pod>),
+struct Counted {
+    pod: Arc<Pod>,
+    slot: Option<u32>,
 }
+
+/// Nodes by slot. A node keeps its slot as long as it is there; one that has gone leaves a hole for the next.
+pub(crate) type Slots = Chunks<Option<Arc<NodeInfo>>>;
 
 /// The state of a cluster. Cloning it forks it: both go on from here, and share what neither changes.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    slots: Vec<Option<Arc<NodeInfo>>>,
-    by_name: BTreeMap<Arc<str>, usize>,
-    free: Vec<usize>,
-    pods: BTreeMap<PodKey, Place>,
+    pub(crate) slots: Slots,
+    by_name: Sorted<Arc<str>, u32>,
+    free: Vec<u32>,
+    pods: Sorted<PodKey, Counted>,
+    /// Pods whose node is not there, by its name: should it come, they are on it.
+    strays: BTreeMap<Box<str>, BTreeSet<PodKey>>,
     /// Pods without a node, by the node that preemption promised them.
     nominated: BTreeMap<Box<str>, Vec<Arc<Pod>>>,
     images: Arc<BTreeMap<Arc<str>, ImageState>>,
@@ -45,6 +50,8 @@ pub struct Cluster {
     workloads: Arc<Workloads>,
     budgets: Arc<BTreeMap<Key, Budget>>,
     device_resources: Arc<BTreeMap<Box<str>, BTreeSet<Box<str>>>>,
+    /// What the fast path keeps, from its first use on.
+    pub(crate) index: Option<Box<Index>>,
 }
 
 /// A node that is not in the cluster.
@@ -124,67 +131,92 @@ impl Cluster {
 
     /// The nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.by_name.values().map(|i| self.slot(*i))
+        self.by_name.iter().map(|(_, i)| self.slot(*i))
     }
 
     /// How many nodes there are.
     pub fn node_count(&self) -> usize {
-        self.by_name.len()
+        self.slots.len() - self.free.len()
     }
 
     /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
-        self.by_name.get(name).map(|i| self.slot(*i))
+        self.slot_of(name).map(|i| self.slot(i))
     }
 
-    fn slot(&self, i: usize) -> &NodeInfo {
-        self.slots[i].as_ref().expect("a named slot holds a node")
+    pub(crate) fn slot_of(&self, name: &str) -> Option<u32> {
+        self.by_name.find(|n| (**n).cmp(name)).copied()
     }
 
-    fn slot_mut(&mut self, i: usize) -> &mut NodeInfo {
-        Arc::make_mut(self.slots[i].as_mut().expect("a named slot holds a node"))
+    /// The slots of the nodes, in the order of their names.
+    pub(crate) fn slots_by_name(&self) -> impl Iterator<Item = u32> {
+        self.by_name.iter().map(|(_, i)| *i)
+    }
+
+    pub(crate) fn slot(&self, i: u32) -> &NodeInfo {
+        self.slots[i as usize].as_ref().expect("a named slot holds a node")
+    }
+
+    fn slot_mut(&mut self, i: u32) -> &mut NodeInfo {
+        Arc::make_mut(self.slots.get_mut(i as usize).as_mut().expect("a named slot holds a node"))
     }
 
     /// Adds a node, or takes over a new state of it. Pods that were on a node of this name are on it.
     pub fn set_node(&mut self, node: Node) {
-        let node = Arc::new(node);
-        if let Some(i) = self.by_name.get(&node.name).copied() {
-            let old = Arc::clone(&self.slot(i).node);
-            if old.images != node.images {
-                self.forget_images(&old);
-                self.remember_images(&node);
-            }
-            self.slot_mut(i).node = node;
+        let Some(i) = self.slot_of(&node.name) else { return self.add_node(node) };
+        let old = Arc::clone(&self.slot(i).node);
+        // Most news of a node is a heartbeat, which placement does not look at.
+        if *old == node {
             return;
         }
+        let node = Arc::new(node);
+        if old.images != node.images {
+            self.forget_images(&old);
+            self.remember_images(&node);
+        }
+        if let Some(index) = &mut self.index {
+            index.node_changed(i, Some(&node));
+        }
+        self.slot_mut(i).node = node;
+    }
+
+    fn add_node(&mut self, node: Node) {
+        let node = Arc::new(node);
         self.remember_images(&node);
         let name = Arc::clone(&node.name);
-        let mut info = NodeInfo::new(node);
-        let i = self.free.pop().unwrap_or(self.slots.len());
-        for place in self.pods.values_mut() {
-            if let Place::Nowhere(pod) = place
-                && pod.node.as_deref() == Some(&*name)
-            {
-                info.add(Arc::clone(pod));
-                *place = Place::Node(i);
+        let i = match self.free.pop() {
+            Some(i) => i,
+            None => {
+                self.slots.push(None);
+                (self.slots.len() - 1) as u32
             }
+        };
+        if let Some(index) = &mut self.index {
+            index.node_changed(i, Some(&node));
         }
-        if i == self.slots.len() {
-            self.slots.push(Some(Arc::new(info)));
-        } else {
-            self.slots[i] = Some(Arc::new(info));
+        *self.slots.get_mut(i as usize) = Some(Arc::new(NodeInfo::new(node)));
+        for key in self.strays.remove(&*name).into_iter().flatten() {
+            let pod = Arc::clone(&self.pods.get(&key).expect("a stray is a pod of the cluster").pod);
+            self.put(&pod, i);
         }
         self.by_name.insert(name, i);
     }
 
     /// Removes a node. Its pods stay known, on no node.
     pub fn remove_node(&mut self, name: &str) -> Result<(), UnknownNode> {
-        let i = self.by_name.remove(name).ok_or_else(|| UnknownNode(name.into()))?;
-        let info = self.slots[i].take().expect("a named slot holds a node");
+        let i = self.by_name.remove(|n| (**n).cmp(name)).ok_or_else(|| UnknownNode(name.into()))?;
+        let info = self.slots.get_mut(i as usize).take().expect("a named slot holds a node");
         self.free.push(i);
         self.forget_images(&info.node);
         for pod in &info.pods {
-            self.pods.insert(pod.key.clone(), Place::Nowhere(Arc::clone(pod)));
+            self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: None });
+            self.strays.entry(name.into()).or_default().insert(pod.key.clone());
+            if let Some(index) = &mut self.index {
+                index.pod_left(i, pod);
+            }
+        }
+        if let Some(index) = &mut self.index {
+            index.node_changed(i, None);
         }
         Ok(())
     }
@@ -222,70 +254,83 @@ impl Cluster {
 
     /// The pods, by namespace and name; those that have ended are not among them.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods.iter().map(|(key, place)| self.at(key, place))
+        self.pods.iter().map(|(_, counted)| &counted.pod)
     }
 
     /// The pod of this namespace and name.
     pub fn pod(&self, key: &PodKey) -> Option<&Arc<Pod>> {
-        self.pods.get(key).map(|place| self.at(key, place))
-    }
-
-    fn at<'a>(&'a self, key: &PodKey, place: &'a Place) -> &'a Arc<Pod> {
-        match place {
-            Place::Nowhere(pod) => pod,
-            Place::Node(i) => {
-                self.slot(*i).pods.iter().find(|p| p.key == *key).expect("a pod is where it is said to be")
-            }
-        }
+        self.pods.get(key).map(|counted| &counted.pod)
     }
 
     /// Adds a pod, or takes over a new state of it. One that has ended counts for nothing and is removed.
     pub fn set_pod(&mut self, pod: Pod) {
+        let slot = pod.node.as_deref().and_then(|n| self.slot_of(n));
+        self.set_pod_at(pod, slot);
+    }
+
+    fn set_pod_at(&mut self, pod: Pod, slot: Option<u32>) {
         self.remove_pod(&pod.key);
         if pod.finished {
             return;
         }
         let pod = Arc::new(pod);
-        let place = match pod.node.as_deref().and_then(|n| self.by_name.get(n).copied()) {
-            Some(i) => {
-                self.slot_mut(i).add(Arc::clone(&pod));
-                Place::Node(i)
-            }
-            None => {
-                if let (None, Some(node)) = (&pod.node, &pod.nominated) {
-                    self.nominated.entry(node.clone()).or_default().push(Arc::clone(&pod));
-                }
-                Place::Nowhere(Arc::clone(&pod))
-            }
-        };
-        self.pods.insert(pod.key.clone(), place);
+        if let Some(i) = slot {
+            return self.put(&pod, i);
+        }
+        if let Some(node) = &pod.node {
+            self.strays.entry(node.clone()).or_default().insert(pod.key.clone());
+        } else if let Some(node) = &pod.nominated {
+            self.nominated.entry(node.clone()).or_default().push(Arc::clone(&pod));
+        }
+        self.pods.insert(pod.key.clone(), Counted { pod, slot: None });
+    }
+
+    /// Counts a pod on a node.
+    fn put(&mut self, pod: &Arc<Pod>, i: u32) {
+        self.slot_mut(i).add(Arc::clone(pod));
+        self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: Some(i) });
+        if let Some(index) = &mut self.index {
+            index.pod_came(i, pod);
+        }
     }
 
     /// Removes a pod.
     pub fn remove_pod(&mut self, key: &PodKey) -> Option<Arc<Pod>> {
-        match self.pods.remove(key)? {
-            Place::Node(i) => self.slot_mut(i).remove(key),
-            Place::Nowhere(pod) => {
-                if let Some(node) = &pod.nominated
-                    && let Some(list) = self.nominated.get_mut(node)
-                {
-                    list.retain(|p| p.key != *key);
-                    if list.is_empty() {
-                        self.nominated.remove(node);
-                    }
-                }
-                Some(pod)
+        let Counted { pod, slot } = self.pods.remove(|k| k.cmp(key))?;
+        if let Some(i) = slot {
+            self.slot_mut(i).remove(key);
+            if let Some(index) = &mut self.index {
+                index.pod_left(i, &pod);
             }
         }
+        if let Some(node) = &pod.node
+            && let Some(keys) = self.strays.get_mut(node)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.strays.remove(node);
+            }
+        }
+        if let Some(node) = &pod.nominated
+            && let Some(list) = self.nominated.get_mut(node)
+        {
+            list.retain(|p| p.key != *key);
+            if list.is_empty() {
+                self.nominated.remove(node);
+            }
+        }
+        Some(pod)
     }
 
     /// Puts a pod on a node, as the scheduler does before the API server has heard of it.
     pub fn assume(&mut self, pod: &Pod, node: &str) -> Result<(), UnknownNode> {
-        if !self.by_name.contains_key(node) {
-            return Err(UnknownNode(node.into()));
-        }
-        self.set_pod(pod.on(node));
+        let slot = self.slot_of(node).ok_or_else(|| UnknownNode(node.into()))?;
+        self.set_pod_at(pod.on(node), Some(slot));
         Ok(())
+    }
+
+    pub(crate) fn has_nominated(&self) -> bool {
+        !self.nominated.is_empty()
     }
 
     pub(crate) fn nominated_to(&self, node: &str) -> &[Arc<Pod>] {

@@ -218,7 +218,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     Ok(verdict)
 }
 
-fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodelled> {
+pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodelled> {
     if let Some(claim) = pod.spec.resource_claims.first() {
         return Err(Unmodelled {
             pod: pod.key.clone(),

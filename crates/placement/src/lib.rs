@@ -8,10 +8,13 @@
 //! This crate knows no client, no clock and no files, and draws no random numbers: ties come back as sets.
 
 mod answer;
+mod batch;
 mod cluster;
 mod csi_migration;
 mod cycle;
 mod error;
+mod fast;
+mod fork;
 mod go_sort;
 mod node;
 mod plugins;
@@ -25,9 +28,11 @@ mod verdict;
 mod workloads;
 
 pub use answer::Answer;
+pub use batch::{Batch, BatchError, place_all};
 pub use cluster::{Cluster, UnknownNode};
 pub use cycle::{Attempt, Standing, evaluate};
 pub use error::InputError;
+pub use fast::Placement;
 pub use node::{Node, NodeInfo};
 pub use pod::{HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Term, Tolerations, Volume};
 pub use resources::{PodResources, Resources};

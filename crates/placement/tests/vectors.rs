@@ -49,6 +49,20 @@ fn agrees_with_kube_scheduler_in_every_field() {
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n"));
 }
 
+/// The fast path, which gives no reasons but has to find the same nodes.
+#[test]
+fn the_fast_path_agrees_with_kube_scheduler() {
+    for case in cases("cases.jsonl.gz") {
+        let mut cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
+        let pod = Pod::compile(&case.given.pod).expect("a valid pod");
+        let got = cluster.place(&pod).expect("nothing unmodelled");
+        let mut feasible: Vec<&str> = got.feasible().map(|n| &**n).collect();
+        feasible.sort_unstable();
+        assert_eq!(feasible, case.want.feasible, "{}", case.id);
+        assert_eq!(got.best().map(|n| &**n).collect::<Vec<_>>(), case.want.best, "{}", case.id);
+    }
+}
+
 #[test]
 fn pods_that_claim_devices_are_refused_clearly() {
     let mut count = 0;

@@ -11,10 +11,10 @@ use crate::pod::{Pod, PodSpec, Term};
 use crate::status::{Code, Filtered, Plugin, reject};
 
 /// How much a required affinity of another pod counts in the score (`hardPodAffinityWeight`).
-const HARD_AFFINITY_WEIGHT: i64 = 1;
+pub(crate) const HARD_AFFINITY_WEIGHT: i64 = 1;
 
 /// Whether a term selects a pod, given the labels of the pod's namespace where the term's own were not resolved.
-fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_labels: Option<&Labels>) -> bool {
+pub(crate) fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_labels: Option<&Labels>) -> bool {
     let in_namespace = term.namespaces.contains(namespace)
         || match namespace_labels {
             Some(l) => term.namespace_selector.matches(l),
@@ -25,7 +25,7 @@ fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_labels: Opti
 
 /// A term of the pod to place, with the namespaces that it selects added (`mergeAffinityTermNamespacesIfNotEmpty`).
 /// kube-scheduler means to clear the selector then, but clears a copy: it stays, and is later shown no labels.
-fn resolve(cluster: &Cluster, term: &Term) -> Term {
+pub(crate) fn resolve(cluster: &Cluster, term: &Term) -> Term {
     let mut term = term.clone();
     if !term.namespace_selector.is_empty() {
         let selected = cluster.namespaces().iter().filter(|(_, labels)| term.namespace_selector.matches(labels));
@@ -179,8 +179,9 @@ fn prefer<'a>(sums: &mut BTreeMap<&'a str, BTreeMap<&'a str, i64>>, node: &'a No
 fn normalize(scores: &[i64]) -> Vec<i64> {
     let min = scores.iter().copied().min().unwrap_or(0);
     let max = scores.iter().copied().max().unwrap_or(0);
-    let share = |score: &i64| {
-        if max > min { (MAX_SCORE as f64 * ((score - min) as f64 / (max - min) as f64)) as i64 } else { 0 }
-    };
-    scores.iter().map(share).collect()
+    scores.iter().map(|score| if max > min { share(*score, min, max) } else { 0 }).collect()
+}
+
+pub(crate) fn share(score: i64, min: i64, max: i64) -> i64 {
+    (MAX_SCORE as f64 * ((score - min) as f64 / (max - min) as f64)) as i64
 }

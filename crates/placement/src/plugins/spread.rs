@@ -11,7 +11,7 @@ use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodSpec, SpreadConstraint};
 use crate::status::{Code, Filtered, Plugin, reject};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The constraints that apply to a pod: its own, or the system's defaults for what a service or an owner selects.

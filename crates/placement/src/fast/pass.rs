@@ -1,0 +1,147 @@
+//! One pod's way through the columns.
+
+use std::sync::Arc;
+
+use super::carried::Carried;
+use super::columns::{ImageColumns, NodeColumns};
+use super::groups::Groups;
+use super::topology::Topologies;
+use super::{CarriedTerms, Index, volumes};
+use crate::cluster::Cluster;
+use crate::plugins::MAX_SCORE;
+use crate::pod::{Pod, PodSpec};
+use crate::status::Plugin;
+
+/// Columns that every pod needs anew. They say nothing between two pods, so a fork starts with empty ones.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// 1 where the node fits.
+    pub(super) fits: Vec<u8>,
+    /// How many nodes fit.
+    pub(super) fitting: usize,
+    /// The weighted scores added up, as far as they tell nodes apart.
+    pub(super) totals: Vec<i32>,
+    /// The slots with the highest total, by name.
+    pub(super) best: Vec<u32>,
+    /// 1 where the node fits and soft spread constraints score it.
+    pub(super) scored: Vec<u8>,
+    pub(super) levels: Vec<u32>,
+    pub(super) fractions: Vec<f64>,
+    pub(super) raw: Vec<i64>,
+}
+
+impl Clone for Scratch {
+    fn clone(&self) -> Self {
+        Scratch::default()
+    }
+}
+
+/// What a pod's pass has at hand.
+pub(super) struct Pass<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) spec: &'a Arc<PodSpec>,
+    pub(super) nodes: &'a mut NodeColumns,
+    pub(super) groups: &'a mut Groups,
+    pub(super) carried: &'a CarriedTerms,
+    /// Of these, the terms that select the pod, once they are known.
+    pub(super) selecting: Vec<&'a Carried>,
+    pub(super) topologies: &'a mut Topologies,
+    pub(super) scratch: &'a mut Scratch,
+}
+
+impl Index {
+    /// Works out which nodes fit and which are best. False where only the plain path can say.
+    pub(super) fn pass(&mut self, cluster: &Cluster, pod: &Pod) -> bool {
+        let ranks = self.ranks(cluster);
+        let Index { groups, carried, topologies, scratch, .. } = self;
+        groups.limit_counters();
+        let spec = &pod.spec;
+        let nodes = self.nodes.of(spec);
+        nodes.refresh(&self.node_changes, &cluster.slots, spec);
+        let room = self.rooms.of(spec);
+        room.refresh(&self.room_changes, &cluster.slots, spec);
+        scratch.fits.clear();
+        scratch.fits.extend(nodes.fits.iter().zip(&room.fits).map(|(a, b)| a & b));
+        if !spec.volumes.is_empty() && volumes::filter(cluster, pod, &mut scratch.fits).is_err() {
+            return false;
+        }
+        if !spec.features.is_empty() {
+            scratch.fits.iter_mut().zip(&nodes.features).for_each(|(fits, has)| *fits &= has);
+        }
+        let mut pass = Pass { cluster, spec, nodes, groups, carried, selecting: Vec::new(), topologies, scratch };
+        pass.filter_spread();
+        pass.filter_interpod();
+        if pass.count_fitting() {
+            pass.scratch.totals.clone_from(&room.scores);
+            pass.score_nodes();
+            pass.score_spread();
+            pass.score_interpod();
+            let images = self.images.of(spec);
+            images.refresh(&self.node_changes, cluster, spec);
+            pass.score_images(images);
+            pass.find_best(&ranks);
+        }
+        true
+    }
+}
+
+impl Pass<'_> {
+    /// Counts the nodes that fit; false where none does.
+    fn count_fitting(&mut self) -> bool {
+        self.scratch.best.clear();
+        self.scratch.fitting = count(&self.scratch.fits);
+        self.scratch.fitting > 0
+    }
+
+    /// TaintToleration and NodeAffinity: in relation to the highest score of the nodes that fit. Where that is zero
+    /// all nodes get the same, which tells none apart.
+    fn score_nodes(&mut self) {
+        let Scratch { fits, totals, .. } = &mut *self.scratch;
+        let mut add = |raw: &[i64], factor: i64| {
+            let max = highest(raw, fits).max(0);
+            if max > 0 {
+                totals.iter_mut().zip(raw).for_each(|(t, raw)| *t += (factor * (MAX_SCORE * raw / max)) as i32);
+            }
+        };
+        // Its share is taken from the maximum: less is better.
+        add(&self.nodes.taint_scores, -Plugin::TaintToleration.weight());
+        if self.spec.preferred_nodes.is_some() {
+            add(&self.nodes.affinity_scores, Plugin::NodeAffinity.weight());
+        }
+    }
+
+    fn score_images(&mut self, images: &ImageColumns) {
+        // The plugin's weight is 1. A column that is not there is all zero.
+        self.scratch.totals.iter_mut().zip(&images.scores).for_each(|(t, score)| *t += score);
+    }
+
+    fn find_best(&mut self, ranks: &[u32]) {
+        let Scratch { fits, totals, best, .. } = &mut *self.scratch;
+        for (total, fits) in totals.iter_mut().zip(&*fits) {
+            *total = if *fits == 0 { i32::MIN } else { *total };
+        }
+        let highest = totals.iter().copied().max().unwrap_or(i32::MIN);
+        let slots = totals.iter().zip(0..);
+        best.extend(slots.filter(|(total, _)| **total == highest).map(|(_, slot)| slot));
+        // A cluster that was read from a list has its slots in order.
+        if !best.is_sorted_by_key(|slot| ranks[*slot as usize]) {
+            best.sort_unstable_by_key(|slot| ranks[*slot as usize]);
+        }
+    }
+}
+
+/// How many are 1.
+pub(super) fn count(column: &[u8]) -> usize {
+    // In bytes as long as they hold the sum: that is many at a time.
+    column.chunks(255).map(|chunk| usize::from(chunk.iter().sum::<u8>())).sum()
+}
+
+/// The highest of the values whose mark is 1.
+pub(super) fn highest(values: &[i64], marks: &[u8]) -> i64 {
+    values.iter().zip(marks).map(|(v, mark)| if *mark == 0 { i64::MIN } else { *v }).max().unwrap_or(i64::MIN)
+}
+
+/// The lowest of the values whose mark is 1.
+pub(super) fn lowest(values: &[i64], marks: &[u8]) -> i64 {
+    values.iter().zip(marks).map(|(v, mark)| if *mark == 0 { i64::MAX } else { *v }).min().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,125 @@
+//! Node labels as numbers: which nodes share the value of a topology key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::tally::Tally;
+use crate::cluster::Slots;
+use crate::node::Node;
+
+/// The domain of label values that are empty, where nodes without the label are put as well.
+const EMPTY: u32 = 0;
+
+/// A topology key, and the domain of every node.
+#[derive(Debug, Clone)]
+pub(super) struct Topology {
+    key: Box<str>,
+    domains: BTreeMap<Box<str>, u32>,
+    /// By slot.
+    pub(super) domain: Vec<u32>,
+    /// By slot, 1 where the node has the label.
+    pub(super) labelled: Vec<u8>,
+}
+
+impl Topology {
+    fn new(key: &str, slots: &Slots) -> Topology {
+        let mut topology = Topology {
+            key: key.into(),
+            domains: BTreeMap::from([("".into(), EMPTY)]),
+            domain: Vec::with_capacity(slots.len()),
+            labelled: Vec::with_capacity(slots.len()),
+        };
+        for (slot, info) in slots.iter().enumerate() {
+            topology.set(slot, info.as_ref().map(|i| &*i.node));
+        }
+        topology
+    }
+
+    /// How many domains there are; some may have no node any more.
+    pub(super) fn len(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The domains of what is counted on nodes that have the label, one by one.
+    pub(super) fn domains_of<'t>(&'t self, tally: &'t Tally) -> impl Iterator<Item = (usize, u32)> {
+        let labelled = tally.iter().filter(|(slot, _)| self.labelled[*slot] != 0);
+        labelled.map(|(slot, n)| (self.domain[slot] as usize, n))
+    }
+
+    fn set(&mut self, slot: usize, node: Option<&Node>) {
+        if slot >= self.domain.len() {
+            self.domain.resize(slot + 1, EMPTY);
+            self.labelled.resize(slot + 1, 0);
+        }
+        let value = node.and_then(|n| n.label(&self.key));
+        self.labelled[slot] = u8::from(value.is_some());
+        self.domain[slot] = match value {
+            None => EMPTY,
+            Some(value) => match self.domains.get(value) {
+                Some(domain) => *domain,
+                None => {
+                    let domain = self.domains.len() as u32;
+                    self.domains.insert(value.into(), domain);
+                    domain
+                }
+            },
+        };
+        // Where nodes come and go under new names, those of the past must not pile up.
+        if self.domains.len() > 2 * self.domain.len() + 64 {
+            self.renumber();
+        }
+    }
+
+    /// Gives numbers anew, to those domains that have nodes.
+    fn renumber(&mut self) {
+        let mut used = vec![false; self.domains.len()];
+        used[EMPTY as usize] = true;
+        for domain in &self.domain {
+            used[*domain as usize] = true;
+        }
+        let mut numbers = vec![0; used.len()];
+        let mut next = 0;
+        for (number, _) in numbers.iter_mut().zip(&used).filter(|(_, used)| **used) {
+            *number = next;
+            next += 1;
+        }
+        self.domains.retain(|_, domain| used[*domain as usize]);
+        for domain in self.domains.values_mut().chain(&mut self.domain) {
+            *domain = numbers[*domain as usize];
+        }
+    }
+}
+
+/// The topology keys in use.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Topologies {
+    ids: Arc<BTreeMap<Box<str>, usize>>,
+    all: Vec<Arc<Topology>>,
+}
+
+impl Topologies {
+    /// The number of a key, with its nodes sorted into domains from now on.
+    pub(super) fn id(&mut self, key: &str, slots: &Slots) -> usize {
+        if let Some(id) = self.ids.get(key) {
+            return *id;
+        }
+        let id = self.all.len();
+        self.all.push(Arc::new(Topology::new(key, slots)));
+        Arc::make_mut(&mut self.ids).insert(key.into(), id);
+        id
+    }
+
+    pub(super) fn node_changed(&mut self, slot: u32, node: Option<&Node>) {
+        for topology in &mut self.all {
+            Arc::make_mut(topology).set(slot as usize, node);
+        }
+    }
+}
+
+impl std::ops::Index<usize> for Topologies {
+    type Output = Topology;
+
+    fn index(&self, id: usize) -> &Topology {
+        &self.all[id]
+    }
+}

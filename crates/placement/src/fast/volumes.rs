@@ -1,0 +1,65 @@
+//! Volumes, the plain way: their filters are asked about every node that has passed those before them.
+
+use crate::cluster::Cluster;
+use crate::node::NodeInfo;
+use crate::plugins::{volume_binding, volume_limits, volume_restrictions, volume_zone};
+use crate::pod::Pod;
+use crate::status::{Fault, Filtered};
+
+struct Filters<'a> {
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+    restrictions: Option<volume_restrictions::State>,
+    limits: bool,
+    binding: Option<volume_binding::State<'a>>,
+    zone: Option<volume_zone::State>,
+}
+
+impl<'a> Filters<'a> {
+    fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Filters<'a>, Fault> {
+        Ok(Filters {
+            cluster,
+            pod,
+            restrictions: volume_restrictions::State::new(cluster, &pod.spec).map_err(Fault::Rejected)?,
+            limits: volume_limits::applies(pod),
+            binding: volume_binding::State::new(cluster, pod)?,
+            zone: volume_zone::State::new(cluster, &pod.spec)?,
+        })
+    }
+
+    fn ask(&self, info: &NodeInfo) -> Filtered {
+        if let Some(s) = &self.restrictions {
+            s.filter(&self.pod.spec, info)?;
+        }
+        if self.limits {
+            volume_limits::filter(self.cluster, self.pod, info)?;
+        }
+        if let Some(s) = &self.binding {
+            s.filter(self.cluster, &info.node)?;
+        }
+        match &self.zone {
+            Some(s) => s.filter(&info.node),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes out the nodes that the pod's volumes exclude. An error ends the attempt for all nodes.
+pub(super) fn filter(cluster: &Cluster, pod: &Pod, fits: &mut [u8]) -> Result<(), String> {
+    let filters = match Filters::new(cluster, pod) {
+        Ok(filters) => filters,
+        Err(Fault::Error(error)) => return Err(error),
+        Err(Fault::Rejected(_)) => {
+            fits.fill(0);
+            return Ok(());
+        }
+    };
+    for (slot, fits) in fits.iter_mut().enumerate().filter(|(_, fits)| **fits != 0) {
+        match filters.ask(cluster.slot(slot as u32)) {
+            Ok(()) => {}
+            Err(Fault::Rejected(_)) => *fits = 0,
+            Err(Fault::Error(error)) => return Err(error),
+        }
+    }
+    Ok(())
+}

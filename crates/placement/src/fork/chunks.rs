@@ -1,0 +1,66 @@
+//! A vector in chunks.
+
+use std::sync::Arc;
+
+/// Small enough that the first change after a fork is cheap, large enough that a fork has few pointers to copy.
+const SIZE: usize = 64;
+
+/// A vector that grows at its end. Clones share all chunks that neither side changes.
+#[derive(Debug, Clone)]
+pub(crate) struct Chunks<T> {
+    chunks: Vec<Arc<Vec<T>>>,
+}
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Self {
+        Chunks { chunks: Vec::new() }
+    }
+}
+
+impl<T: Clone> Chunks<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * SIZE + last.len())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    pub(crate) fn push(&mut self, value: T) {
+        match self.chunks.last_mut() {
+            Some(last) if last.len() < SIZE => Arc::make_mut(last).push(value),
+            _ => self.chunks.push(Arc::new(vec![value])),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, i: usize) -> &mut T {
+        &mut Arc::make_mut(&mut self.chunks[i / SIZE])[i % SIZE]
+    }
+}
+
+impl<T> std::ops::Index<usize> for Chunks<T> {
+    type Output = T;
+
+    fn index(&self, i: usize) -> &T {
+        &self.chunks[i / SIZE][i % SIZE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forks_part_ways() {
+        let mut a = Chunks::default();
+        for i in 0..200 {
+            a.push(i);
+        }
+        let mut b = a.clone();
+        *b.get_mut(130) = 7;
+        b.push(8);
+        assert_eq!((a.len(), b.len()), (200, 201));
+        assert_eq!((a[130], b[130], b[200]), (130, 7, 8));
+        assert_eq!(a.iter().copied().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+    }
+}

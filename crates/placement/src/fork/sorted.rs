@@ -1,0 +1,118 @@
+//! A sorted map in chunks.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The most entries in a chunk; a fuller one is split.
+const SIZE: usize = 128;
+
+/// A sorted map. Clones share all chunks that neither side changes.
+#[derive(Debug, Clone)]
+pub(crate) struct Sorted<K, V> {
+    /// None of them is empty.
+    chunks: Vec<Arc<Vec<(K, V)>>>,
+}
+
+impl<K, V> Default for Sorted<K, V> {
+    fn default() -> Self {
+        Sorted { chunks: Vec::new() }
+    }
+}
+
+impl<K, V> Sorted<K, V> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// The chunk that a key belongs to, and where it is or would be in it. How a key compares with the one that is
+    /// sought is left to the caller, so that no key has to be built only to look.
+    fn locate(&self, compare: impl Fn(&K) -> Ordering) -> (usize, Result<usize, usize>) {
+        let after = self.chunks.partition_point(|chunk| compare(&chunk[0].0).is_le());
+        match after.checked_sub(1) {
+            None => (0, Err(0)),
+            Some(i) => (i, self.chunks[i].binary_search_by(|(key, _)| compare(key))),
+        }
+    }
+
+    pub(crate) fn find(&self, compare: impl Fn(&K) -> Ordering) -> Option<&V> {
+        let (chunk, at) = self.locate(compare);
+        at.ok().map(|at| &self.chunks[chunk][at].1)
+    }
+}
+
+impl<K: Ord, V> Sorted<K, V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.find(|k| k.cmp(key))
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
+    /// Sets a value and returns the one that was there.
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let (chunk, at) = self.locate(|k| k.cmp(&key));
+        let Some(entries) = self.chunks.get_mut(chunk) else {
+            self.chunks.push(Arc::new(vec![(key, value)]));
+            return None;
+        };
+        let entries = Arc::make_mut(entries);
+        let at = match at {
+            Ok(at) => return Some(std::mem::replace(&mut entries[at].1, value)),
+            Err(at) => at,
+        };
+        entries.insert(at, (key, value));
+        if entries.len() > SIZE {
+            // Keys that come in order, as they do when a cluster is read, leave full chunks behind.
+            let from = if at + 1 == entries.len() { at } else { SIZE / 2 };
+            let rest = entries.split_off(from);
+            self.chunks.insert(chunk + 1, Arc::new(rest));
+        }
+        None
+    }
+
+    pub(crate) fn remove(&mut self, compare: impl Fn(&K) -> Ordering) -> Option<V> {
+        let (chunk, at) = self.locate(compare);
+        let at = at.ok()?;
+        let (_, value) = Arc::make_mut(&mut self.chunks[chunk]).remove(at);
+        if self.chunks[chunk].is_empty() {
+            self.chunks.remove(chunk);
+        }
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn does_what_a_map_does() {
+        let (mut ours, mut theirs) = (Sorted::default(), BTreeMap::new());
+        let mut x = 1_u64;
+        for round in 0..20_000_u64 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = (x >> 33) % 3000;
+            if x >> 62 == 0 {
+                assert_eq!(ours.remove(|k: &u64| k.cmp(&key)), theirs.remove(&key), "round {round}");
+            } else {
+                assert_eq!(ours.insert(key, round), theirs.insert(key, round), "round {round}");
+            }
+            assert_eq!(ours.get(&(key / 2)), theirs.get(&(key / 2)), "round {round}");
+        }
+        assert!(ours.iter().map(|(k, v)| (k, v)).eq(&theirs));
+    }
+
+    #[test]
+    fn forks_part_ways() {
+        let mut a = Sorted::default();
+        for i in 0..1000 {
+            a.insert(i, i);
+        }
+        let mut b = a.clone();
+        b.insert(500, 7);
+        b.remove(|k| k.cmp(&501));
+        assert_eq!((a.get(&500), a.get(&501), a.iter().count()), (Some(&500), Some(&501), 1000));
+        assert_eq!((b.get(&500), b.get(&501), b.iter().count()), (Some(&7), None, 999));
+    }
+}

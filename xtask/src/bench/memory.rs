@@ -1,0 +1,126 @@
+//! What a large cluster takes up, and what a fork of it costs.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod as RawPod;
+use serde_json::{Value, json};
+use stead_placement::{Cluster, Node, Pod};
+
+use super::batches;
+
+const NODES: usize = 5000;
+const PODS: usize = 50_000;
+const APPS: usize = 200;
+
+/// Bytes of this process in memory.
+fn resident() -> Result<usize> {
+    let text = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm: only on Linux")?;
+    let pages = text.split(' ').nth(1).context("the second field of /proc/self/statm")?;
+    // The size of a page on every machine that this is run on.
+    Ok(pages.parse::<usize>()? * 4096)
+}
+
+fn megabytes(bytes: usize) -> usize {
+    bytes / 1_000_000
+}
+
+/// A pod as a Helm chart makes it; of every three applications one is a StatefulSet, whose pods carry their own name.
+fn pod(i: usize, node: Option<usize>) -> RawPod {
+    let app = i % APPS;
+    let name = format!("app-{app}-{i}");
+    let mut labels = json!({
+        "app.kubernetes.io/name": format!("app-{app}"),
+        "app.kubernetes.io/instance": format!("app-{app}-main"),
+        "app.kubernetes.io/managed-by": "Helm",
+        "app.kubernetes.io/part-of": format!("suite-{}", app % 10),
+        "helm.sh/chart": format!("app-{app}-1.2.3"),
+    });
+    let (key, value): (&str, Value) = match app % 3 {
+        0 => ("statefulset.kubernetes.io/pod-name", json!(name)),
+        _ => ("pod-template-hash", json!(format!("5d8c7b9f{app}"))),
+    };
+    labels[key] = value;
+    let selector = json!({"matchLabels": {
+        "app.kubernetes.io/name": format!("app-{app}"), "app.kubernetes.io/instance": format!("app-{app}-main"),
+    }});
+    let container = |name: &str, cpu: usize| {
+        json!({
+            "name": name, "image": format!("registry.example.com/team/{name}-{app}:1.2.3"),
+            "resources": {
+                "requests": {"cpu": format!("{cpu}m"), "memory": "128Mi"},
+                "limits": {"memory": "256Mi"},
+            },
+        })
+    };
+    let mut spec = json!({
+        "containers": [container("main", 50 + app % 5 * 10), container("sidecar", 20)],
+        "topologySpreadConstraints": batches::spread(&selector),
+        "tolerations": [
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        ],
+    });
+    if let Some(node) = node {
+        spec["nodeName"] = json!(format!("node-{node}"));
+    }
+    let meta = json!({
+        "name": name, "namespace": format!("team-{}", app % 20), "labels": labels,
+        "uid": format!("0e9f4c1a-7b1d-4c3e-9a55-{i:012}"),
+    });
+    batches::object(json!({"metadata": meta, "spec": spec, "status": {"startTime": "2026-01-01T00:00:00Z"}}))
+}
+
+/// The middle one of the times that something takes.
+fn time(mut what: impl FnMut() -> Result<()>) -> Result<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..21 {
+        let start = Instant::now();
+        what()?;
+        times.push(start.elapsed());
+    }
+    times.sort();
+    Ok(times[times.len() / 2])
+}
+
+pub(crate) fn measure() -> Result<()> {
+    let before = resident()?;
+    let mut cluster = Cluster::new();
+    for i in 0..NODES {
+        cluster.set_node(Node::compile(&batches::node(i))?);
+    }
+    for i in 0..PODS {
+        cluster.set_pod(Pod::compile(&pod(i, Some(i * 7 % NODES)))?);
+    }
+    println!("{NODES} nodes and {PODS} pods of {APPS} applications");
+    println!("  the cluster: {} MB", megabytes(resident()?.saturating_sub(before)));
+    println!("  a fork of it: {:?}", time(|| fork(&cluster))?);
+    let start = Instant::now();
+    for app in 0..APPS {
+        let pod = Pod::compile(&pod(PODS + app, None))?;
+        place(&mut cluster, &pod)?;
+    }
+    println!("  a first pod of every application placed: {:?}", start.elapsed());
+    println!("  the cluster with its indexes: {} MB", megabytes(resident()?.saturating_sub(before)));
+    println!("  a fork of it: {:?}", time(|| fork(&cluster))?);
+    let pods = (0..21).map(|i| Pod::compile(&pod(PODS + APPS + i, None))).collect::<Result<Vec<_>, _>>()?;
+    let mut next = pods.iter().cycle();
+    let took = time(|| {
+        let mut fork = cluster.clone();
+        place(&mut fork, next.next().context("a cycle has no end")?)
+    })?;
+    println!("  a fork of it, and a pod placed there: {took:?}");
+    println!();
+    Ok(())
+}
+
+fn fork(cluster: &Cluster) -> Result<()> {
+    std::hint::black_box(cluster.clone());
+    Ok(())
+}
+
+fn place(cluster: &mut Cluster, pod: &Pod) -> Result<()> {
+    let node = cluster.place(pod)?.choose(0).cloned().with_context(|| format!("no place for {}", pod.key))?;
+    cluster.assume(pod, &node)?;
+    Ok(())
+}
