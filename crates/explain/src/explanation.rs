@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use stead_placement::{Attempt, Fault, NodeInfo, PodSpec, evaluate};
 
-use crate::because::because;
+use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
 use crate::commands::commands;
 use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
@@ -282,6 +282,7 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             by_reason.entry(reason).or_default().extend(trial.cluster.node(node));
         }
     }
+    let before_nodes = Attempt::new(&trial.cluster, &trial.pod).is_err();
     let zone_key = trial.pod.spec.spread.iter().map(|c| &*c.topology_key).find(|k| *k != "kubernetes.io/hostname");
     let mut out: Vec<Reason> = by_reason
         .into_iter()
@@ -289,7 +290,8 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for info in &nodes {
                 let rejection = &verdict.rejected[&info.node.name];
-                let said = because(trial, info, rejection);
+                let said =
+                    if before_nodes { because_all(trial, rejection) } else { because(trial, info, rejection, reason) };
                 for line in said.into_iter().chain(afterwards(trial, info)) {
                     lines.entry(line).or_default().push(info.node.name.to_string());
                 }
@@ -325,7 +327,8 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             Ok(()) => "it would fit".to_owned(),
             Err(Fault::Error(error)) => error,
             Err(Fault::Rejected(r)) => {
-                let why = because(&next, there, &r).join("; ");
+                let why: Vec<String> = r.reasons.iter().flat_map(|reason| because(&next, there, &r, reason)).collect();
+                let why = why.join("; ");
                 format!(
                     "it would still not fit: {}{}{why}",
                     r.reasons.join(", "),

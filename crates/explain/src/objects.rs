@@ -64,6 +64,8 @@ impl std::fmt::Display for ObjectKey {
 pub struct Kind {
     /// The kind's name.
     pub kind: &'static str,
+    /// The API group and version that it is read as.
+    pub api_version: &'static str,
     /// The list that a recorded case has them in.
     pub list: &'static str,
     /// What `kubectl get` calls them.
@@ -73,30 +75,54 @@ pub struct Kind {
 }
 
 macro_rules! kinds {
-    ($($kind:literal $list:literal $resource:literal $namespaced:literal;)*) => {
-        &[$(Kind { kind: $kind, list: $list, resource: $resource, namespaced: $namespaced },)*]
+    ($($api_version:literal { $($kind:literal $list:literal $resource:literal $namespaced:literal;)* })*) => {
+        &[$($(Kind {
+            kind: $kind,
+            api_version: $api_version,
+            list: $list,
+            resource: $resource,
+            namespaced: $namespaced,
+        },)*)*]
     };
 }
 
 /// The kinds that placement looks at.
 pub const KINDS: &[Kind] = kinds! {
-    "Node" "nodes" "nodes" false;
-    "Pod" "pods" "pods" true;
-    "Namespace" "namespaces" "namespaces" false;
-    "PersistentVolume" "persistentVolumes" "pv" false;
-    "PersistentVolumeClaim" "persistentVolumeClaims" "pvc" true;
-    "StorageClass" "storageClasses" "sc" false;
-    "CSINode" "csiNodes" "csinodes" false;
-    "CSIDriver" "csiDrivers" "csidrivers" false;
-    "CSIStorageCapacity" "csiStorageCapacities" "csistoragecapacities" true;
-    "VolumeAttachment" "volumeAttachments" "volumeattachments" false;
-    "Service" "services" "services" true;
-    "ReplicationController" "replicationControllers" "replicationcontrollers" true;
-    "ReplicaSet" "replicaSets" "replicasets" true;
-    "StatefulSet" "statefulSets" "statefulsets" true;
-    "PodDisruptionBudget" "podDisruptionBudgets" "poddisruptionbudgets" true;
-    "DeviceClass" "deviceClasses" "deviceclasses" false;
+    "v1" {
+        "Node" "nodes" "nodes" false;
+        "Pod" "pods" "pods" true;
+        "Namespace" "namespaces" "namespaces" false;
+        "PersistentVolume" "persistentVolumes" "pv" false;
+        "PersistentVolumeClaim" "persistentVolumeClaims" "pvc" true;
+        "Service" "services" "services" true;
+        "ReplicationController" "replicationControllers" "replicationcontrollers" true;
+    }
+    "storage.k8s.io/v1" {
+        "StorageClass" "storageClasses" "sc" false;
+        "CSINode" "csiNodes" "csinodes" false;
+        "CSIDriver" "csiDrivers" "csidrivers" false;
+        "CSIStorageCapacity" "csiStorageCapacities" "csistoragecapacities" true;
+        "VolumeAttachment" "volumeAttachments" "volumeattachments" false;
+    }
+    "apps/v1" {
+        "ReplicaSet" "replicaSets" "replicasets" true;
+        "StatefulSet" "statefulSets" "statefulsets" true;
+    }
+    "policy/v1" {
+        "PodDisruptionBudget" "podDisruptionBudgets" "poddisruptionbudgets" true;
+    }
+    "resource.k8s.io/v1" {
+        "DeviceClass" "deviceClasses" "deviceclasses" false;
+    }
 };
+
+impl Kind {
+    /// The kind of that name and API group, whatever the version: older ones read the same.
+    pub fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
+        let group = |v: &str| v.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+        KINDS.iter().find(|k| k.kind == kind && group(k.api_version) == group(api_version))
+    }
+}
 
 /// Input that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,10 +152,19 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// From objects that say what they are.
+    /// From objects that say what they are. One that only shares its kind's name with another group's is left out.
     pub fn from_items(items: impl IntoIterator<Item = Value>) -> Objects {
-        let keyed = items.into_iter().filter_map(|v| Some((ObjectKey::of(&v)?, Arc::new(v))));
-        Objects { by_key: keyed.collect() }
+        let mut by_key = BTreeMap::new();
+        for mut item in items {
+            let Some(key) = ObjectKey::of(&item) else { continue };
+            if KINDS.iter().any(|k| k.kind == key.kind) {
+                let version = item["apiVersion"].as_str().unwrap_or("v1");
+                let Some(kind) = Kind::find(version, &key.kind) else { continue };
+                item["apiVersion"] = kind.api_version.into();
+            }
+            by_key.insert(key, Arc::new(item));
+        }
+        Objects { by_key }
     }
 
     /// From a recorded case, whose lists say what their items are. Gives the key of the pod to place beside them.

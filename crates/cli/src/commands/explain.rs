@@ -1,7 +1,7 @@
 //! `stead explain pod/NAME`: why it waits, and the ways out.
 
 use anyhow::bail;
-use stead_explain::{KINDS, ObjectKey, Objects, State, explain, render};
+use stead_explain::{Kind, ObjectKey, Objects, State, explain, render};
 
 use crate::args::{ExplainArgs, Format};
 use crate::output::{self, Hinted, Outcome, complain};
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         }
         .into());
     }
-    let wanted = |_: &str, kind: &str| OWNERS.contains(&kind) || KINDS.iter().any(|k| k.kind == kind);
+    let wanted = |version: &str, kind: &str| OWNERS.contains(&kind) || Kind::find(version, kind).is_some();
     let dump = stead_dump::read(&args.source.from, &wanted)?;
     for warning in &dump.warnings {
         complain("warning", warning);

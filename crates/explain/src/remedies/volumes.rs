@@ -172,7 +172,9 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
     };
     let text = format!("external storage, or none: run the pod without claim {name}; {note}");
     out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
-    out.extend(anew(trial, claim, slot, &key, harm));
+    if !claim.uid.is_empty() {
+        out.extend(anew(trial, claim, slot, &key, harm));
+    }
     out
 }
 
@@ -188,7 +190,9 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
         let change = Change::patch(key, vec![unset(&["metadata", "annotations", SELECTED_NODE])]);
         out.push(Remedy::one(Harm::Looser, text, change));
     }
-    for class in classes(trial).filter(|c| c.name != claim.class) {
+    // One that an earlier step has just made is in the class that was chosen for it.
+    let fresh = claim.uid.is_empty();
+    for class in classes(trial).filter(|c| c.name != claim.class && !fresh) {
         let mut operations = vec![set(&["spec", "storageClassName"], &*class.name)];
         if !raw["spec"]["volumeName"].is_null() {
             operations.push(unset(&["spec", "volumeName"]));
@@ -272,13 +276,21 @@ fn make_claim(trial: &Trial, slot: &Slot<'_>, key: &ObjectKey) -> Vec<Remedy> {
 }
 
 /// The claim is deleted and made anew, empty.
-fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Option<Remedy> {
+fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Vec<Remedy> {
+    let mut list: Vec<&StorageClass> = classes(trial).collect();
+    list.sort_by_key(|c| c.name != claim.class);
+    list.into_iter().filter_map(|class| anew_in(trial, class, claim, slot, key, harm)).collect()
+}
+
+fn anew_in(
+    trial: &Trial,
+    class: &StorageClass,
+    claim: &Claim,
+    slot: &Slot<'_>,
+    key: &ObjectKey,
+    harm: Harm,
+) -> Option<Remedy> {
     let raw = trial.objects.get(key)?;
-    let same = trial.cluster.storage().class(&claim.class);
-    let class = match same.filter(|c| c.waits == Some(true) && *c.provisioner != *"kubernetes.io/no-provisioner") {
-        Some(class) => class,
-        None => classes(trial).next()?,
-    };
     let mut new = claim_object(key, &class.name, &raw["spec"]);
     own(&mut new, trial, slot);
     let (harm, note) = match (harm, &claim.volume) {
