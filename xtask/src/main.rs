@@ -1,9 +1,16 @@
-//! Chores: what is done to the project rather than with it.
+//! Chores: what is done to the project rather than with it. A file or folder for each.
 #![expect(clippy::print_stdout, reason = "a chore talks to whoever runs it")]
 
 mod bench;
+mod ci;
 mod fixes;
+mod fuzz;
+mod layers;
 mod oracle;
+mod verdicts;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Parser;
 
@@ -11,15 +18,49 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Chore {
+    /// All that has to hold before a change goes in: format, lints, layers, tests, documentation, paths.
+    Ci,
+    /// Check that the core crates know no client, clock, file or thread, and each only the layers below it.
+    Layers,
+    /// Compare fresh random cases with the real kube-scheduler.
+    Verdicts(verdicts::Args),
+    /// Feed broken input to everything that reads any.
+    Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
     Bench(bench::Args),
     /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
     Fixes(fixes::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Chore::parse() {
-        Chore::Bench(args) => bench::run(&args),
-        Chore::Fixes(args) => fixes::run(&args),
-    }
+/// How a chore ended that ran to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    /// There is nothing to run it with; why has been said.
+    Skipped,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let outcome = match Chore::parse() {
+        Chore::Ci => ci::run()?,
+        Chore::Layers => layers::run()?,
+        Chore::Verdicts(args) => verdicts::run(&args)?,
+        Chore::Fuzz(args) => fuzz::run(&args)?,
+        Chore::Bench(args) => {
+            bench::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Fixes(args) => {
+            fixes::run(&args)?;
+            Outcome::Passed
+        }
+    };
+    Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The project's root.
+fn root() -> PathBuf {
+    let chores = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    chores.parent().map(PathBuf::from).unwrap_or(chores)
 }

@@ -92,6 +92,9 @@ pub enum Source {
     Other,
 }
 
+/// Labels that a node has to have, each with one of its values.
+pub type TopologyTerm = Vec<(Box<str>, Vec<Box<str>>)>;
+
 /// A storage class, compiled.
 #[derive(Debug, Clone)]
 pub struct StorageClass {
@@ -105,17 +108,6 @@ pub struct StorageClass {
     pub topologies: Vec<TopologyTerm>,
 }
 
-/// Labels that a node has to have, each with one of these values.
-pub type TopologyTerm = Vec<(Box<str>, Vec<Box<str>>)>;
-
-/// A volume that is attached.
-#[derive(Debug, Clone)]
-pub(crate) struct Attachment {
-    pub(crate) node: Box<str>,
-    pub(crate) driver: Box<str>,
-    pub(crate) volume: Box<str>,
-}
-
 /// What a CSI driver has left somewhere.
 #[derive(Debug, Clone)]
 pub struct Capacity {
@@ -125,6 +117,14 @@ pub struct Capacity {
     pub nodes: Option<Selector>,
     /// The largest volume that it can make.
     pub limit: Option<i64>,
+}
+
+/// A volume that is attached, or being attached, to a node.
+#[derive(Debug, Clone)]
+pub(crate) struct Attachment {
+    pub(crate) node: Box<str>,
+    pub(crate) driver: Box<str>,
+    pub(crate) volume: Box<str>,
 }
 
 /// All there is of storage.
@@ -138,6 +138,7 @@ pub struct Storage {
     /// Whether a driver publishes what it has left.
     pub(crate) tracks_capacity: BTreeMap<Box<str>, bool>,
     pub(crate) capacities: BTreeMap<(Box<str>, Box<str>), Arc<Capacity>>,
+    /// Attachments by name.
     pub(crate) attachments: BTreeMap<Box<str>, Attachment>,
 }
 

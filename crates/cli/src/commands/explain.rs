@@ -1,10 +1,11 @@
 //! `stead explain pod/NAME`: why it waits, and the ways out.
 
 use anyhow::bail;
-use stead_explain::{Kind, ObjectKey, Objects, State, explain, render};
+use stead_explain::{ObjectKey, Objects, State, explain, render};
 
 use crate::args::{ExplainArgs, Format};
-use crate::output::{self, Hinted, Outcome, complain};
+use crate::cluster;
+use crate::output::{self, Hinted, Outcome};
 
 /// Kinds beyond placement's own that tell where a rule comes from and who owns what.
 const OWNERS: [&str; 5] = ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment"];
@@ -19,18 +20,10 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         }
         .into());
     }
-    let wanted = |version: &str, kind: &str| OWNERS.contains(&kind) || Kind::find(version, kind).is_some();
-    let dump = stead_dump::read(&args.source.from, &wanted)?;
-    for warning in &dump.warnings {
-        complain("warning", warning);
-    }
-    let kinds = dump.kinds;
-    let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value));
-    if !kinds.contains("Node") {
-        bail!("the dump has no nodes: no pod can be judged without them");
-    }
+    let dumped = cluster::read(&args.source.from, &OWNERS)?;
+    let objects = Objects::from_items(dumped.items);
     let key = find(&objects, name, args.source.namespace.as_deref())?;
-    let explanation = explain(&objects, &key, &kinds)?;
+    let explanation = explain(&objects, &key, &dumped.kinds)?;
     match args.output {
         Format::Table | Format::Wide => output::text(&render(&explanation))?,
         Format::Json => output::json(&explanation)?,

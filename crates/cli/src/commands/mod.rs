@@ -3,6 +3,7 @@
 mod completions;
 mod explain;
 mod place;
+mod place_batch;
 mod place_cases;
 mod place_pod;
 

@@ -3,12 +3,15 @@
 use std::io::{self, IsTerminal};
 
 use crate::args::PlaceArgs;
-use crate::commands::{place_cases, place_pod};
+use crate::commands::{place_batch, place_cases, place_pod};
 use crate::output::{Hinted, Outcome};
 
 pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
     if let Some(pod) = &args.pod {
         return place_pod::run(pod, &args.source, args.output);
+    }
+    if let Some(batch) = &args.batch {
+        return place_batch::run(batch);
     }
     if args.cases.is_none() && io::stdin().is_terminal() {
         return Err(Hinted {

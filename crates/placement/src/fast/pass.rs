@@ -116,6 +116,10 @@ impl Pass<'_> {
     }
 
     fn find_best(&mut self, ranks: &[u32]) {
+        // NodeAffinity's scores fail, and the attempt with them.
+        if self.spec.preferred_fault.is_some() {
+            return;
+        }
         let Scratch { fits, totals, best, .. } = &mut *self.scratch;
         for (total, fits) in totals.iter_mut().zip(&*fits) {
             *total = if *fits == 0 { i32::MIN } else { *total };

@@ -78,10 +78,8 @@ impl Topology {
             used[*domain as usize] = true;
         }
         let mut numbers = vec![0; used.len()];
-        let mut next = 0;
-        for (number, _) in numbers.iter_mut().zip(&used).filter(|(_, used)| **used) {
+        for ((number, _), next) in numbers.iter_mut().zip(&used).filter(|(_, used)| **used).zip(0..) {
             *number = next;
-            next += 1;
         }
         self.domains.retain(|_, domain| used[*domain as usize]);
         for domain in self.domains.values_mut().chain(&mut self.domain) {

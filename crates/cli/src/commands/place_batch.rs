@@ -1,0 +1,38 @@
+//! `stead place --batch FILE`: a whole queue, each pod placed before the next.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use stead_placement::{Batch, place_all};
+
+use crate::output::{self, Outcome};
+
+/// What came of a batch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rate {
+    nodes: usize,
+    queue: usize,
+    placed: usize,
+    seconds: f64,
+    pods_per_second: f64,
+}
+
+pub(crate) fn run(path: &Path) -> anyhow::Result<Outcome> {
+    let name = path.display();
+    let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let json = &mut serde_json::Deserializer::from_slice(&text);
+    let batch: Batch =
+        serde_path_to_error::deserialize(json).map_err(|e| anyhow!("{name}: {}: {}", e.path(), e.inner()))?;
+    let mut cluster = batch.cluster()?;
+    // What is measured is the placing, as kube-scheduler's own benchmark does; reading the file is not.
+    let start = Instant::now();
+    let placed = place_all(&mut cluster, &batch.queue, 0)?.iter().flatten().count();
+    let seconds = start.elapsed().as_secs_f64();
+    let pods_per_second = if seconds > 0.0 { placed as f64 / seconds } else { 0.0 };
+    let (nodes, queue) = (batch.nodes.len(), batch.queue.len());
+    output::json_line(&Rate { nodes, queue, placed, seconds, pods_per_second })?;
+    Ok(Outcome::Yes)
+}

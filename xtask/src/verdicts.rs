@@ -1,0 +1,159 @@
+//! Fresh random cases, judged by the real kube-scheduler and by us.
+//!
+//! The generator (a Python file) and the oracle (kube-scheduler's own framework as a program) are no part of this
+//! repository. Where they are absent the comparison is skipped, which is said.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use stead_explain::Objects;
+use stead_placement::{Answer, evaluate};
+
+use crate::Outcome;
+use crate::oracle;
+
+/// What to compare.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The generator of cases, a Python file
+    #[arg(long, env = "STEAD_GEN")]
+    r#gen: Option<PathBuf>,
+    /// kube-scheduler's framework as a program that judges cases [default: stead-real/oracle in the cache]
+    #[arg(long, env = "STEAD_ORACLE")]
+    oracle: Option<PathBuf>,
+    /// Where the random cases begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many cases
+    #[arg(long, default_value_t = 2000)]
+    count: u64,
+}
+
+/// What makes the cases: the generator's own, with the theme that it drew for each.
+const SCRIPT: &str = r#"
+import importlib.util, json, random, sys
+spec = importlib.util.spec_from_file_location("generator", sys.argv[1])
+generator = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(generator)
+seed, first, count = map(int, sys.argv[2:5])
+for i in range(first, first + count):
+    drawn = seed * 1000003 + i
+    case = generator.case(drawn, "r%d-%d" % (seed, i))
+    case["theme"] = random.Random(drawn).choice(generator.THEMES)
+    print(json.dumps(case))
+"#;
+
+/// Cases are made and judged this many at a time.
+const CHUNK: u64 = 500;
+
+/// How a theme stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    agree: usize,
+    differ: usize,
+    unmodelled: usize,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let Some(generator) = &args.r#gen else {
+        println!("verdicts: skipped: no generator of cases (--gen FILE, STEAD_GEN)");
+        return Ok(Outcome::Skipped);
+    };
+    let Some(program) = oracle::find(args.oracle.as_deref()) else {
+        println!("verdicts: skipped: no kube-scheduler to ask");
+        return Ok(Outcome::Skipped);
+    };
+    let mut themes: BTreeMap<String, Tally> = BTreeMap::new();
+    for first in (0..args.count).step_by(CHUNK as usize) {
+        let count = CHUNK.min(args.count - first);
+        let cases = generate(generator, args.seed, first, count)?;
+        let verdicts = ask(&program, &cases)?;
+        ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
+        for (case, verdict) in cases.iter().zip(verdicts) {
+            compare(case, &verdict, &mut themes)?;
+        }
+    }
+    report(&themes, args);
+    Ok(if themes.values().all(|t| t.differ == 0) { Outcome::Passed } else { Outcome::Failed })
+}
+
+fn generate(generator: &Path, seed: u64, first: u64, count: u64) -> Result<Vec<String>> {
+    let output = Command::new("python3")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .args(["-c", SCRIPT])
+        .arg(generator)
+        .args([seed, first, count].map(|n| n.to_string()))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running python3")?;
+    ensure!(output.status.success(), "{}: {}", generator.display(), output.status);
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+}
+
+fn ask(program: &Path, cases: &[String]) -> Result<Vec<String>> {
+    let mut child = Command::new(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("running {}", program.display()))?;
+    let mut input = child.stdin.take().context("the oracle's input")?;
+    let output = child.stdout.take().context("the oracle's output")?;
+    let answers = std::thread::scope(|scope| {
+        let writer = scope.spawn(move || cases.iter().try_for_each(|case| writeln!(input, "{case}")));
+        let answers: std::io::Result<Vec<String>> = BufReader::new(output).lines().collect();
+        writer.join().expect("the writer does not panic")?;
+        answers
+    })?;
+    ensure!(child.wait()?.success(), "{} failed", program.display());
+    Ok(answers)
+}
+
+fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> Result<()> {
+    let mut case: serde_json::Map<String, Value> = serde_json::from_str(case)?;
+    let id = case.remove("id").unwrap_or_default();
+    let theme = case.remove("theme").and_then(|t| t.as_str().map(str::to_owned)).unwrap_or_default();
+    let tally = themes.entry(theme).or_default();
+    let (objects, key) = Objects::from_case(case)?;
+    let (cluster, pod) = (objects.cluster(&key)?, objects.pod(&key)?);
+    let Ok(ours) = evaluate(&cluster, &pod) else {
+        tally.unmodelled += 1;
+        return Ok(());
+    };
+    let mut ours = Answer::from(&ours);
+    let theirs: Answer = serde_json::from_str(verdict)?;
+    // Which of the equally good nodes is nominated is chance.
+    if ours.nominees == theirs.nominees {
+        ours.nominated.clone_from(&theirs.nominated);
+    }
+    if ours == theirs {
+        tally.agree += 1;
+        return Ok(());
+    }
+    tally.differ += 1;
+    println!("{id} differs:");
+    let (ours, theirs) = (serde_json::to_value(ours)?, serde_json::to_value(theirs)?);
+    for field in ["feasible", "rejected", "codes", "scores", "totals", "best", "message", "nominees", "error"] {
+        if ours[field] != theirs[field] {
+            println!("  {field}\n    ours   {}\n    theirs {}", ours[field], theirs[field]);
+        }
+    }
+    Ok(())
+}
+
+fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
+    println!("{:<14} {:>6} {:>7} {:>13}", "theme", "agree", "differ", "not modelled");
+    let mut all = Tally::default();
+    for (theme, t) in themes {
+        println!("{theme:<14} {:>6} {:>7} {:>13}", t.agree, t.differ, t.unmodelled);
+        all.agree += t.agree;
+        all.differ += t.differ;
+        all.unmodelled += t.unmodelled;
+    }
+    println!("{:<14} {:>6} {:>7} {:>13}", "all", all.agree, all.differ, all.unmodelled);
+    println!("seed {}: {} of {} agree in every field", args.seed, all.agree, all.agree + all.differ);
+}
