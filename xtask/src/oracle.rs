@@ -60,7 +60,8 @@ pub(crate) fn judge(program: &Path, cases: impl Iterator<Item = Value>) -> Resul
     writer.join().expect("the writer does not panic").context("writing cases to the oracle")?;
     ensure!(output.status.success(), "{}: {}", program.display(), output.status);
     let lines = output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty());
-    let answers = lines.map(|l| serde_json::from_slice(l).context("the oracle's answer")).collect::<Result<Vec<_>>>()?;
+    let answers =
+        lines.map(|l| serde_json::from_slice(l).context("the oracle's answer")).collect::<Result<Vec<_>>>()?;
     ensure!(answers.len() == count, "the oracle answered {} of {count} cases", answers.len());
     Ok(answers)
 }
