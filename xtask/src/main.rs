@@ -3,8 +3,10 @@
 
 mod bench;
 mod ci;
+mod fixes;
 mod fuzz;
 mod layers;
+mod oracle;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ enum Chore {
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
     Bench(bench::Args),
+    /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
+    Fixes(fixes::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -45,6 +49,10 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Fixes(args) => {
+            fixes::run(&args)?;
             Outcome::Passed
         }
     };

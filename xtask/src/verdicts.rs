@@ -14,7 +14,7 @@ use stead_explain::Objects;
 use stead_placement::{Answer, evaluate};
 
 use crate::Outcome;
-use crate::bench::oracle;
+use crate::oracle;
 
 /// What to compare.
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use serde_json::Value;
-use stead_explain::KINDS;
+use stead_explain::Kind;
 
 use crate::output::{Hinted, complain};
 
@@ -18,25 +18,9 @@ pub(crate) struct Dumped {
     pub(crate) kinds: BTreeSet<String>,
 }
 
-/// The API that a kind which placement looks at belongs to: other groups have kinds of the same names.
-fn api_version(kind: &str) -> &'static str {
-    match kind {
-        "ReplicaSet" | "StatefulSet" => "apps/v1",
-        "PodDisruptionBudget" => "policy/v1",
-        "DeviceClass" => "resource.k8s.io/v1",
-        "StorageClass" | "CSINode" | "CSIDriver" | "CSIStorageCapacity" | "VolumeAttachment" => "storage.k8s.io/v1",
-        _ => "v1",
-    }
-}
-
-/// Whether placement looks at such objects.
-fn is_placements(version: &str, kind: &str) -> bool {
-    KINDS.iter().any(|k| k.kind == kind) && api_version(kind) == version
-}
-
 /// Reads a cluster: what placement looks at, and the further kinds that are asked for.
 pub(crate) fn read(paths: &[PathBuf], more: &[&str]) -> anyhow::Result<Dumped> {
-    let wanted = |version: &str, kind: &str| more.contains(&kind) || is_placements(version, kind);
+    let wanted = |version: &str, kind: &str| more.contains(&kind) || Kind::find(version, kind).is_some();
     let dump = stead_dump::read(paths, &wanted)?;
     for warning in &dump.warnings {
         complain("warning", warning);

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::Value;
-use stead_placement::{Attempt, NodeInfo, Plugin, Pod, Rejection, Resources, Standing, Term};
+use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, Resources, Standing, Term};
 
 use crate::change::Trial;
 use crate::objects::part;
 use crate::remedies::{expression, in_domain, join, selects, shown, skew};
 
 /// What stands behind a node's rejection, line by line.
-pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection) -> Vec<String> {
+pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str) -> Vec<String> {
     match rejection.plugin {
         Plugin::NodeUnschedulable => vec!["it is cordoned (spec.unschedulable)".into()],
         Plugin::TaintToleration => taints(trial, info),
         Plugin::NodeAffinity => node_affinity(trial, info),
         Plugin::NodePorts => ports(trial, info),
-        Plugin::NodeResourcesFit => resources(trial, info),
+        Plugin::NodeResourcesFit => resources(trial, info, reason),
         Plugin::VolumeBinding => claims(trial, info),
         Plugin::VolumeZone => zones(trial, info),
         Plugin::PodTopologySpread => spread(trial, info),
@@ -107,18 +107,21 @@ fn ports(trial: &Trial, info: &NodeInfo) -> Vec<String> {
         .collect()
 }
 
-fn resources(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+fn resources(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
     let want = &trial.pod.spec.resources.requests;
     let (has, taken) = (&info.node.allocatable, &info.requested);
     let mut out = Vec::new();
-    if info.pods.len() as i64 + 1 > info.node.max_pods {
+    if reason == "Too many pods" {
         out.push(format!("it has {} pods and takes {}", info.pods.len(), info.node.max_pods));
     }
     let mut check = |name: &str, of: &dyn Fn(&Resources) -> i64| {
         let (want, has, taken) = (of(want), of(has), of(taken));
-        if want > 0 && want > has - taken {
+        if reason.strip_prefix("Insufficient ") == Some(name) {
             let (want, has) = (shown(name, want), shown(name, has));
-            out.push(format!("the pod asks for {name} {want}; {} of {has} is free", shown(name, (of(&info.node.allocatable) - taken).max(0))));
+            out.push(format!(
+                "the pod asks for {name} {want}; {} of {has} is free",
+                shown(name, (of(&info.node.allocatable) - taken).max(0))
+            ));
         }
     };
     check("cpu", &|r| r.milli_cpu);
@@ -140,21 +143,83 @@ fn claims(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             Some(volume) if claim.bound && !volume.usable_on(&info.node.labels) => {
                 let there = trial.cluster.nodes().filter(|i| volume.usable_on(&i.node.labels));
                 let there: Vec<String> = there.map(|i| i.node.name.to_string()).collect();
-                let place = if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
+                let place =
+                    if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
                 out.push(format!("claim {name} is bound to volume {}, which can be used only {place}", volume.name));
             }
             Some(_) if claim.bound => {}
             _ => {
                 if let Some(node) = claim.selected_node.as_deref().filter(|n| **n != *info.node.name) {
                     out.push(format!("the volume of claim {name} is being made for node {node}"));
-                } else {
-                    let size = claim.request.as_ref().map(|q| format!(" of {q}")).unwrap_or_default();
-                    out.push(format!("claim {name}{size} in class {} has no volume yet, and can get none there", claim.class));
+                } else if alone_refused(trial, info, name) {
+                    out.extend(no_volume(trial, info, claim));
                 }
             }
         }
     }
     out
+}
+
+/// Whether a node refuses the pod even where this claim is its only one.
+fn alone_refused(trial: &Trial, info: &NodeInfo, claim: &str) -> bool {
+    let mut spec = (*trial.pod.spec).clone();
+    spec.volumes.retain(|v| v.claim().is_some_and(|(name, _)| name == claim));
+    let pod = Pod { spec: Arc::new(spec), ..trial.pod.clone() };
+    let Some(info) = trial.cluster.node(&info.node.name) else { return false };
+    Attempt::new(&trial.cluster, &pod).and_then(|a| a.node(info)).is_err()
+}
+
+/// Why a claim that waits can get no volume on a node.
+fn no_volume(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<String> {
+    let storage = trial.cluster.storage();
+    let class = storage.class(&claim.class)?;
+    let request = claim.request.as_ref();
+    let size = request.map(|q| format!(" of {q}")).unwrap_or_default();
+    let waits = format!("claim {}{size} in class {} has no volume yet", claim.name, claim.class);
+    if *class.provisioner == *"kubernetes.io/no-provisioner" {
+        return Some(format!("{waits}, and none that is free will do there"));
+    }
+    if !class.allows(&info.node.labels) {
+        return Some(format!("{waits}, and the class makes none there (allowedTopologies)"));
+    }
+    if !storage.publishes_room(&class.provisioner) {
+        return None;
+    }
+    let Some(left) = storage.room(&claim.class, &info.node.labels) else {
+        return Some(format!("{waits}, and its driver has published no room there"));
+    };
+    (left < request?.value()).then(|| format!("{waits}, and only {} is left there", shown("memory", left)))
+}
+
+/// What stands behind a rejection that comes before any node is looked at.
+pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
+    let reason = rejection.reasons.first().map(|r| &**r).unwrap_or_default();
+    let storage = trial.cluster.storage();
+    let claims = || {
+        let names = trial.pod.spec.volumes.iter().filter_map(|v| v.claim());
+        names.filter_map(|(name, _)| storage.claim(&trial.pod.key.namespace, name))
+    };
+    if reason.ends_with("is being deleted") {
+        return vec!["it is given to no new pod, and goes for good once no pod has it".into()];
+    }
+    if reason == "pod has unbound immediate PersistentVolumeClaims" {
+        let unbound = claims().filter(|c| {
+            !c.bound && storage.class(&c.class).is_none_or(|k| k.waits != Some(true) || c.volume.is_some())
+        });
+        return unbound
+            .map(|c| match (&*c.class, storage.class(&c.class), &c.volume) {
+                (_, _, Some(volume)) => {
+                    format!("claim {} wants volume {volume}, but binding was never completed", c.name)
+                }
+                ("", _, _) => format!("claim {} has no class: nothing makes a volume for it", c.name),
+                (class, None, _) => format!("claim {} is in class {class}, which does not exist", c.name),
+                (class, _, _) => {
+                    format!("claim {} is still waiting for a volume of class {class}: see its events", c.name)
+                }
+            })
+            .collect();
+    }
+    Vec::new()
 }
 
 fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
@@ -163,7 +228,9 @@ fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
         let claim = storage.claim(&trial.pod.key.namespace, name);
         let Some(volume) = claim.and_then(|c| storage.volume(c.volume.as_deref()?)) else { continue };
-        for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"] {
+        for key in
+            ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"]
+        {
             if let Some(value) = volume.labels.get(key).filter(|v| info.node.label(key) != Some(v)) {
                 out.push(format!("claim {name} is bound to volume {}, which lies in {key}={value}", volume.name));
             }
@@ -249,8 +316,7 @@ fn pod_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     }
     let mut out = Vec::new();
     for t in &spec.anti_affinity {
-        let hit: Vec<&Arc<Pod>> =
-            in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p)).collect();
+        let hit: Vec<&Arc<Pod>> = in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p)).collect();
         if !hit.is_empty() {
             out.push(format!("required anti-affinity to {}: {}", written(t), names(&hit)));
         }

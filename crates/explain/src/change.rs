@@ -2,10 +2,10 @@
 
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use stead_placement::{Cluster, Pod};
 
-use crate::objects::{self, ObjectError, ObjectKey, Objects};
+use crate::objects::{self, KINDS, ObjectError, ObjectKey, Objects};
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -86,6 +86,41 @@ pub(crate) fn set_in(object: &Value, parent: &[&str], field: &str, value: impl I
     operations
 }
 
+/// Makes changes to a recorded case, in place. Fails where a change is about an object that the case does not have.
+pub fn apply_to_case(given: &mut Map<String, Value>, changes: &[Change]) -> Result<(), ObjectError> {
+    for change in changes {
+        let fault = |reason: &str| ObjectError::Shape {
+            object: change.key().to_string(),
+            field: "changes".into(),
+            reason: reason.into(),
+        };
+        let same = |o: &Value| ObjectKey::of_kind(&change.kind, o).is_some_and(|k| k == change.key());
+        let list = KINDS.iter().find(|k| k.kind == change.kind).ok_or_else(|| fault("not a kind of cases"))?.list;
+        if let Action::Create(object) = &change.action {
+            let list = given.entry(list).or_insert_with(|| Value::Array(Vec::new()));
+            list.as_array_mut().ok_or_else(|| fault("not a list"))?.push(object.clone());
+            continue;
+        }
+        let pod = change.kind == "Pod" && given.get("pod").is_some_and(same);
+        let target = match given.get_mut(if pod { "pod" } else { list }) {
+            Some(target) if pod => target,
+            Some(Value::Array(items)) => {
+                let at = items.iter().position(same).ok_or_else(|| fault("not in the case"))?;
+                if matches!(change.action, Action::Delete(_)) {
+                    items.remove(at);
+                    continue;
+                }
+                &mut items[at]
+            }
+            _ => return Err(fault("not in the case")),
+        };
+        if let Action::Patch(patch) = &change.action {
+            json_patch::patch(target, patch).map_err(|e| fault(&e.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
 /// A fork of the cluster with the pod to place, on which changes are tried.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
@@ -97,12 +132,7 @@ pub(crate) struct Trial {
 
 impl Trial {
     pub(crate) fn new(objects: &Objects, key: &ObjectKey) -> Result<Trial, ObjectError> {
-        Ok(Trial {
-            cluster: objects.cluster(key)?,
-            pod: objects.pod(key)?,
-            objects: objects.clone(),
-            key: key.clone(),
-        })
+        Ok(Trial { cluster: objects.cluster(key)?, pod: objects.pod(key)?, objects: objects.clone(), key: key.clone() })
     }
 
     /// The pod to place, as it was found.

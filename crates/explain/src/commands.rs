@@ -27,7 +27,10 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
         (Action::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
         (Action::Create(_), "Node") => vec![format!("# add a node as described ({} stands for it)", change.name)],
         (Action::Create(_), "PersistentVolumeClaim") if of_template(trial, &change.name) => {
-            vec![format!("kubectl {namespace}delete pod {}  # its StatefulSet makes claim and pod anew", trial.key.name)]
+            vec![format!(
+                "kubectl {namespace}delete pod {}  # its StatefulSet makes claim and pod anew",
+                trial.key.name
+            )]
         }
         (Action::Create(object), _) => {
             let mut object = object.clone();

@@ -1,12 +1,13 @@
 //! The whole answer about one pod.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use stead_placement::{Attempt, Fault, NodeInfo, PodSpec, evaluate};
 
-use crate::because::because;
+use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
 use crate::commands::commands;
 use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
@@ -235,7 +236,10 @@ fn gated(pod: &Value, gates: &[String]) -> String {
     let who = if managers.is_empty() {
         "whoever put it there: the part of its name before the slash tells whose it is".to_owned()
     } else {
-        format!("its owner, which by the pod's managed fields is {}", managers.into_iter().collect::<Vec<_>>().join(", "))
+        format!(
+            "its owner, which by the pod's managed fields is {}",
+            managers.into_iter().collect::<Vec<_>>().join(", ")
+        )
     };
     format!(
         "Pending and gated: the scheduler does not look at it until the {noun} {} is taken away by {who}",
@@ -278,6 +282,7 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             by_reason.entry(reason).or_default().extend(trial.cluster.node(node));
         }
     }
+    let before_nodes = Attempt::new(&trial.cluster, &trial.pod).is_err();
     let zone_key = trial.pod.spec.spread.iter().map(|c| &*c.topology_key).find(|k| *k != "kubernetes.io/hostname");
     let mut out: Vec<Reason> = by_reason
         .into_iter()
@@ -285,19 +290,20 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for info in &nodes {
                 let rejection = &verdict.rejected[&info.node.name];
-                let said = because(trial, info, rejection);
+                let said =
+                    if before_nodes { because_all(trial, rejection) } else { because(trial, info, rejection, reason) };
                 for line in said.into_iter().chain(afterwards(trial, info)) {
                     lines.entry(line).or_default().push(info.node.name.to_string());
                 }
             }
             let mut because: Vec<Because> = lines.into_iter().map(|(text, nodes)| Because { nodes, text }).collect();
             // What holds for most comes first.
-            because.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()));
+            because.sort_by_key(|b| Reverse(b.nodes.len()));
             let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
             Reason { reason: reason.to_owned(), nodes: nodes.iter().map(note).collect(), because }
         })
         .collect();
-    out.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()));
+    out.sort_by_key(|r| Reverse(r.nodes.len()));
     out
 }
 
@@ -321,8 +327,13 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             Ok(()) => "it would fit".to_owned(),
             Err(Fault::Error(error)) => error,
             Err(Fault::Rejected(r)) => {
-                let why = because(&next, there, &r).join("; ");
-                format!("it would still not fit: {}{}{why}", r.reasons.join(", "), if why.is_empty() { "" } else { ": " })
+                let why: Vec<String> = r.reasons.iter().flat_map(|reason| because(&next, there, &r, reason)).collect();
+                let why = why.join("; ");
+                format!(
+                    "it would still not fit: {}{}{why}",
+                    r.reasons.join(", "),
+                    if why.is_empty() { "" } else { ": " }
+                )
             }
         };
         out.entry(then).or_default().push(short(&remedy.changes));

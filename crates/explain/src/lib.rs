@@ -16,7 +16,7 @@ mod remedies;
 mod render;
 mod search;
 
-pub use change::{Action, Change};
+pub use change::{Action, Change, apply_to_case};
 pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain};
 pub use objects::{KINDS, Kind, ObjectError, ObjectKey, Objects};
 pub use remedies::Harm;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -28,9 +27,14 @@ impl ObjectKey {
 
     /// The key that an object carries in itself.
     pub fn of(value: &Value) -> Option<ObjectKey> {
-        let kind = value["kind"].as_str()?;
-        let meta = &value["metadata"];
-        Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), meta["name"].as_str()?))
+        ObjectKey::of_kind(value["kind"].as_str()?, value)
+    }
+
+    /// The key of an object whose kind is known from where it stands, such as a list of a recorded case.
+    pub(crate) fn of_kind(kind: &str, item: &Value) -> Option<ObjectKey> {
+        let meta = &item["metadata"];
+        let name = meta["name"].as_str().filter(|n| !n.is_empty())?;
+        Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), name))
     }
 
     /// Like `new`, with the namespace that the kind makes of an empty one.
@@ -60,6 +64,8 @@ impl std::fmt::Display for ObjectKey {
 pub struct Kind {
     /// The kind's name.
     pub kind: &'static str,
+    /// The API group and version that it is read as.
+    pub api_version: &'static str,
     /// The list that a recorded case has them in.
     pub list: &'static str,
     /// What `kubectl get` calls them.
@@ -69,30 +75,54 @@ pub struct Kind {
 }
 
 macro_rules! kinds {
-    ($($kind:literal $list:literal $resource:literal $namespaced:literal;)*) => {
-        &[$(Kind { kind: $kind, list: $list, resource: $resource, namespaced: $namespaced },)*]
+    ($($api_version:literal { $($kind:literal $list:literal $resource:literal $namespaced:literal;)* })*) => {
+        &[$($(Kind {
+            kind: $kind,
+            api_version: $api_version,
+            list: $list,
+            resource: $resource,
+            namespaced: $namespaced,
+        },)*)*]
     };
 }
 
 /// The kinds that placement looks at.
 pub const KINDS: &[Kind] = kinds! {
-    "Node" "nodes" "nodes" false;
-    "Pod" "pods" "pods" true;
-    "Namespace" "namespaces" "namespaces" false;
-    "PersistentVolume" "persistentVolumes" "pv" false;
-    "PersistentVolumeClaim" "persistentVolumeClaims" "pvc" true;
-    "StorageClass" "storageClasses" "sc" false;
-    "CSINode" "csiNodes" "csinodes" false;
-    "CSIDriver" "csiDrivers" "csidrivers" false;
-    "CSIStorageCapacity" "csiStorageCapacities" "csistoragecapacities" true;
-    "VolumeAttachment" "volumeAttachments" "volumeattachments" false;
-    "Service" "services" "services" true;
-    "ReplicationController" "replicationControllers" "replicationcontrollers" true;
-    "ReplicaSet" "replicaSets" "replicasets" true;
-    "StatefulSet" "statefulSets" "statefulsets" true;
-    "PodDisruptionBudget" "podDisruptionBudgets" "poddisruptionbudgets" true;
-    "DeviceClass" "deviceClasses" "deviceclasses" false;
+    "v1" {
+        "Node" "nodes" "nodes" false;
+        "Pod" "pods" "pods" true;
+        "Namespace" "namespaces" "namespaces" false;
+        "PersistentVolume" "persistentVolumes" "pv" false;
+        "PersistentVolumeClaim" "persistentVolumeClaims" "pvc" true;
+        "Service" "services" "services" true;
+        "ReplicationController" "replicationControllers" "replicationcontrollers" true;
+    }
+    "storage.k8s.io/v1" {
+        "StorageClass" "storageClasses" "sc" false;
+        "CSINode" "csiNodes" "csinodes" false;
+        "CSIDriver" "csiDrivers" "csidrivers" false;
+        "CSIStorageCapacity" "csiStorageCapacities" "csistoragecapacities" true;
+        "VolumeAttachment" "volumeAttachments" "volumeattachments" false;
+    }
+    "apps/v1" {
+        "ReplicaSet" "replicaSets" "replicasets" true;
+        "StatefulSet" "statefulSets" "statefulsets" true;
+    }
+    "policy/v1" {
+        "PodDisruptionBudget" "podDisruptionBudgets" "poddisruptionbudgets" true;
+    }
+    "resource.k8s.io/v1" {
+        "DeviceClass" "deviceClasses" "deviceclasses" false;
+    }
 };
+
+impl Kind {
+    /// The kind of that name and API group, whatever the version: older ones read the same.
+    pub fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
+        let group = |v: &str| v.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+        KINDS.iter().find(|k| k.kind == kind && group(k.api_version) == group(api_version))
+    }
+}
 
 /// Input that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -122,10 +152,19 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// From objects that say what they are.
+    /// From objects that say what they are. One that only shares its kind's name with another group's is left out.
     pub fn from_items(items: impl IntoIterator<Item = Value>) -> Objects {
-        let keyed = items.into_iter().filter_map(|v| Some((ObjectKey::of(&v)?, Arc::new(v))));
-        Objects { by_key: keyed.collect() }
+        let mut by_key = BTreeMap::new();
+        for mut item in items {
+            let Some(key) = ObjectKey::of(&item) else { continue };
+            if KINDS.iter().any(|k| k.kind == key.kind) {
+                let version = item["apiVersion"].as_str().unwrap_or("v1");
+                let Some(kind) = Kind::find(version, &key.kind) else { continue };
+                item["apiVersion"] = kind.api_version.into();
+            }
+            by_key.insert(key, Arc::new(item));
+        }
+        Objects { by_key }
     }
 
     /// From a recorded case, whose lists say what their items are. Gives the key of the pod to place beside them.
@@ -143,13 +182,13 @@ impl Objects {
                 Some(_) => return Err(shape("case", kind.list, "not a list")),
             };
             for (i, item) in items.into_iter().enumerate() {
-                let key = case_key(kind.kind, &item)
+                let key = ObjectKey::of_kind(kind.kind, &item)
                     .ok_or_else(|| shape("case", &format!("{}[{i}].metadata.name", kind.list), "missing"))?;
                 by_key.insert(key, Arc::new(item));
             }
         }
         let pod = given.remove("pod").ok_or_else(|| shape("case", "pod", "missing"))?;
-        let key = case_key("Pod", &pod).ok_or_else(|| shape("case", "pod.metadata.name", "missing"))?;
+        let key = ObjectKey::of_kind("Pod", &pod).ok_or_else(|| shape("case", "pod.metadata.name", "missing"))?;
         by_key.insert(key.clone(), Arc::new(pod));
         Ok((Objects { by_key }, key))
     }
@@ -184,17 +223,10 @@ impl Objects {
 
     /// A pod, compiled for placing: whatever node it is on, it is asked about as if it had none.
     pub fn pod(&self, key: &ObjectKey) -> Result<Pod, ObjectError> {
-        let value =
-            self.get(key).ok_or_else(|| ObjectError::NoSuchPod(PodKey::new(&key.namespace, &key.name)))?;
+        let value = self.get(key).ok_or_else(|| ObjectError::NoSuchPod(PodKey::new(&key.namespace, &key.name)))?;
         let pod = Pod::compile(&decode(key, value)?)?;
         Ok(Pod { node: None, ..pod })
     }
-}
-
-fn case_key(kind: &str, item: &Value) -> Option<ObjectKey> {
-    let meta = &item["metadata"];
-    let name = meta["name"].as_str().filter(|n| !n.is_empty())?;
-    Some(ObjectKey::in_namespace(kind, meta["namespace"].as_str().unwrap_or_default(), name))
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(key: &ObjectKey, value: &Value) -> Result<T, ObjectError> {

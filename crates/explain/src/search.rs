@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use stead_placement::{Attempt, Fault, Verdict, evaluate};
 
-use crate::change::{Change, Trial};
+use crate::change::{Action, Change, Trial};
+use crate::objects::ObjectKey;
 use crate::remedies::{self, Harm, Remedy};
 
 /// A way out that was tried.
@@ -119,14 +120,9 @@ impl Search<'_> {
         for nominee in verdict.nominees.iter().filter(|n| n.victims.len() <= MOST_STEPS) {
             let names: Vec<String> = nominee.victims.iter().map(ToString::to_string).collect();
             let keys = nominee.victims.iter();
-            let changes = keys
-                .map(|k| Change::delete(&crate::objects::ObjectKey::new("Pod", &k.namespace, &k.name)))
-                .collect();
-            let text = format!(
-                "wait: kube-scheduler preempts {} on node {} by itself",
-                remedies::join(&names),
-                nominee.node
-            );
+            let changes = keys.map(|k| Change::delete(&ObjectKey::new("Pod", &k.namespace, &k.name))).collect();
+            let text =
+                format!("wait: kube-scheduler preempts {} on node {} by itself", remedies::join(&names), nominee.node);
             let remedy = Remedy { text, harm: Harm::Disrupts, changes };
             self.keep(self.start, &[&remedy]);
         }
@@ -211,9 +207,13 @@ impl Search<'_> {
 fn select(mut found: Vec<Fix>) -> Vec<Fix> {
     found.sort_by(|a, b| (a.harm, a.changes.len(), &a.text).cmp(&(b.harm, b.changes.len(), &b.text)));
     let mut out: Vec<Fix> = Vec::new();
-    let mut alike: BTreeMap<Vec<(String, &'static str, Vec<String>)>, usize> = BTreeMap::new();
+    let mut alike: BTreeMap<Vec<Sort>, usize> = BTreeMap::new();
     for fix in found {
-        if out.iter().any(|f| f.changes.iter().all(|c| fix.changes.contains(c))) {
+        // Smaller and no more harmful wins. What a forgotten label leads to is shown beside it all the same.
+        let label_first = fix.changes[0].kind == "Node" && fix.harm <= Harm::Trusts;
+        let wins = |f: &Fix| f.changes.len() < fix.changes.len() && !label_first;
+        let part_of = |f: &Fix| f.changes.iter().all(|c| fix.changes.contains(c)) || fields(f).is_subset(&fields(&fix));
+        if out.iter().any(|f| wins(f) || part_of(f)) {
             continue;
         }
         let n = alike.entry(sort_of(&fix)).or_insert(0);
@@ -226,9 +226,24 @@ fn select(mut found: Vec<Fix>) -> Vec<Fix> {
     out
 }
 
+/// The fields that a way out touches, of which objects.
+fn fields(fix: &Fix) -> BTreeSet<(ObjectKey, String)> {
+    let of = |c: &Change| -> Vec<(ObjectKey, String)> {
+        match &c.action {
+            // Which value a field gets makes all the difference, unless it is only taken away.
+            Action::Patch(patch) => patch.0.iter().map(|op| (c.key(), serde_json::json!(op).to_string())).collect(),
+            Action::Delete(_) => vec![(c.key(), "delete".into())],
+            Action::Create(object) => vec![(c.key(), object.to_string())],
+        }
+    };
+    fix.changes.iter().flat_map(of).collect()
+}
+
+/// A kind, what is done to it, and the fields of that.
+type Sort = (String, &'static str, Vec<String>);
+
 /// What a way out touches, without the names: two that are of one sort say much the same.
-fn sort_of(fix: &Fix) -> Vec<(String, &'static str, Vec<String>)> {
-    use crate::change::Action;
+fn sort_of(fix: &Fix) -> Vec<Sort> {
     let fields = |patch: &json_patch::Patch| patch.0.iter().map(|op| op.path().to_string()).collect();
     fix.changes
         .iter()

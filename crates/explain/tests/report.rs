@@ -15,8 +15,10 @@ fn explained(pod: &str) -> Explanation {
 
 #[test]
 fn the_two_pending_pods() {
-    expect_file!["golden/glance-default-external-api-2.txt"].assert_eq(&render(&explained("glance-default-external-api-2")));
-    expect_file!["golden/glance-default-internal-api-1.txt"].assert_eq(&render(&explained("glance-default-internal-api-1")));
+    expect_file!["golden/glance-default-external-api-2.txt"]
+        .assert_eq(&render(&explained("glance-default-external-api-2")));
+    expect_file!["golden/glance-default-internal-api-1.txt"]
+        .assert_eq(&render(&explained("glance-default-internal-api-1")));
 }
 
 /// What the report's engineer was not told: the lost label, and that it was not all.
@@ -31,8 +33,9 @@ fn the_label_is_missing_and_would_not_be_enough() {
         let text: Vec<&str> = lost.because.iter().map(|b| b.text.as_str()).collect();
         assert!(text.iter().any(|t| t.contains("it has no label zone")), "{text:?}");
         assert!(
-            text.iter().any(|t| t.starts_with("with zone=zoneA it would still not fit")
-                && t.contains("zoneA 5, zoneB 4, zoneC 4")),
+            text.iter()
+                .any(|t| t.starts_with("with zone=zoneA it would still not fit")
+                    && t.contains("zoneA 5, zoneB 4, zoneC 4")),
             "{text:?}"
         );
         let external = e.fixes.iter().find(|f| f.text.starts_with("external storage")).expect("external storage");

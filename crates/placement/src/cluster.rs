@@ -12,6 +12,7 @@ use crate::fork::{Chunks, Sorted};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
 use crate::snapshot::Snapshot;
+use crate::specs::Specs;
 use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, Storage, StorageClass};
 use crate::workloads::{Budget, Key, Workloads};
 
@@ -40,6 +41,7 @@ pub struct Cluster {
     by_name: Sorted<Arc<str>, u32>,
     free: Vec<u32>,
     pods: Sorted<PodKey, Counted>,
+    specs: Specs,
     /// Pods whose node is not there, by its name: should it come, they are on it.
     strays: BTreeMap<Box<str>, BTreeSet<PodKey>>,
     /// Pods without a node, by the node that preemption promised them.
@@ -263,7 +265,9 @@ impl Cluster {
     }
 
     /// Adds a pod, or takes over a new state of it. One that has ended counts for nothing and is removed.
-    pub fn set_pod(&mut self, pod: Pod) {
+    pub fn set_pod(&mut self, mut pod: Pod) {
+        pod.spec = self.specs.shared(pod.spec);
+        self.specs.tidy(self.pods.len(), self.pods.iter().map(|(_, counted)| &counted.pod.spec));
         let slot = pod.node.as_deref().and_then(|n| self.slot_of(n));
         self.set_pod_at(pod, slot);
     }

@@ -22,6 +22,7 @@ mod pod;
 mod preemption;
 mod resources;
 mod snapshot;
+mod specs;
 mod status;
 mod storage;
 mod verdict;

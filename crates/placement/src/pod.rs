@@ -283,8 +283,8 @@ fn compile(pod: &core::Pod, namespace: &str, name: &str) -> FieldResult<Pod> {
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let status = pod.status.as_ref();
     let terminating = pod.metadata.deletion_timestamp.is_some();
+    let key = PodKey::new(namespace, name);
     Ok(Pod {
-        key: PodKey::new(namespace, name),
         uid: match pod.metadata.uid.as_deref() {
             Some(uid) if !uid.is_empty() => uid.into(),
             _ => format!("uid-{namespace}-{name}").into(),
@@ -299,11 +299,13 @@ fn compile(pod: &core::Pod, namespace: &str, name: &str) -> FieldResult<Pod> {
                 .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler")),
         started: status.and_then(|s| s.start_time.as_ref()).map(|t| t.0.as_nanosecond()),
         gates: spec.scheduling_gates.iter().flatten().map(|g| g.name.as_str().into()).collect(),
-        spec: Arc::new(compile_spec(pod, spec, namespace, name)?),
+        spec: Arc::new(compile_spec(pod, spec, &key)?),
+        key,
     })
 }
 
-fn compile_spec(pod: &core::Pod, spec: &RawSpec, namespace: &str, name: &str) -> FieldResult<PodSpec> {
+fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey) -> FieldResult<PodSpec> {
+    let namespace = &*key.namespace;
     let labels = pod.metadata.labels.clone().unwrap_or_default();
     for (i, t) in spec.tolerations.iter().flatten().enumerate() {
         taints::validate_toleration(t).in_field(format_args!("spec.tolerations[{i}]"))?;
@@ -361,13 +363,13 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, namespace: &str, name: &str) ->
             .enumerate()
             .map(|(i, c)| spread_constraint(c, &labels).under(format_args!("spec.topologySpreadConstraints[{i}]")))
             .collect::<FieldResult<_>>()?,
-        volumes: volumes(spec, name)?,
+        volumes: volumes(spec, &key.name)?,
         images: images(spec),
         containers: spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len),
         features: features(spec),
         controller: controller(pod),
         resource_claims: spec.resource_claims.iter().flatten().map(|c| c.name.as_str().into()).collect(),
-        namespace: namespace.into(),
+        namespace: Arc::clone(&key.namespace),
         labels,
     })
 }

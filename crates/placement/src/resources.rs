@@ -4,6 +4,7 @@
 //! precision, so sums of them are exact here as they are there.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as RawQuantity;
@@ -16,8 +17,41 @@ const DEFAULT_MILLI_CPU: i128 = 100;
 /// What kube-scheduler assumes of a container that asks for no memory when it scores (200Mi).
 const DEFAULT_MEMORY: i128 = 200 * 1024 * 1024 * 1000;
 
-/// Amounts by resource name, in thousandths.
-type Amounts = BTreeMap<String, i128>;
+/// Amounts by resource name, in thousandths, sorted by name. There are few, and every pod is added up several times,
+/// so this is a list of borrowed names and not a map of copied ones.
+#[derive(Debug, Clone, Default)]
+struct Amounts<'a>(Vec<(&'a str, i128)>);
+
+impl<'a> Amounts<'a> {
+    fn get(&self, name: &str) -> Option<i128> {
+        self.0.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
+    }
+
+    /// The amount of a resource, to be changed; the given one where there was none.
+    fn or_insert(&mut self, name: &'a str, amount: i128) -> &mut i128 {
+        let at = self.0.binary_search_by_key(&name, |(n, _)| n).unwrap_or_else(|at| {
+            self.0.insert(at, (name, amount));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    /// Adds another's amounts to one's own.
+    fn add(&mut self, more: &Amounts<'a>) {
+        for (name, amount) in &more.0 {
+            *self.or_insert(name, 0) += amount;
+        }
+    }
+
+    /// Takes the larger of each amount.
+    fn max(&mut self, other: &Amounts<'a>) {
+        for (name, amount) in &other.0 {
+            let own = self.or_insert(name, *amount);
+            *own = (*own).max(*amount);
+        }
+    }
+}
+
 type RawList = BTreeMap<String, RawQuantity>;
 
 /// Amounts of the resources that kube-scheduler counts (its `framework.Resource`).
@@ -56,10 +90,10 @@ impl Resources {
         }
     }
 
-    fn from_amounts(amounts: &Amounts) -> Resources {
+    fn from_amounts(amounts: &Amounts<'_>) -> Resources {
         let mut out = Resources::default();
-        for (name, amount) in amounts {
-            match name.as_str() {
+        for (name, amount) in &amounts.0 {
+            match *name {
                 "cpu" => out.milli_cpu = clamp(*amount),
                 "memory" => out.memory = whole(*amount),
                 "ephemeral-storage" => out.ephemeral_storage = whole(*amount),
@@ -110,8 +144,8 @@ pub(crate) fn quantity(q: &RawQuantity, field: impl std::fmt::Display) -> FieldR
     Quantity::parse(&q.0).map_err(|e| FieldError::new(field.to_string(), format!("{:?}: {e}", q.0)))
 }
 
-fn amounts(list: Option<&RawList>, field: &str) -> FieldResult<Amounts> {
-    let mut out = Amounts::new();
+fn amounts<'a>(list: Option<&'a RawList>, field: &str) -> FieldResult<Amounts<'a>> {
+    let mut out = Vec::with_capacity(list.map_or(0, BTreeMap::len));
     for (name, raw) in list.into_iter().flatten() {
         let q = quantity(raw, format_args!("{field}[{name}]"))?;
         if q.signum() < 0 {
@@ -123,33 +157,33 @@ fn amounts(list: Option<&RawList>, field: &str) -> FieldResult<Amounts> {
         let value = i128::from(q.value());
         // Beyond this, thousandths do not fit Kubernetes' own 64 bits; whole units are all that counts then.
         let milli = if value > i128::from(i64::MAX / 1000) { value * 1000 } else { i128::from(q.milli_value()) };
-        out.insert(name.clone(), milli);
+        out.push((name.as_str(), milli));
     }
-    Ok(out)
+    Ok(Amounts(out))
 }
 
 /// A node's allocatable resources and its number of pods.
 pub(crate) fn allocatable(list: Option<&RawList>) -> FieldResult<(Resources, i64)> {
     let amounts = amounts(list, "allocatable").under("status")?;
-    Ok((Resources::from_amounts(&amounts), amounts.get("pods").map_or(0, |n| whole(*n))))
+    Ok((Resources::from_amounts(&amounts), amounts.get("pods").map_or(0, whole)))
 }
 
 /// A container's part in its pod's resources, with kube-apiserver's defaults applied.
-struct Share {
-    requests: Amounts,
-    limits: Amounts,
+struct Share<'a> {
+    requests: Amounts<'a>,
+    limits: Amounts<'a>,
     /// What the kubelet reports: what is in effect, and what has been granted.
-    reported: Option<(Amounts, Amounts)>,
+    reported: Option<(Amounts<'a>, Amounts<'a>)>,
     sidecar: bool,
 }
 
-fn share(c: &Container, field: &str, statuses: &[&ContainerStatus]) -> FieldResult<Share> {
+fn share<'a>(c: &'a Container, field: impl Display, statuses: &[&'a ContainerStatus]) -> FieldResult<Share<'a>> {
     let r = c.resources.as_ref();
-    let limits = amounts(r.and_then(|r| r.limits.as_ref()), "limits").under("resources").under(field)?;
+    let limits = amounts(r.and_then(|r| r.limits.as_ref()), "limits").under("resources").under(&field)?;
     let mut requests = amounts(r.and_then(|r| r.requests.as_ref()), "requests").under("resources").under(field)?;
     // kube-apiserver: what is limited and not requested is requested in full.
-    for (name, amount) in &limits {
-        requests.entry(name.clone()).or_insert(*amount);
+    for (name, amount) in &limits.0 {
+        requests.or_insert(name, *amount);
     }
     let reported = match statuses.iter().rfind(|s| s.name == c.name).and_then(|s| s.resources.as_ref().map(|r| (s, r)))
     {
@@ -164,19 +198,6 @@ fn share(c: &Container, field: &str, statuses: &[&ContainerStatus]) -> FieldResu
     Ok(Share { requests, limits, reported, sidecar: c.restart_policy.as_deref() == Some("Always") })
 }
 
-fn add(list: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        *list.entry(name.clone()).or_default() += amount;
-    }
-}
-
-fn max(list: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        let entry = list.entry(name.clone()).or_insert(*amount);
-        *entry = (*entry).max(*amount);
-    }
-}
-
 /// How a pod's requests are added up (`PodResourcesOptions` of Kubernetes' resource helpers).
 #[derive(Clone, Copy, Default)]
 struct Options {
@@ -189,24 +210,24 @@ struct Options {
     default_memory: bool,
 }
 
-struct Shares {
-    containers: Vec<Share>,
-    init: Vec<Share>,
+struct Shares<'a> {
+    containers: Vec<Share<'a>>,
+    init: Vec<Share<'a>>,
     /// Requests of the whole pod, with what the kubelet reports of them.
-    whole: Option<Amounts>,
-    whole_reported: Option<(Amounts, Amounts)>,
-    overhead: Amounts,
+    whole: Option<Amounts<'a>>,
+    whole_reported: Option<(Amounts<'a>, Amounts<'a>)>,
+    overhead: Amounts<'a>,
     resize_infeasible: bool,
 }
 
-impl Shares {
-    fn effective(&self, spec: &Amounts, reported: Option<&(Amounts, Amounts)>, o: Options) -> Amounts {
+impl<'a> Shares<'a> {
+    fn effective(&self, spec: &Amounts<'a>, reported: Option<&(Amounts<'a>, Amounts<'a>)>, o: Options) -> Amounts<'a> {
         match reported {
             Some((actual, granted)) if o.use_status => {
                 let mut list = actual.clone();
-                max(&mut list, granted);
+                list.max(granted);
                 if !self.resize_infeasible {
-                    max(&mut list, spec);
+                    list.max(spec);
                 }
                 list
             }
@@ -214,50 +235,50 @@ impl Shares {
         }
     }
 
-    fn of_container(&self, s: &Share, o: Options) -> Amounts {
+    fn of_container(&self, s: &Share<'a>, o: Options) -> Amounts<'a> {
         // The status of an init container counts only where it keeps running.
         let mut list = self.effective(&s.requests, s.reported.as_ref(), o);
         if o.default_cpu {
-            list.entry("cpu".into()).or_insert(DEFAULT_MILLI_CPU);
+            list.or_insert("cpu", DEFAULT_MILLI_CPU);
         }
         if o.default_memory {
-            list.entry("memory".into()).or_insert(DEFAULT_MEMORY);
+            list.or_insert("memory", DEFAULT_MEMORY);
         }
         list
     }
 
     /// The containers together: those that run side by side add up, those that run before count by the largest.
-    fn of_containers(&self, o: Options) -> Amounts {
-        let mut total = Amounts::new();
+    fn of_containers(&self, o: Options) -> Amounts<'a> {
+        let mut total = Amounts::default();
         for s in &self.containers {
-            add(&mut total, &self.of_container(s, o));
+            total.add(&self.of_container(s, o));
         }
-        let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
+        let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
         for s in &self.init {
             if s.sidecar {
                 let own = self.of_container(s, o);
-                add(&mut total, &own);
-                add(&mut sidecars, &own);
-                max(&mut starting, &sidecars);
+                total.add(&own);
+                sidecars.add(&own);
+                starting.max(&sidecars);
             } else {
                 let mut own = self.of_container(s, Options { use_status: false, ..o });
-                add(&mut own, &sidecars);
-                max(&mut starting, &own);
+                own.add(&sidecars);
+                starting.max(&own);
             }
         }
-        max(&mut total, &starting);
+        total.max(&starting);
         total
     }
 
-    fn total(&self, o: Options) -> Amounts {
+    fn total(&self, o: Options) -> Amounts<'a> {
         let mut total = self.of_containers(o);
         if let (Some(whole), false) = (&self.whole, o.skip_pod_level) {
             let effective = self.effective(whole, self.whole_reported.as_ref(), o);
-            for name in whole.keys().filter(|n| is_pod_level(n)) {
-                total.insert(name.clone(), effective.get(name).copied().unwrap_or(0));
+            for (name, _) in whole.0.iter().filter(|(n, _)| is_pod_level(n)) {
+                *total.or_insert(name, 0) = effective.get(name).unwrap_or(0);
             }
         }
-        add(&mut total, &self.overhead);
+        total.add(&self.overhead);
         total
     }
 }
@@ -268,15 +289,15 @@ fn is_pod_level(name: &str) -> bool {
 }
 
 /// What a pod asks for, takes up and looks like to the score plugins.
-pub(crate) fn of_pod(pod: &Pod) -> FieldResult<PodResources> {
+pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
     let Some(spec) = &pod.spec else { return Ok(PodResources::default()) };
     let status = pod.status.as_ref();
     let statuses: Vec<&ContainerStatus> = status
         .iter()
         .flat_map(|s| s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten()))
         .collect();
-    let list = |containers: &[Container], name: &str| -> FieldResult<Vec<Share>> {
-        containers.iter().enumerate().map(|(i, c)| share(c, &format!("spec.{name}[{i}]"), &statuses)).collect()
+    let list = |containers: &'a [Container], name: &str| -> FieldResult<Vec<Share<'a>>> {
+        containers.iter().enumerate().map(|(i, c)| share(c, format_args!("spec.{name}[{i}]"), &statuses)).collect()
     };
     let mut shares = Shares {
         containers: list(&spec.containers, "containers")?,
@@ -292,7 +313,7 @@ pub(crate) fn of_pod(pod: &Pod) -> FieldResult<PodResources> {
         let mut requests = amounts(r.requests.as_ref(), "spec.resources.requests")?;
         let limits = amounts(r.limits.as_ref(), "spec.resources.limits")?;
         default_pod_level(&shares, &mut requests, limits);
-        if requests.keys().any(|n| is_pod_level(n)) {
+        if requests.0.iter().any(|(n, _)| is_pod_level(n)) {
             shares.whole = Some(requests);
         }
         if let Some(s) = status.filter(|s| s.resources.is_some()) {
@@ -303,15 +324,12 @@ pub(crate) fn of_pod(pod: &Pod) -> FieldResult<PodResources> {
             ));
         }
     }
-    let cpu_memory = |list: &Amounts| {
-        let r = Resources::from_amounts(list);
-        (r.milli_cpu, r.memory)
-    };
+    let cpu_memory = |list: &Amounts<'_>| (clamp(list.get("cpu").unwrap_or(0)), whole(list.get("memory").unwrap_or(0)));
     let taken = shares.total(Options { use_status: true, ..Options::default() });
     let nonzero = shares.total(Options {
         use_status: true,
-        default_cpu: shares.whole.is_none() || !taken.contains_key("cpu"),
-        default_memory: shares.whole.is_none() || !taken.contains_key("memory"),
+        default_cpu: shares.whole.is_none() || taken.get("cpu").is_none(),
+        default_memory: shares.whole.is_none() || taken.get("memory").is_none(),
         ..Options::default()
     });
     let (taken_nonzero_cpu, taken_nonzero_memory) = cpu_memory(&nonzero);
@@ -333,48 +351,48 @@ pub(crate) fn of_pod(pod: &Pod) -> FieldResult<PodResources> {
 
 /// kube-apiserver's defaults for the resources of the whole pod: huge pages' limits from the containers, and
 /// requests from the containers or else from the limits.
-fn default_pod_level(shares: &Shares, requests: &mut Amounts, mut limits: Amounts) {
-    if requests.is_empty() && limits.is_empty() {
+fn default_pod_level<'a>(shares: &Shares<'a>, requests: &mut Amounts<'a>, mut limits: Amounts<'a>) {
+    if requests.0.is_empty() && limits.0.is_empty() {
         return;
     }
-    for (name, amount) in container_limits(shares) {
-        if name.starts_with("hugepages-") && !requests.contains_key(&name) {
-            limits.entry(name).or_insert(amount);
+    for (name, amount) in container_limits(shares).0 {
+        if name.starts_with("hugepages-") && requests.get(name).is_none() {
+            limits.or_insert(name, amount);
         }
     }
-    if limits.is_empty() {
+    if limits.0.is_empty() {
         return;
     }
-    for (name, amount) in shares.of_containers(Options::default()) {
+    for (name, amount) in shares.of_containers(Options::default()).0 {
         if name == "cpu" || name == "memory" {
-            requests.entry(name).or_insert(amount);
+            requests.or_insert(name, amount);
         }
     }
-    for (name, amount) in limits {
-        if is_pod_level(&name) {
-            requests.entry(name).or_insert(amount);
+    for (name, amount) in limits.0 {
+        if is_pod_level(name) {
+            requests.or_insert(name, amount);
         }
     }
 }
 
-fn container_limits(shares: &Shares) -> Amounts {
-    let mut total = Amounts::new();
+fn container_limits<'a>(shares: &Shares<'a>) -> Amounts<'a> {
+    let mut total = Amounts::default();
     for s in &shares.containers {
-        add(&mut total, &s.limits);
+        total.add(&s.limits);
     }
-    let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
+    let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
     for s in &shares.init {
         let mut own = s.limits.clone();
         if s.sidecar {
-            add(&mut total, &own);
-            add(&mut sidecars, &own);
+            total.add(&own);
+            sidecars.add(&own);
             own = sidecars.clone();
         } else {
-            add(&mut own, &sidecars);
+            own.add(&sidecars);
         }
-        max(&mut starting, &own);
+        starting.max(&own);
     }
-    max(&mut total, &starting);
+    total.max(&starting);
     total
 }
 

@@ -159,6 +159,11 @@ impl Storage {
         self.capacities.values().filter(reach).filter_map(|c| c.limit).max()
     }
 
+    /// Whether a driver publishes how much it has left.
+    pub fn publishes_room(&self, driver: &str) -> bool {
+        self.tracks_capacity.get(driver) == Some(&true)
+    }
+
     /// The class of this name.
     pub fn class(&self, name: &str) -> Option<&StorageClass> {
         self.classes.get(name).map(|c| &**c)

@@ -26,10 +26,10 @@ const DNS_SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of
 #[must_use]
 pub fn check_label_key(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    let parts: Vec<&str> = key.split('/').collect();
-    let name = match parts[..] {
-        [name] => name,
-        [prefix, name] => {
+    let mut parts = key.split('/');
+    let name = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, _) => name,
+        (Some(prefix), Some(name), None) => {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {

@@ -2,7 +2,6 @@
 
 mod batches;
 mod memory;
-pub(crate) mod oracle;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use stead_placement::{Batch, place_all};
 
+use crate::oracle;
 use batches::Kind;
 
 /// What to measure.

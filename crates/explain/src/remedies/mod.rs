@@ -83,13 +83,9 @@ pub(crate) fn for_fault(trial: &Trial, info: Option<&NodeInfo>, fault: &Fault) -
         (Plugin::NodeAffinity, info) => node_rules::affinity(trial, info),
         (Plugin::NodePorts, Some(info)) => pod_rules::ports(trial, info),
         (Plugin::NodeResourcesFit, Some(info)) => resources::remedies(trial, info),
-        (
-            Plugin::VolumeRestrictions
-            | Plugin::NodeVolumeLimits
-            | Plugin::VolumeBinding
-            | Plugin::VolumeZone,
-            info,
-        ) => volumes::remedies(trial, info, rejection.plugin),
+        (Plugin::VolumeRestrictions | Plugin::NodeVolumeLimits | Plugin::VolumeBinding | Plugin::VolumeZone, info) => {
+            volumes::remedies(trial, info, rejection.plugin)
+        }
         (Plugin::PodTopologySpread, Some(info)) => spread::remedies(trial, info),
         (Plugin::InterPodAffinity, Some(info)) => pod_rules::affinity(trial, info),
         (Plugin::NodeDeclaredFeatures, _) => pod_rules::features(trial),

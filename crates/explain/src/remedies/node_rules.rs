@@ -78,8 +78,7 @@ struct Misses {
 pub(super) fn affinity(trial: &Trial, info: Option<&NodeInfo>) -> Vec<Remedy> {
     let raw = trial.raw_pod();
     let required = &raw["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let drop_required =
-        unset(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
+    let drop_required = unset(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
     let Some(info) = info else {
         let text = "drop the pod's required node affinity, whose terms contradict each other";
         return vec![Remedy::one(Harm::Looser, text, Change::patch(&trial.key, vec![drop_required]))];
@@ -94,7 +93,9 @@ pub(super) fn affinity(trial: &Trial, info: Option<&NodeInfo>) -> Vec<Remedy> {
         .collect();
     let matched = required.is_null() || terms.iter().any(|t| holds(t, info));
     let nearest = (!matched)
-        .then(|| terms.iter().enumerate().map(|(at, t)| misses(at, t, info)).min_by_key(|m| (m.fields, m.expressions.len())))
+        .then(|| {
+            terms.iter().enumerate().map(|(at, t)| misses(at, t, info)).min_by_key(|m| (m.fields, m.expressions.len()))
+        })
         .flatten();
     let mut out = Vec::new();
     out.extend(label_node(trial, info, &selector, nearest.as_ref(), matched));

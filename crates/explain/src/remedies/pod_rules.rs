@@ -113,8 +113,7 @@ pub(super) fn affinity(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
                 })
         })
     };
-    let existing: Vec<&Arc<Pod>> =
-        trial.cluster.nodes().flat_map(|i| &i.pods).filter(|p| keeps_away(p)).collect();
+    let existing: Vec<&Arc<Pod>> = trial.cluster.nodes().flat_map(|i| &i.pods).filter(|p| keeps_away(p)).collect();
     out.extend(relax_others(trial, &existing));
     out.extend(leave(trial, &existing));
     out
@@ -170,9 +169,10 @@ fn join_domain(trial: &Trial, info: &NodeInfo, term: &Term) -> Option<Remedy> {
     if info.node.label(key).is_some() || key == "kubernetes.io/hostname" {
         return None;
     }
-    let node = trial.cluster.nodes().find(|i| {
-        i.node.label(key).is_some() && i.pods.iter().any(|p| selects(trial, term, p))
-    })?;
+    let node = trial
+        .cluster
+        .nodes()
+        .find(|i| i.node.label(key).is_some() && i.pods.iter().any(|p| selects(trial, term, p)))?;
     let value = node.node.label(key)?;
     let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
     let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);

@@ -58,9 +58,10 @@ fn room(trial: &Trial, info: &NodeInfo, short: &[(String, i64)], full: bool) -> 
     let mut pods: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| !stays(trial, p)).collect();
     pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
     let enough = |chosen: &[&Arc<Pod>]| {
-        short.iter().all(|(name, need)| {
-            chosen.iter().map(|p| amount(&p.spec.resources.taken, name)).sum::<i64>() >= *need
-        }) && (!full || !chosen.is_empty())
+        short
+            .iter()
+            .all(|(name, need)| chosen.iter().map(|p| amount(&p.spec.resources.taken, name)).sum::<i64>() >= *need)
+            && (!full || !chosen.is_empty())
     };
     if let Some(one) = pods.iter().find(|p| enough(&[p])) {
         return leave(trial, &[one]);
@@ -188,7 +189,8 @@ fn new_node(trial: &Trial, zone: &str, like: &NodeInfo) -> Remedy {
         name = format!("new-node-{n}");
     }
     let raw = raw_node(trial, like);
-    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {}}, "spec": {}, "status": {}});
+    let mut node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {}}, "spec": {}, "status": {}});
     let old = &*like.node.name;
     for (key, value) in &like.node.labels {
         // Whatever carries the old node's name carries the new one's.
@@ -222,4 +224,3 @@ fn new_node(trial: &Trial, zone: &str, like: &NodeInfo) -> Remedy {
     let text = format!("add a node{place} like {old}{size}");
     Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::new("Node", "", &name), node))
 }
-

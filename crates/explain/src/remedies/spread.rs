@@ -93,9 +93,8 @@ fn too_full(trial: &Trial, info: &NodeInfo, at: usize, standing: &Standing, skew
     out.push(Remedy::one(Harm::Looser, text, change));
     out.push(schedule_anyway(trial, at, standing));
     let too_many = usize::try_from(skew - i64::from(c.max_skew)).unwrap_or(usize::MAX);
-    let counted = |p: &&Arc<Pod>| {
-        !p.terminating && p.key.namespace == trial.pod.key.namespace && c.selector.matches(p.labels())
-    };
+    let counted =
+        |p: &&Arc<Pod>| !p.terminating && p.key.namespace == trial.pod.key.namespace && c.selector.matches(p.labels());
     let mut pods: Vec<&Arc<Pod>> = in_domain(trial, info, key).filter(counted).collect();
     pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
     if pods.len() >= too_many {

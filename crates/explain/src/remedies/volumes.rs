@@ -67,9 +67,10 @@ fn without_claims(trial: &Trial) -> Option<Remedy> {
         return None;
     }
     let storage = trial.cluster.storage();
-    let holds_data = slots.iter().filter_map(|s| s.claim.as_deref()).any(|name| {
-        storage.claim(&trial.pod.key.namespace, name).is_some_and(|c| c.lost || c.volume.is_some())
-    });
+    let holds_data = slots
+        .iter()
+        .filter_map(|s| s.claim.as_deref())
+        .any(|name| storage.claim(&trial.pod.key.namespace, name).is_some_and(|c| c.lost || c.volume.is_some()));
     let (harm, note) = if holds_data {
         (Harm::Data, "their data stays where it is")
     } else {
@@ -140,13 +141,7 @@ fn attached_leave(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     single.chain(several).collect()
 }
 
-fn of_claim(
-    trial: &Trial,
-    info: Option<&NodeInfo>,
-    plugin: Plugin,
-    slot: &Slot<'_>,
-    name: &str,
-) -> Vec<Remedy> {
+fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<'_>, name: &str) -> Vec<Remedy> {
     let namespace = &*trial.pod.key.namespace;
     let key = ObjectKey::new("PersistentVolumeClaim", namespace, name);
     let storage = trial.cluster.storage();
@@ -177,7 +172,9 @@ fn of_claim(
     };
     let text = format!("external storage, or none: run the pod without claim {name}; {note}");
     out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
-    out.extend(anew(trial, claim, slot, &key, harm));
+    if !claim.uid.is_empty() {
+        out.extend(anew(trial, claim, slot, &key, harm));
+    }
     out
 }
 
@@ -188,11 +185,14 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
     if let (Some(selected), Some(info)) = (&claim.selected_node, info)
         && **selected != *info.node.name
     {
-        let text = format!("let claim {} go to another node than {selected}, where its volume was to be made", claim.name);
+        let text =
+            format!("let claim {} go to another node than {selected}, where its volume was to be made", claim.name);
         let change = Change::patch(key, vec![unset(&["metadata", "annotations", SELECTED_NODE])]);
         out.push(Remedy::one(Harm::Looser, text, change));
     }
-    for class in classes(trial).filter(|c| c.name != claim.class) {
+    // One that an earlier step has just made is in the class that was chosen for it.
+    let fresh = claim.uid.is_empty();
+    for class in classes(trial).filter(|c| c.name != claim.class && !fresh) {
         let mut operations = vec![set(&["spec", "storageClassName"], &*class.name)];
         if !raw["spec"]["volumeName"].is_null() {
             operations.push(unset(&["spec", "volumeName"]));
@@ -200,7 +200,8 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
         if raw["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
             operations.push(unset(&["metadata", "annotations", SELECTED_NODE]));
         }
-        let text = format!("make claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
+        let text =
+            format!("make claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
         out.push(Remedy::one(Harm::Looser, text, Change::patch(key, operations)));
     }
     if let Some(info) = info {
@@ -214,7 +215,9 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
 fn classes(trial: &Trial) -> impl Iterator<Item = &StorageClass> {
     let is_default = |name: &str| {
         let raw = trial.objects.get(&ObjectKey::new("StorageClass", "", name));
-        raw.is_some_and(|v| v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true"))
+        raw.is_some_and(|v| {
+            v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true")
+        })
     };
     let mut names: Vec<&ObjectKey> = trial.objects.of_kind("StorageClass").map(|(k, _)| k).collect();
     names.sort_by_key(|k| !is_default(&k.name));
@@ -273,13 +276,21 @@ fn make_claim(trial: &Trial, slot: &Slot<'_>, key: &ObjectKey) -> Vec<Remedy> {
 }
 
 /// The claim is deleted and made anew, empty.
-fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Option<Remedy> {
+fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Vec<Remedy> {
+    let mut list: Vec<&StorageClass> = classes(trial).collect();
+    list.sort_by_key(|c| c.name != claim.class);
+    list.into_iter().filter_map(|class| anew_in(trial, class, claim, slot, key, harm)).collect()
+}
+
+fn anew_in(
+    trial: &Trial,
+    class: &StorageClass,
+    claim: &Claim,
+    slot: &Slot<'_>,
+    key: &ObjectKey,
+    harm: Harm,
+) -> Option<Remedy> {
     let raw = trial.objects.get(key)?;
-    let same = trial.cluster.storage().class(&claim.class);
-    let class = match same.filter(|c| c.waits == Some(true) && *c.provisioner != *"kubernetes.io/no-provisioner") {
-        Some(class) => class,
-        None => classes(trial).next()?,
-    };
     let mut new = claim_object(key, &class.name, &raw["spec"]);
     own(&mut new, trial, slot);
     let (harm, note) = match (harm, &claim.volume) {
@@ -333,7 +344,8 @@ fn smaller(trial: &Trial, info: &NodeInfo, claim: &Claim, key: &ObjectKey) -> Op
         return None;
     }
     let (left, was) = (shown("memory", left), shown("memory", request));
-    let text = format!("make claim {} smaller: {left} instead of {was} is left for node {}", claim.name, info.node.name);
+    let text =
+        format!("make claim {} smaller: {left} instead of {was} is left for node {}", claim.name, info.node.name);
     let change = Change::patch(key, vec![set(&["spec", "resources", "requests", "storage"], left)]);
     Some(Remedy::one(Harm::Smaller, text, change))
 }
@@ -355,4 +367,3 @@ fn zone_label(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
     }
     None
 }
-

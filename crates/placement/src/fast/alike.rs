@@ -21,7 +21,6 @@ impl Respect for NodeRules {
         a.tolerations
             .cmp(&b.tolerations)
             .then_with(|| a.required_nodes.cmp(&b.required_nodes))
-            .then_with(|| a.named_nodes.cmp(&b.named_nodes))
             .then_with(|| a.preferred_nodes.cmp(&b.preferred_nodes))
             .then_with(|| a.features.cmp(&b.features))
     }

@@ -29,3 +29,23 @@ impl Changes {
         then.checked_sub(self.forgotten).map(|from| &self.slots[from..])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_what_came_after_or_that_it_cannot() {
+        let mut changes = Changes::default();
+        let start = changes.now();
+        (0..10).for_each(|slot| changes.push(slot));
+        assert_eq!(changes.since(start), Some(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]));
+        let then = changes.now();
+        (0..3 * KEPT as u32).for_each(|slot| changes.push(slot));
+        assert_eq!(changes.since(then), None);
+        let then = changes.now();
+        changes.push(7);
+        assert_eq!(changes.since(then), Some(&[7][..]));
+        assert_eq!(changes.since(changes.now()), Some(&[][..]));
+    }
+}

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::topology::{Topologies, Topology};
 use crate::cluster::{Cluster, Slots};
-use crate::node::{Node, NodeInfo};
+use crate::node::NodeInfo;
 use crate::plugins::{fit, images, node};
-use crate::pod::{NamedNodes, PodSpec};
+use crate::pod::PodSpec;
 
 /// Calls `set` for every slot that may have changed since `seen`.
 fn refresh(seen: &mut Option<usize>, changes: &Changes, slots: &Slots, mut set: impl FnMut(usize, Option<&NodeInfo>)) {
@@ -21,7 +21,7 @@ fn refresh(seen: &mut Option<usize>, changes: &Changes, slots: &Slots, mut set: 
     *seen = Some(changes.now());
 }
 
-/// The node's own rules: cordon, taints, affinity, names, features.
+/// The node's own rules: cordon, taints, affinity, features. Where affinity names nodes, it matches no others.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeColumns {
     seen: Option<usize>,
@@ -61,7 +61,7 @@ impl NodeColumns {
                 return;
             };
             let (affinity, taints) = (node::affinity(spec, n).is_ok(), node::taints(spec, n).is_ok());
-            let fits = affinity && taints && named(spec, n) && node::unschedulable(spec, n).is_ok();
+            let fits = affinity && taints && node::unschedulable(spec, n).is_ok();
             self.fits[slot] = u8::from(fits);
             self.features[slot] = u8::from(node::features(spec, n).is_ok());
             self.affinity[slot] = u8::from(affinity);
@@ -93,13 +93,6 @@ impl NodeColumns {
         }
         self.frames.push((key, Arc::clone(&frame)));
         frame
-    }
-}
-
-fn named(spec: &PodSpec, node: &Node) -> bool {
-    match &spec.named_nodes {
-        NamedNodes::Any => true,
-        NamedNodes::Only(names) => names.contains(&*node.name),
     }
 }
 

@@ -78,7 +78,7 @@ impl Topology {
             used[*domain as usize] = true;
         }
         let mut numbers = vec![0; used.len()];
-        for ((number, _), next) in numbers.iter_mut().zip(&used).filter(|(_, used)| **used).zip(0..) {
+        for (next, (number, _)) in (0..).zip(numbers.iter_mut().zip(&used).filter(|(_, used)| **used)) {
             *number = next;
         }
         self.domains.retain(|_, domain| used[*domain as usize]);
@@ -119,5 +119,37 @@ impl std::ops::Index<usize> for Topologies {
 
     fn index(&self, id: usize) -> &Topology {
         &self.all[id]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node as RawNode;
+
+    use super::*;
+
+    fn node(value: &str) -> Node {
+        let mut raw = RawNode::default();
+        raw.metadata.name = Some("n".into());
+        raw.metadata.labels = Some([("k".to_owned(), value.to_owned())].into());
+        Node::compile(&raw).expect("a valid node")
+    }
+
+    #[test]
+    fn values_of_the_past_are_forgotten() {
+        let mut topology = Topology::new("k", &Slots::default());
+        topology.set(0, Some(&node("stays")));
+        topology.set(1, Some(&node("")));
+        topology.set(2, None);
+        for i in 0..1000 {
+            topology.set(3, Some(&node(&format!("v{i}"))));
+            assert!(topology.len() <= 2 * 4 + 64);
+        }
+        topology.set(4, Some(&node("v999")));
+        let domain = &topology.domain;
+        assert_eq!((domain[1], domain[2]), (EMPTY, EMPTY));
+        assert_eq!(topology.labelled, [1, 1, 0, 1, 1]);
+        assert!(domain[3] == domain[4] && domain[0] != domain[3] && domain[0] != EMPTY && domain[3] != EMPTY);
+        assert!(domain.iter().all(|d| (*d as usize) < topology.len()));
     }
 }

@@ -183,7 +183,7 @@ fn find_volume<'a>(storage: &'a Storage, claim: &Claim, node: &Node, chosen: &[&
 /// Whether the driver has enough left for the claim where the node can reach it.
 fn has_room(storage: &Storage, provisioner: &str, claim: &Claim, node: &Node) -> bool {
     let Some(request) = &claim.request else { return true };
-    if storage.tracks_capacity.get(provisioner) != Some(&true) {
+    if !storage.publishes_room(provisioner) {
         return true;
     }
     let size = request.value();

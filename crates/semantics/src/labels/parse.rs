@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         let Token::Word(key) = token else {
             return Err(format!("found '{}', expected: identifier", token.text()));
         };
-        if let Some(error) = key_error(NO_PATH, key) {
+        if let Some(error) = key_error(|| NO_PATH.to_owned(), key) {
             return Err(error.to_string());
         }
         let checked = |operator, spelling, values| {

@@ -78,15 +78,16 @@ impl Requirement {
         spelling: Spelling,
         values: Option<Vec<String>>,
     ) -> Result<Self, FieldErrors> {
+        // Paths are for errors only; nearly all requirements have none.
         let mut errors = Vec::new();
-        errors.extend(key_error(&child(path, "key"), &key));
-        let values_path = child(path, "values");
-        errors.extend(count_error(&values_path, operator, spelling, values.as_deref()));
+        errors.extend(key_error(|| child(path, "key"), &key));
+        let values_path = || child(path, "values");
+        errors.extend(count_error(values_path, operator, spelling, values.as_deref()));
         let mut values = values.unwrap_or_default();
         if matches!(operator, Operator::Gt | Operator::Lt) {
-            errors.extend(integer_errors(&values_path, &values));
+            errors.extend(integer_errors(values_path, &values));
         }
-        errors.extend(value_errors(&values_path, &key, &values));
+        errors.extend(value_errors(values_path, &key, &values));
         FieldErrors::check(errors)?;
 
         values.sort_unstable();
@@ -154,12 +155,17 @@ impl fmt::Display for Requirement {
 }
 
 /// `validateLabelKey`.
-pub(super) fn key_error(path: &str, key: &str) -> Option<FieldError> {
+pub(super) fn key_error(path: impl Fn() -> String, key: &str) -> Option<FieldError> {
     let problems = check_label_key(key);
-    (!problems.is_empty()).then(|| FieldError::invalid(path.to_owned(), quoted(key), problems.join("; ")))
+    (!problems.is_empty()).then(|| FieldError::invalid(path(), quoted(key), problems.join("; ")))
 }
 
-fn count_error(path: &str, operator: Operator, spelling: Spelling, values: Option<&[String]>) -> Option<FieldError> {
+fn count_error(
+    path: impl Fn() -> String,
+    operator: Operator,
+    spelling: Spelling,
+    values: Option<&[String]>,
+) -> Option<FieldError> {
     let count = values.map_or(0, <[String]>::len);
     let (allowed, rule) = match (spelling, operator) {
         (Spelling::Equals | Spelling::DoubleEquals | Spelling::NotEquals, _) => {
@@ -175,14 +181,14 @@ fn count_error(path: &str, operator: Operator, spelling: Spelling, values: Optio
             (count == 1, "for 'Gt', 'Lt' operators, exactly one value is required")
         }
     };
-    (!allowed).then(|| FieldError::invalid(path.to_owned(), json_list(values), rule))
+    (!allowed).then(|| FieldError::invalid(path(), json_list(values), rule))
 }
 
-fn integer_errors(path: &str, values: &[String]) -> Vec<FieldError> {
+fn integer_errors(path: impl Fn() -> String, values: &[String]) -> Vec<FieldError> {
     let not_an_integer = |(_, value): &(usize, &String)| value.parse::<i64>().is_err();
     let error = |(index, value): (usize, &String)| {
         FieldError::invalid(
-            format!("{path}[{index}]"),
+            format!("{}[{index}]", path()),
             quoted(value),
             "for 'Gt', 'Lt' operators, the value must be an integer",
         )
@@ -191,11 +197,11 @@ fn integer_errors(path: &str, values: &[String]) -> Vec<FieldError> {
 }
 
 /// `validateLabelValue`, whose path ends in the key.
-fn value_errors(path: &str, key: &str, values: &[String]) -> Vec<FieldError> {
+fn value_errors(path: impl Fn() -> String, key: &str, values: &[String]) -> Vec<FieldError> {
     let error = |(index, value): (usize, &String)| {
         let problems = check_label_value(value);
         (!problems.is_empty())
-            .then(|| FieldError::invalid(format!("{path}[{index}][{key}]"), quoted(value), problems.join("; ")))
+            .then(|| FieldError::invalid(format!("{}[{index}][{key}]", path()), quoted(value), problems.join("; ")))
     };
     values.iter().enumerate().filter_map(error).collect()
 }
