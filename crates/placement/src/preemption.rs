@@ -156,7 +156,7 @@ fn split_by_budget(pods: Vec<Arc<Pod>>, budgets: &[&Budget]) -> (Vec<Arc<Pod>>, 
         let mut violated = false;
         for (budget, allowed) in budgets.iter().zip(&mut allowed) {
             if budget.covers(pod) {
-                *allowed -= 1;
+                *allowed = allowed.wrapping_sub(1);
                 violated |= *allowed < 0;
             }
         }
