@@ -129,8 +129,8 @@ impl NodeInfo {
     fn count(&mut self, pod: &Pod, sign: i64) {
         let r = &pod.spec.resources;
         self.requested.add(&r.taken, sign);
-        self.nonzero_cpu = self.nonzero_cpu.saturating_add(sign * r.taken_nonzero_cpu);
-        self.nonzero_memory = self.nonzero_memory.saturating_add(sign * r.taken_nonzero_memory);
+        self.nonzero_cpu = self.nonzero_cpu.wrapping_add(sign * r.taken_nonzero_cpu);
+        self.nonzero_memory = self.nonzero_memory.wrapping_add(sign * r.taken_nonzero_memory);
     }
 
     /// Whether a pod on this node has the port, or one of the same number that gets in its way.

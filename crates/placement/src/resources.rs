@@ -79,12 +79,12 @@ impl Resources {
     }
 
     pub(crate) fn add(&mut self, other: &Resources, sign: i64) {
-        self.milli_cpu = self.milli_cpu.saturating_add(sign * other.milli_cpu);
-        self.memory = self.memory.saturating_add(sign * other.memory);
-        self.ephemeral_storage = self.ephemeral_storage.saturating_add(sign * other.ephemeral_storage);
+        self.milli_cpu = self.milli_cpu.wrapping_add(sign * other.milli_cpu);
+        self.memory = self.memory.wrapping_add(sign * other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.wrapping_add(sign * other.ephemeral_storage);
         for (name, amount) in &other.scalars {
             match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
-                Ok(i) => self.scalars[i].1 = self.scalars[i].1.saturating_add(sign * amount),
+                Ok(i) => self.scalars[i].1 = self.scalars[i].1.wrapping_add(sign * amount),
                 Err(i) => self.scalars.insert(i, (name.clone(), sign * amount)),
             }
         }

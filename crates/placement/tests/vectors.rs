@@ -1,4 +1,5 @@
 //! Every recorded verdict of the real kube-scheduler, whole.
+#![expect(clippy::disallowed_types, reason = "the recording is a file")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

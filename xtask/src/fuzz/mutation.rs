@@ -174,8 +174,8 @@ pub(super) fn mutate_text(text: &mut String, random: &mut Random) {
         let at = place(text, random);
         match random.below(7) {
             0 => text.truncate(at),
-            1 => text.insert_str(at, *random.pick(ODD)),
-            2 => text.insert_str(at, *random.pick(YAML)),
+            1 => insert(text, at, random.pick(ODD)),
+            2 => insert(text, at, random.pick(YAML)),
             3 => {
                 let end = place(text, random).clamp(at, (at + 200).min(text.len()));
                 let end = (at..=end).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(at);
@@ -187,9 +187,13 @@ pub(super) fn mutate_text(text: &mut String, random: &mut Random) {
                 let copy = text[at..end].to_owned();
                 text.insert_str(at, &copy);
             }
-            _ => text.insert_str(at, *random.pick(QUOTES)),
+            _ => insert(text, at, random.pick(QUOTES)),
         }
     }
+}
+
+fn insert(text: &mut String, at: usize, word: &&str) {
+    text.insert_str(at, word);
 }
 
 fn place(text: &str, random: &mut Random) -> usize {

@@ -1,4 +1,6 @@
 //! NodeResourcesFit and NodeResourcesBalancedAllocation.
+//!
+//! Amounts can be larger than anything real; where 64 bits do not hold them, they wrap as kube-scheduler's do.
 
 use std::borrow::Cow;
 
@@ -17,7 +19,7 @@ pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
         reasons.push("Too many pods".into());
     }
     let mut check = |want: i64, has: i64, taken: i64, reason: &dyn Fn() -> Cow<'static, str>| {
-        if want > 0 && want > has - taken {
+        if want > 0 && want > has.wrapping_sub(taken) {
             reasons.push(reason());
             if want > has {
                 code = Code::Unresolvable;
@@ -42,7 +44,8 @@ pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
 pub(crate) fn score(pod: &PodSpec, info: &NodeInfo) -> i64 {
     let has = &info.node.allocatable;
     let (cpu, memory) = pod.resources.fit_score;
-    least_allocated([(info.nonzero_cpu + cpu, has.milli_cpu), (info.nonzero_memory + memory, has.memory)])
+    let requested = [info.nonzero_cpu.wrapping_add(cpu), info.nonzero_memory.wrapping_add(memory)];
+    least_allocated([(requested[0], has.milli_cpu), (requested[1], has.memory)])
 }
 
 fn least_allocated(resources: [(i64, i64); 2]) -> i64 {
@@ -52,8 +55,7 @@ fn least_allocated(resources: [(i64, i64); 2]) -> i64 {
             continue;
         }
         if requested <= has {
-            // In 128 bits: kube-scheduler's own product can only wrap for nodes beyond 80 petabytes.
-            sum += (i128::from(has - requested) * i128::from(MAX_SCORE) / i128::from(has)) as i64;
+            sum += has.wrapping_sub(requested).wrapping_mul(MAX_SCORE) / has;
         }
         count += 1;
     }
@@ -70,7 +72,7 @@ pub(crate) fn balance_score(pod: &PodSpec, info: &NodeInfo) -> i64 {
     let has = [info.node.allocatable.milli_cpu, info.node.allocatable.memory];
     let taken = [info.requested.milli_cpu, info.requested.memory];
     let (cpu, memory) = pod.resources.balance_score;
-    let with = balance([taken[0] + cpu, taken[1] + memory], has);
+    let with = balance([taken[0].wrapping_add(cpu), taken[1].wrapping_add(memory)], has);
     let without = balance(taken, has);
     MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2
 }

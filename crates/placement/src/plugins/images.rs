@@ -18,7 +18,7 @@ pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, node: &Node) -> i64 {
         .filter_map(|name| cluster.image(name))
         // An image that few nodes have counts less, so that pods do not pile up there.
         .map(|state| (state.size as f64 * (state.nodes as f64 / nodes)) as i64)
-        .sum();
+        .fold(0, i64::wrapping_add);
     let max = MAX_PER_CONTAINER * pod.containers as i64;
     let sum = if sum < MIN { MIN } else { sum.min(max) };
     if max == MIN { 0 } else { MAX_SCORE * (sum - MIN) / (max - MIN) }

@@ -2,6 +2,7 @@
 //!
 //! Clusters, pods and everything that happens come from a seed; a seed that fails prints itself. To try one again:
 //! `STEAD_SEED=17 cargo test -p stead-placement --test fast`.
+#![expect(clippy::disallowed_methods, reason = "a seed can be given from outside")]
 
 mod limits;
 mod objects;

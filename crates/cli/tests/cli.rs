@@ -1,0 +1,318 @@
+//! The program as people and scripts meet it: what it prints where, and how it exits.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+/// What a run left behind.
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn stead(args: &[&str], input: &str) -> Run {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
+        .args(args)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("an input");
+    let output = std::thread::scope(|scope| {
+        // Beside the reading: both pipes could be full. A program that ends before it has read all is no fault.
+        scope.spawn(move || stdin.write_all(input.as_bytes()));
+        child.wait_with_output().expect("the program ends")
+    });
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stderr: &Expect) {
+    let run = stead(args, input);
+    stdout.assert_eq(&run.stdout);
+    stderr.assert_eq(&run.stderr);
+    assert_eq!(run.code, Some(code), "{args:?}");
+}
+
+const SET: &str = r#"
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: db
+spec:
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata:
+      labels: {app: db}
+    spec:
+      nodeSelector: {zone: zoneA}
+      containers:
+      - name: db
+        image: db
+        resources: {requests: {cpu: 1, memory: 1Gi}}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec:
+      accessModes: [ReadWriteOnce]
+      storageClassName: CLASS
+      resources: {requests: {storage: 1Gi}}
+"#;
+
+#[test]
+fn a_workloads_first_pod_for_people() {
+    check(
+        &["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones"],
+        &SET.replace("CLASS", "lvms-local-storage"),
+        0,
+        &expect![[r#"
+            NODE       VERDICT   SCORE   REASONS
+            worker-0   best      661
+            master-0   fits      660
+            master-1   no        -       node(s) didn't match Pod's node affinity/selector
+            master-2   no        -       node(s) didn't match Pod's node affinity/selector
+            worker-1   no        -       node(s) didn't match Pod's node affinity/selector
+            worker-2   no        -       node(s) didn't match Pod's node affinity/selector
+            worker-3   no        -       node(s) didn't match Pod's node affinity/selector
+
+            pod openstack/db-0 goes to worker-0.
+        "#]],
+        &expect![[r#""#]],
+    );
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_exits_with_1() {
+    check(
+        &["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones", "-o", "wide"],
+        &SET.replace("zoneA", "zoneX").replace("CLASS", "lvms-local-storage"),
+        1,
+        &expect![[r#"
+            NODE       VERDICT   SCORE   REASONS
+            master-0   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            master-1   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            master-2   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            worker-0   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            worker-1   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            worker-2   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            worker-3   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+
+            pod openstack/db-0 fits nowhere:
+              0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+        "#]],
+        &expect![[r#""#]],
+    );
+}
+
+#[test]
+fn machines_get_json_and_yaml_that_say_the_same() {
+    let args = ["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones", "-o"];
+    let set = SET.replace("CLASS", "lvms-local-storage");
+    let json = stead(&[&args[..], &["json"]].concat(), &set);
+    let yaml = stead(&[&args[..], &["yaml"]].concat(), &set);
+    let json: Value = serde_json::from_str(&json.stdout).expect("JSON");
+    let yaml: Value = serde_saphyr::from_str(&yaml.stdout).expect("YAML");
+    assert_eq!(json, yaml);
+    assert!(json["best"].is_array() && json["scores"].is_object(), "{json}");
+}
+
+#[test]
+fn mistakes_are_said_in_one_line() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, ports: [{hostPort: x}]}]}";
+    check(
+        &["place", "-f", "-", "--from", "examples/glance-zones"],
+        pod,
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: pod default/p: spec.containers[0].ports[0].hostPort: invalid type: string "x", expected i32
+        "#]],
+    );
+    check(
+        &["place", "-f", "-", "--from", "examples/glance-zones"],
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}",
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: the file has no pod to place: it needs one of Pod, StatefulSet, Deployment, ReplicaSet, Job
+        "#]],
+    );
+    check(
+        &["place", "-f", "nosuch.yaml", "--from", "examples/glance-zones"],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: cannot read nosuch.yaml: No such file or directory (os error 2)
+        "#]],
+    );
+    check(
+        &["explain", "node/worker-3", "--from", "examples/glance-zones"],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+        error: cannot explain "node/worker-3"
+        hint: say which pod: pod/NAME
+    "#]],
+    );
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2() {
+    for args in [
+        &["fly"][..],
+        &["place", "-f", "pod.yaml"],
+        &["place", "--batch", "x", "cases.jsonl"],
+        &["place", "-o", "tree", "-f", "x", "--from", "y"],
+        &[],
+    ] {
+        let run = stead(args, "");
+        assert_eq!(run.code, Some(2), "{args:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{args:?}");
+    }
+}
+
+#[test]
+fn cases_that_cannot_be_read_are_answered_too() {
+    let good = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}"#;
+    let cases = [
+        "not json".to_owned(),
+        format!(r#"{{"id":"given","given":{{"nodes":null,"pod":{good}}}}}"#),
+        format!(r#"{{"id":"flat","nodes":[],"pod":{good}}}"#),
+        String::new(),
+        r#"{"id":"no pod","given":{}}"#.to_owned(),
+        format!(
+            r#"{{"id":"quantity","nodes":[{{"metadata":{{"name":"n"}},"status":{{"allocatable":{{"cpu":"x"}}}}}}],"pod":{good}}}"#
+        ),
+        format!(
+            r#"{{"id":"type","pods":[{{"metadata":{{"name":"q"}},"spec":{{"containers":[{{"name":"c","ports":[{{"containerPort":"80"}}]}}]}}}}],"pod":{good}}}"#
+        ),
+        r#"{"id":"operator","pod":{"metadata":{"name":"p"},"spec":{"containers":[],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Near"}]}]}}}}}}"#.to_owned(),
+    ];
+    check(
+        &["place"],
+        &cases.join("\n"),
+        1,
+        &expect![[r#"
+        {"id":null,"error":"line 1: not a JSON object: expected ident at line 1 column 2"}
+        {"id":"given","feasible":null,"message":"no nodes available to schedule pods"}
+        {"id":"flat","feasible":null,"message":"no nodes available to schedule pods"}
+        {"id":"no pod","error":"case: pod: missing"}
+        {"id":"quantity","error":"node n: status.allocatable[cpu]: \"x\": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"}
+        {"id":"type","error":"pod default/q: spec.containers[0].ports[0].containerPort: invalid type: string \"80\", expected i32"}
+        {"id":"operator","error":"pod default/p: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: nodeSelectorTerms[0].matchExpressions[0].operator: Invalid value: \"Near\": not a valid selector operator"}
+    "#]],
+        &expect![[r#"
+        error: 5 of 7 cases could not be answered: see `error` in their answers
+    "#]],
+    );
+}
+
+#[test]
+fn answers_come_as_the_cases_do() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
+        .arg("place")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = child.stdin.take().expect("an input");
+    let mut output = BufReader::new(child.stdout.take().expect("an output"));
+    for id in 0..3 {
+        writeln!(input, r#"{{"id":{id},"pod":{{"metadata":{{"name":"p"}}}}}}"#).expect("it reads");
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it answers before the next case");
+        let answer: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(answer["id"], id);
+    }
+    drop(input);
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn recorded_verdicts_are_repeated() {
+    let file = std::fs::File::open(root().join("testdata/scheduler/cases.jsonl.gz")).expect("the recording");
+    let mut lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines().map(|l| l.expect("a line"));
+    let cases: Vec<String> = lines.by_ref().take(200).collect();
+    let run = stead(&["place"], &cases.join("\n"));
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    for (case, answer) in cases.iter().zip(run.stdout.lines()) {
+        let (case, answer): (Value, Value) =
+            (serde_json::from_str(case).expect("a case"), serde_json::from_str(answer).expect("an answer"));
+        let mut want = case["want"].clone();
+        want["id"] = case["id"].clone();
+        if let (Value::Object(want), Some(nominated)) = (&mut want, answer.get("nominated")) {
+            assert!(want["nominees"].as_array().is_some_and(|n| n.contains(nominated)), "{}", case["id"]);
+            want.insert("nominated".into(), nominated.clone());
+        }
+        assert_eq!(answer, want, "{}", case["id"]);
+    }
+    assert_eq!(run.stdout.lines().count(), cases.len());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let case = r#"{"id":"x","pod":{"metadata":{"name":"p"}}}"#;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
+        .arg("place")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    let mut input = child.stdin.take().expect("an input");
+    // It may be gone before all is written.
+    let _ = input.write_all(format!("{case}\n").repeat(10_000).as_bytes());
+    drop(input);
+    let mut said = String::new();
+    child.stderr.take().expect("an error output").read_to_string(&mut said).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(said, "");
+}
+
+#[test]
+fn completions_and_version() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let run = stead(&["completions", shell], "");
+        assert!(run.code == Some(0) && run.stdout.contains("place"), "{shell}");
+    }
+    assert_eq!(stead(&["--version"], "").stdout, concat!("stead ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn help_says_what_it_is_with_examples_and_exit_codes() {
+    let help = stead(&["--help"], "").stdout;
+    for part in ["kube-scheduler", "Examples:", "stead place -f", "stead explain pod/", "Exit codes:", "  2  "] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    assert!(!help.contains('\u{1b}'), "no colour where nobody sees it");
+}
+
+#[test]
+fn a_batch_prints_one_line() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("batch.json");
+    let node = |i| format!(r#"{{"metadata":{{"name":"n{i}"}},"status":{{"allocatable":{{"cpu":"1","pods":"10"}}}}}}"#);
+    let pod = |i| {
+        format!(
+            r#"{{"metadata":{{"name":"p{i}"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"400m"}}}}}}]}}}}"#
+        )
+    };
+    let list = |make: &dyn Fn(usize) -> String, n: usize| (0..n).map(make).collect::<Vec<_>>().join(",");
+    let text = format!(r#"{{"nodes":[{}],"pods":[],"queue":[{}]}}"#, list(&node, 2), list(&pod, 5));
+    std::fs::write(&folder, text).expect("a file");
+    let run = stead(&["place", "--batch", folder.to_str().expect("UTF-8")], "");
+    let line: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!((&line["nodes"], &line["queue"], &line["placed"]), (&2.into(), &5.into(), &4.into()), "{line}");
+    assert!(line["seconds"].is_number() && line["podsPerSecond"].is_number());
+}
