@@ -50,7 +50,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!("{helped} cases ({:.1} of 100) have one that buys no node", 100.0 * helped as f64 / f64::from(stuck));
     println!("{:.1} ms a case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
     let Some(program) = oracle::find(args.oracle.as_deref()) else { return Ok(()) };
-    let answers = oracle::judge(&program, offered.iter().map(|(_, case)| case.clone()))?;
+    let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
+    let answers: Vec<Value> = oracle::judge(&program, &cases)?
+        .iter()
+        .map(|line| serde_json::from_str(line).context("the oracle's answer"))
+        .collect::<Result<_>>()?;
+    ensure!(answers.len() == offered.len(), "{} cases, but {} answers", offered.len(), answers.len());
     let refuted: Vec<String> = offered
         .iter()
         .zip(&answers)

@@ -7,6 +7,7 @@ mod fixes;
 mod fuzz;
 mod layers;
 mod oracle;
+mod oracle_build;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ enum Chore {
     Ci,
     /// Check that the core crates know no client, clock, file or thread, and each only the layers below it.
     Layers,
+    /// Build the real kube-scheduler as a judge, from Go's module registry, once.
+    Oracle(oracle_build::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
     /// Feed broken input to everything that reads any.
@@ -49,6 +52,10 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Oracle(args) => {
+            oracle_build::run(&args)?;
             Outcome::Passed
         }
         Chore::Fixes(args) => {

@@ -1,6 +1,6 @@
 //! kube-scheduler's own code as a program: it judges cases, and places batches.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -8,16 +8,21 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use stead_placement::Batch;
 
-/// The program: the one that was named, or the one where it is usually built.
-pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
+/// Where the program is built: in the user's cache.
+pub(crate) fn default_path() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    let path = named.map(Path::to_path_buf).or_else(|| cache.map(|c| c.join("stead-real/oracle")))?;
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
+    Some(cache.join("stead-real/oracle"))
+}
+
+/// The program: the one that was named, or the one where it is built.
+pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
+    let path = named.map(Path::to_path_buf).or_else(default_path)?;
     if path.is_file() {
         return Some(path);
     }
-    println!("kube-scheduler is NOT asked: there is no {} (--oracle PATH, STEAD_ORACLE)\n", path.display());
+    println!("kube-scheduler is NOT asked: there is no {}; `cargo xtask oracle` builds it\n", path.display());
     None
 }
 
@@ -39,29 +44,21 @@ pub(crate) fn rate(program: &Path, batch: &Batch) -> Result<f64> {
 }
 
 /// What it says of cases, in their order.
-pub(crate) fn judge(program: &Path, cases: impl Iterator<Item = Value>) -> Result<Vec<Value>> {
+pub(crate) fn judge(program: &Path, cases: &[String]) -> Result<Vec<String>> {
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("running {}", program.display()))?;
-    let mut input = child.stdin.take().context("the oracle's standard input")?;
-    let cases: Vec<Value> = cases.collect();
-    let count = cases.len();
-    // It answers while it reads, so somebody else has to write.
-    let writer = std::thread::spawn(move || -> std::io::Result<()> {
-        for case in cases {
-            writeln!(input, "{case}")?;
-        }
-        Ok(())
-    });
-    let output = child.wait_with_output().with_context(|| format!("running {}", program.display()))?;
-    writer.join().expect("the writer does not panic").context("writing cases to the oracle")?;
-    ensure!(output.status.success(), "{}: {}", program.display(), output.status);
-    let lines = output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty());
-    let answers =
-        lines.map(|l| serde_json::from_slice(l).context("the oracle's answer")).collect::<Result<Vec<_>>>()?;
-    ensure!(answers.len() == count, "the oracle answered {} of {count} cases", answers.len());
+    let mut input = child.stdin.take().context("the oracle's input")?;
+    let output = child.stdout.take().context("the oracle's output")?;
+    let answers = std::thread::scope(|scope| {
+        let writer = scope.spawn(move || cases.iter().try_for_each(|case| writeln!(input, "{case}")));
+        let answers: std::io::Result<Vec<String>> = BufReader::new(output).lines().collect();
+        writer.join().expect("the writer does not panic")?;
+        answers
+    })?;
+    ensure!(child.wait()?.success(), "{} failed", program.display());
     Ok(answers)
 }

@@ -1,10 +1,9 @@
 //! Fresh random cases, judged by the real kube-scheduler and by us.
 //!
-//! The generator (a Python file) and the oracle (kube-scheduler's own framework as a program) are no part of this
-//! repository. Where they are absent the comparison is skipped, which is said.
+//! Where the oracle (kube-scheduler's own framework as a program) has not been built the comparison is skipped, which
+//! is said.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,14 +12,13 @@ use serde_json::Value;
 use stead_explain::Objects;
 use stead_placement::{Answer, evaluate};
 
-use crate::Outcome;
-use crate::oracle;
+use crate::{Outcome, oracle, root};
 
 /// What to compare.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The generator of cases, a Python file
-    #[arg(long, env = "STEAD_GEN")]
+    /// Another generator of cases than real/cases.py
+    #[arg(long)]
     r#gen: Option<PathBuf>,
     /// kube-scheduler's framework as a program that judges cases [default: stead-real/oracle in the cache]
     #[arg(long, env = "STEAD_ORACLE")]
@@ -59,10 +57,7 @@ struct Tally {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let Some(generator) = &args.r#gen else {
-        println!("verdicts: skipped: no generator of cases (--gen FILE, STEAD_GEN)");
-        return Ok(Outcome::Skipped);
-    };
+    let generator = args.r#gen.clone().unwrap_or_else(|| root().join("real/cases.py"));
     let Some(program) = oracle::find(args.oracle.as_deref()) else {
         println!("verdicts: skipped: no kube-scheduler to ask");
         return Ok(Outcome::Skipped);
@@ -70,8 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut themes: BTreeMap<String, Tally> = BTreeMap::new();
     for first in (0..args.count).step_by(CHUNK as usize) {
         let count = CHUNK.min(args.count - first);
-        let cases = generate(generator, args.seed, first, count)?;
-        let verdicts = ask(&program, &cases)?;
+        let cases = generate(&generator, args.seed, first, count)?;
+        let verdicts = oracle::judge(&program, &cases)?;
         ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
         for (case, verdict) in cases.iter().zip(verdicts) {
             compare(case, &verdict, &mut themes)?;
@@ -92,25 +87,6 @@ fn generate(generator: &Path, seed: u64, first: u64, count: u64) -> Result<Vec<S
         .context("running python3")?;
     ensure!(output.status.success(), "{}: {}", generator.display(), output.status);
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
-}
-
-fn ask(program: &Path, cases: &[String]) -> Result<Vec<String>> {
-    let mut child = Command::new(program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("running {}", program.display()))?;
-    let mut input = child.stdin.take().context("the oracle's input")?;
-    let output = child.stdout.take().context("the oracle's output")?;
-    let answers = std::thread::scope(|scope| {
-        let writer = scope.spawn(move || cases.iter().try_for_each(|case| writeln!(input, "{case}")));
-        let answers: std::io::Result<Vec<String>> = BufReader::new(output).lines().collect();
-        writer.join().expect("the writer does not panic")?;
-        answers
-    })?;
-    ensure!(child.wait()?.success(), "{} failed", program.display());
-    Ok(answers)
 }
 
 fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> Result<()> {

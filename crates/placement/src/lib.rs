@@ -3,7 +3,9 @@
 //!
 //! Objects come in as a [`Snapshot`] or one by one, are compiled once (quantities, selectors and affinities turn
 //! into what can be compared quickly), and live in a [`Cluster`] that can be changed and forked. [`evaluate`] asks
-//! about one pod. The answer is kube-scheduler's of Kubernetes 1.36 with its default profile and all nodes scored.
+//! about one pod, with every reason and score; [`Cluster::place`] only says which nodes fit and which are best, at a
+//! fraction of the cost, and [`place_all`] does so for a whole queue. The answer is kube-scheduler's of Kubernetes 1.36
+//! with its default profile and all nodes scored.
 //!
 //! This crate knows no client, no clock and no files, and draws no random numbers: ties come back as sets.
 
