@@ -1,5 +1,7 @@
 //! Every way out that is offered for a recorded case is applied to the case, which is then asked anew.
 
+#![expect(clippy::disallowed_types, reason = "the recorded verdicts are a file")]
+
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
