@@ -63,6 +63,7 @@ pub enum State {
 
 /// A reason, the nodes that give it, and what is behind it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Reason {
     /// kube-scheduler's words.
     pub reason: String,
@@ -70,6 +71,8 @@ pub struct Reason {
     pub nodes: Vec<NodeNote>,
     /// What is behind it, and for which of the nodes.
     pub because: Vec<Because>,
+    /// How many of the nodes, from the first on, were looked into for that.
+    pub looked_at: usize,
 }
 
 /// A node and where it stands.
@@ -275,6 +278,9 @@ fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
     out
 }
 
+/// So many nodes of each reason are looked into: as many as are shown by name.
+pub(crate) const LOOK_AT: usize = 12;
+
 fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
     let mut by_reason: BTreeMap<&str, Vec<&NodeInfo>> = BTreeMap::new();
     for (node, rejection) in &verdict.rejected {
@@ -288,7 +294,7 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
         .into_iter()
         .map(|(reason, nodes)| {
             let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for info in &nodes {
+            for info in nodes.iter().take(LOOK_AT) {
                 let rejection = &verdict.rejected[&info.node.name];
                 let said =
                     if before_nodes { because_all(trial, rejection) } else { because(trial, info, rejection, reason) };
@@ -300,7 +306,12 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             // What holds for most comes first.
             because.sort_by_key(|b| Reverse(b.nodes.len()));
             let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
-            Reason { reason: reason.to_owned(), nodes: nodes.iter().map(note).collect(), because }
+            Reason {
+                reason: reason.to_owned(),
+                nodes: nodes.iter().map(note).collect(),
+                because,
+                looked_at: nodes.len().min(LOOK_AT),
+            }
         })
         .collect();
     out.sort_by_key(|r| Reverse(r.nodes.len()));

@@ -1,6 +1,7 @@
 //! A cluster's objects as they were found, by kind, namespace and name.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -145,10 +146,12 @@ pub enum ObjectError {
     NoSuchPod(PodKey),
 }
 
-/// The objects of a cluster, as found.
+/// The objects of a cluster, as found. A fork shares them, and keeps what it changes beside them.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
-    by_key: BTreeMap<ObjectKey, Arc<Value>>,
+    found: Arc<BTreeMap<ObjectKey, Value>>,
+    /// What is otherwise than it was found; none for what is gone.
+    changed: BTreeMap<ObjectKey, Option<Value>>,
 }
 
 impl Objects {
@@ -162,9 +165,9 @@ impl Objects {
                 let Some(kind) = Kind::find(version, &key.kind) else { continue };
                 item["apiVersion"] = kind.api_version.into();
             }
-            by_key.insert(key, Arc::new(item));
+            by_key.insert(key, item);
         }
-        Objects { by_key }
+        Objects::new(by_key)
     }
 
     /// From a recorded case, whose lists say what their items are. Gives the key of the pod to place beside them.
@@ -184,38 +187,48 @@ impl Objects {
             for (i, item) in items.into_iter().enumerate() {
                 let key = ObjectKey::of_kind(kind.kind, &item)
                     .ok_or_else(|| shape("case", &format!("{}[{i}].metadata.name", kind.list), "missing"))?;
-                by_key.insert(key, Arc::new(item));
+                by_key.insert(key, item);
             }
         }
         let pod = given.remove("pod").ok_or_else(|| shape("case", "pod", "missing"))?;
         let key = ObjectKey::of_kind("Pod", &pod).ok_or_else(|| shape("case", "pod.metadata.name", "missing"))?;
-        by_key.insert(key.clone(), Arc::new(pod));
-        Ok((Objects { by_key }, key))
+        by_key.insert(key.clone(), pod);
+        Ok((Objects::new(by_key), key))
+    }
+
+    fn new(found: BTreeMap<ObjectKey, Value>) -> Objects {
+        Objects { found: Arc::new(found), changed: BTreeMap::new() }
+    }
+
+    /// The objects from a key on, in their order.
+    fn iter_from(&self, from: ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        let kept = self.found.range(from.clone()..).filter(|(key, _)| !self.changed.contains_key(*key));
+        let changed = self.changed.range(from..).filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        Merged { left: kept.peekable(), right: changed.peekable() }
     }
 
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.by_key.get(key).map(|v| &**v)
+        self.changed.get(key).map_or_else(|| self.found.get(key), Option::as_ref)
     }
 
     /// The objects of a kind.
     pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
-        let from = ObjectKey::new(kind, "", "");
-        self.by_key.range(from..).take_while(move |(k, _)| k.kind == kind).map(|(k, v)| (k, &**v))
+        self.iter_from(ObjectKey::new(kind, "", "")).take_while(move |(k, _)| k.kind == kind)
     }
 
     pub(crate) fn insert(&mut self, key: ObjectKey, value: Value) {
-        self.by_key.insert(key, Arc::new(value));
+        self.changed.insert(key, Some(value));
     }
 
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        self.by_key.remove(key);
+        self.changed.insert(key.clone(), None);
     }
 
     /// The cluster that they make, without one pod: the one to place.
     pub fn cluster(&self, without: &ObjectKey) -> Result<Cluster, ObjectError> {
         let mut cluster = Cluster::new();
-        for (key, value) in self.by_key.iter().filter(|(key, _)| *key != without) {
+        for (key, value) in self.iter_from(ObjectKey::new("", "", "")).filter(|(key, _)| *key != without) {
             put(&mut cluster, key, value)?;
         }
         Ok(cluster)
@@ -226,6 +239,28 @@ impl Objects {
         let value = self.get(key).ok_or_else(|| ObjectError::NoSuchPod(PodKey::new(&key.namespace, &key.name)))?;
         let pod = Pod::compile(&decode(key, value)?)?;
         Ok(Pod { node: None, ..pod })
+    }
+}
+
+/// Two sorted lists as one.
+struct Merged<L: Iterator, R: Iterator> {
+    left: Peekable<L>,
+    right: Peekable<R>,
+}
+
+impl<'a, L, R> Iterator for Merged<L, R>
+where
+    L: Iterator<Item = (&'a ObjectKey, &'a Value)>,
+    R: Iterator<Item = (&'a ObjectKey, &'a Value)>,
+{
+    type Item = (&'a ObjectKey, &'a Value);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match (self.left.peek(), self.right.peek()) {
+            (Some((l, _)), Some((r, _))) if r < l => self.right.next(),
+            (Some(_), _) => self.left.next(),
+            (None, _) => self.right.next(),
+        }
     }
 }
 

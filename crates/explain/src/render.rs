@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::explanation::{Explanation, NodeNote, Reason};
+use crate::explanation::{Explanation, LOOK_AT, NodeNote, Reason};
 use crate::remedies::Harm;
 
 /// The explanation as text, lines no longer than they have to be.
@@ -47,8 +47,11 @@ fn render_reason(out: &mut String, reason: &Reason) {
     let nodes: Vec<String> = reason.nodes.iter().map(node).collect();
     let _ = writeln!(out, "  {} x {}", reason.nodes.len(), reason.reason);
     let _ = writeln!(out, "    {}", some(&nodes));
+    if reason.looked_at < reason.nodes.len() && !reason.because.is_empty() {
+        let _ = writeln!(out, "    of the first {}:", reason.looked_at);
+    }
     for because in &reason.because {
-        if because.nodes.len() == reason.nodes.len() {
+        if because.nodes.len() == reason.looked_at {
             let _ = writeln!(out, "    - {}", because.text);
         } else {
             let _ = writeln!(out, "    - {}: {}", some(&because.nodes), because.text);
@@ -65,9 +68,8 @@ fn node(n: &NodeNote) -> String {
 
 /// Names, but no more of them than one cares to read.
 fn some(names: &[String]) -> String {
-    const MOST: usize = 12;
-    if names.len() <= MOST {
+    if names.len() <= LOOK_AT {
         return names.join(", ");
     }
-    format!("{} and {} more", names[..MOST].join(", "), names.len() - MOST)
+    format!("{} and {} more", names[..LOOK_AT].join(", "), names.len() - LOOK_AT)
 }
