@@ -33,15 +33,16 @@ pub(crate) fn run() -> Result<Outcome> {
     say("layers");
     count.add(layers::run()?);
     tests(&mut count)?;
-    let doc = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+    let doc = ["doc", "--workspace", "--no-deps"];
     count.add(check("documentation", &doc, &[("RUSTDOCFLAGS", "--deny warnings")])?);
     say("paths");
     count.add(paths()?);
     say("not run here");
     println!("verdicts: skipped: `cargo xtask verdicts` compares with the real kube-scheduler where that is built");
+    println!("fixes: skipped: `cargo xtask fixes` has the real kube-scheduler judge the ways out, where that is built");
     println!("bench: skipped: `cargo xtask bench` measures, which needs an idle machine");
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
-    count.skipped += 2;
+    count.skipped += 3;
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })
 }
