@@ -31,6 +31,8 @@ pub struct Fix {
 const MOST_STEPS: usize = 3;
 /// No more than this many nodes are looked into, so that a large cluster is answered in time.
 const MOST_NODES: usize = 24;
+/// Of these, no more than this many are cleared of their pods, where nothing else helps.
+const MOST_CLEARED: usize = 6;
 /// No more than this many forks are tried for a pod.
 const MOST_TRIALS: usize = 600;
 /// Of one sort no more than this many are offered.
@@ -43,11 +45,13 @@ struct Search<'a> {
     tried: BTreeSet<(String, String)>,
     trials: usize,
     found: BTreeMap<String, Fix>,
+    /// Whether a node may be cleared of as many pods as it takes.
+    clearing: bool,
 }
 
 /// The ways out for a pod that does not fit as things are; the least harmful first.
 pub(crate) fn fixes(start: &Trial, verdict: &Verdict) -> Vec<Fix> {
-    let mut search = Search { start, tried: BTreeSet::new(), trials: 0, found: BTreeMap::new() };
+    let mut search = Search { start, tried: BTreeSet::new(), trials: 0, found: BTreeMap::new(), clearing: false };
     search.preemption(verdict);
     let targets = targets(start, verdict);
     for steps in 1..=MOST_STEPS {
@@ -62,6 +66,19 @@ pub(crate) fn fixes(start: &Trial, verdict: &Verdict) -> Vec<Fix> {
     // A label that was forgotten may not be all there is to it: what comes after it is looked at as well.
     for target in &targets {
         search.explore_after_labels(target);
+    }
+    if search.found.is_empty() {
+        search.clearing = true;
+        search.tried.clear();
+        search.trials = 0;
+        for steps in 1..=MOST_STEPS {
+            for target in targets.iter().take(MOST_CLEARED) {
+                search.explore(start, target, &[], steps);
+            }
+            if !search.found.is_empty() {
+                break;
+            }
+        }
     }
     if !search.found.values().any(|f| f.harm < Harm::Buys) {
         for remedy in remedies::new_nodes(start) {
@@ -149,7 +166,11 @@ impl Search<'_> {
             return;
         }
         let info = node.filter(|_| !before_nodes).and_then(|n| trial.cluster.node(n));
-        for remedy in remedies::for_fault(trial, info, &fault) {
+        let mut candidates = remedies::for_fault(trial, info, &fault);
+        if self.clearing {
+            candidates.extend(info.and_then(|info| remedies::make_room(trial, info)));
+        }
+        for remedy in candidates {
             let path: Vec<&Remedy> = path.iter().copied().chain([&remedy]).collect();
             let id = (identity(&changes_of(&path)), node.unwrap_or_default().to_owned());
             // A step that was tried before is tried again only on the way to a further one.

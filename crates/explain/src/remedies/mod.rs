@@ -96,7 +96,7 @@ pub(crate) fn for_fault(trial: &Trial, info: Option<&NodeInfo>, fault: &Fault) -
 pub(crate) use labels::known_value;
 pub(crate) use node_rules::expression;
 pub(crate) use pod_rules::{in_domain, selects};
-pub(crate) use resources::{new_nodes, shown};
+pub(crate) use resources::{make_room, new_nodes, shown};
 pub(crate) use spread::skew;
 
 fn node_key(info: &NodeInfo) -> ObjectKey {

@@ -1,9 +1,10 @@
 //! Room: the pod can ask for less, others can leave, a node can be bought.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead_placement::{NodeInfo, Pod, Resources};
+use stead_placement::{Attempt, Cluster, NodeInfo, Pod, Resources};
 use stead_semantics::quantity::Quantity;
 
 use super::{Harm, Remedy, leave, raw_node, stays};
@@ -42,7 +43,7 @@ pub(super) fn remedies(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     let short = shortfall(&trial.pod, info);
     let full = info.pods.len() as i64 + 1 > info.node.max_pods;
     let mut out = Vec::new();
-    if !short.is_empty() && !full {
+    if !short.is_empty() {
         out.extend(ask_for_less(trial, info, &short));
     }
     out.extend(room(trial, info, &short, full));
@@ -71,6 +72,42 @@ fn room(trial: &Trial, info: &NodeInfo, short: &[(String, i64)], full: bool) -> 
     pods.sort_by_key(|p| (p.spec.priority > trial.pod.spec.priority, -size(p), p.key.clone()));
     (2..=super::MOST_LEAVING.min(pods.len())).find(|n| enough(&pods[..*n])).and_then(|n| leave(trial, &pods[..n]))
 }
+
+/// However many have to leave a node until it takes the pod: for when nothing smaller helps. As preemption does it,
+/// all that could leave do so at first, and come back one by one, the most important first, as long as the pod fits.
+pub(crate) fn make_room(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
+    let mut pods: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| !stays(trial, p)).collect();
+    if pods.is_empty() || pods.len() > MOST_IN_ALL {
+        return None;
+    }
+    pods.sort_by_key(|p| (Reverse(p.spec.priority), p.key.clone()));
+    let mut cluster = trial.cluster.clone();
+    for pod in &pods {
+        cluster.remove_pod(&pod.key);
+    }
+    let takes = |cluster: &Cluster| {
+        let node = cluster.node(&info.node.name);
+        node.is_some_and(|n| Attempt::new(cluster, &trial.pod).and_then(|a| a.node(n)).is_ok())
+    };
+    if !takes(&cluster) {
+        return None;
+    }
+    pods.retain(|pod| {
+        cluster.set_pod((***pod).clone());
+        let stays = takes(&cluster);
+        if !stays {
+            cluster.remove_pod(&pod.key);
+        }
+        !stays
+    });
+    let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();
+    let text = format!("make room on node {}: {} pods leave, {}", info.node.name, pods.len(), super::join(&names));
+    let changes = pods.iter().map(|p| Change::delete(&super::pod_key(p))).collect();
+    Some(Remedy::new(Harm::Disrupts, text, changes))
+}
+
+/// A node with more pods than this is not emptied, not even for a trial.
+const MOST_IN_ALL: usize = 64;
 
 /// The pod's requests come down to what is free; the largest request gives way first.
 fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(String, i64)]) -> Option<Remedy> {
