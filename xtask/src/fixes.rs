@@ -10,21 +10,22 @@ use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
 use stead_explain::{Action, Change, Objects, apply_to_case, fixes};
 
-use crate::oracle;
+use crate::{Outcome, oracle, root};
 
 /// Which cases, judged by what.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// kube-scheduler's algorithm as a program [default: stead-real/oracle in the cache].
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
-    /// Recorded cases, gzipped JSON lines.
-    #[arg(long, default_value = "testdata/scheduler/cases.jsonl.gz")]
-    cases: PathBuf,
+    /// Recorded cases, gzipped JSON lines [default: the repository's own].
+    #[arg(long)]
+    cases: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let file = File::open(&args.cases).with_context(|| format!("reading {}", args.cases.display()))?;
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let cases = args.cases.clone().unwrap_or_else(|| root().join("testdata/scheduler/cases.jsonl.gz"));
+    let file = File::open(&cases).with_context(|| format!("reading {}", cases.display()))?;
     let (mut stuck, mut helped, mut time) = (0, 0, Duration::ZERO);
     let mut offered: Vec<(String, Value)> = Vec::new();
     for line in BufReader::new(GzDecoder::new(file)).lines() {
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!("{stuck} cases where nothing fits: {} ways out offered", offered.len());
     println!("{helped} cases ({:.1} of 100) have one that buys no node", 100.0 * helped as f64 / f64::from(stuck));
     println!("{:.1} ms a case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
-    let Some(program) = oracle::find(args.oracle.as_deref()) else { return Ok(()) };
+    let Some(program) = oracle::find(args.oracle.as_deref()) else { return Ok(Outcome::Skipped) };
     let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
     let answers: Vec<Value> = oracle::judge(&program, &cases)?
         .iter()
@@ -63,8 +64,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .map(|((text, case), answer)| format!("{}: {text}: {}", case["id"], answer["message"]))
         .collect();
     println!("kube-scheduler: {} confirmed, {} refuted", offered.len() - refuted.len(), refuted.len());
-    ensure!(refuted.is_empty(), "refuted:\n{}", refuted.join("\n"));
-    Ok(())
+    for line in &refuted {
+        println!("refuted: {line}");
+    }
+    Ok(if refuted.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
 fn buys(c: &Change) -> bool {

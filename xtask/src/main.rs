@@ -58,10 +58,7 @@ fn main() -> anyhow::Result<ExitCode> {
             oracle_build::run(&args)?;
             Outcome::Passed
         }
-        Chore::Fixes(args) => {
-            fixes::run(&args)?;
-            Outcome::Passed
-        }
+        Chore::Fixes(args) => fixes::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -31,6 +31,13 @@ pub(crate) struct Args {
     count: u64,
 }
 
+impl Args {
+    /// So many fresh cases.
+    pub(crate) fn fresh(count: u64) -> Args {
+        Args { r#gen: None, oracle: None, seed: 1, count }
+    }
+}
+
 /// What makes the cases: the generator's own, with the theme that it drew for each.
 const SCRIPT: &str = r#"
 import importlib.util, json, random, sys
