@@ -5,6 +5,7 @@
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
+use stead_explain::{ObjectKey, Objects};
 
 /// The kinds that a pod can be made from.
 const KINDS: [&str; 5] = ["Pod", "StatefulSet", "Deployment", "ReplicaSet", "Job"];
@@ -44,6 +45,7 @@ pub(crate) fn first_pod(file: Vec<Value>, namespace: Option<&str>, cluster: &[Va
     if workload["kind"] != "Pod" {
         before.push(workload);
     }
+    readable(&pod, &before)?;
     let mut notes = Vec::new();
     let all = || cluster.iter();
     runtime_class(&mut pod, all(), &mut notes);
@@ -61,6 +63,23 @@ pub(crate) fn first_pod(file: Vec<Value>, namespace: Option<&str>, cluster: &[Va
         storage_class(claim, cluster);
     }
     Ok(Wanted { pod, before, notes })
+}
+
+/// Whether Kubernetes' types can read it all: what is filled in below goes into fields of the right shape only.
+fn readable(pod: &Value, before: &[Value]) -> anyhow::Result<()> {
+    let objects = Objects::from_items(before.iter().chain([pod]).cloned());
+    let Some(key) = ObjectKey::of(pod) else { bail!("{}: metadata.name: missing", name_of(pod)) };
+    objects.pod(&key)?;
+    objects.cluster(&key)?;
+    Ok(())
+}
+
+/// That a field is an object, where it is there at all.
+fn object_if_any(value: &Value, field: &str) -> anyhow::Result<()> {
+    if !value.is_object() && !value.is_null() {
+        bail!("{field}: not an object");
+    }
+    Ok(())
 }
 
 fn name_of(o: &Value) -> String {
@@ -111,6 +130,9 @@ fn from_template(workload: &Value, before: &mut Vec<Value>) -> anyhow::Result<Va
     if !template["spec"].is_object() {
         bail!("spec.template.spec: missing");
     }
+    object_if_any(&template["metadata"], "spec.template.metadata")?;
+    object_if_any(&template["metadata"]["labels"], "spec.template.metadata.labels")?;
+    object_if_any(&workload["spec"]["selector"], "spec.selector")?;
     let name = workload["metadata"]["name"].as_str().unwrap_or_default();
     let namespace = workload["metadata"]["namespace"].clone();
     let mut meta = template["metadata"].clone();
@@ -124,7 +146,7 @@ fn from_template(workload: &Value, before: &mut Vec<Value>) -> anyhow::Result<Va
             let labels = map(&mut pod["metadata"], "labels");
             labels.insert("statefulset.kubernetes.io/pod-name".into(), json!(pod_name));
             labels.insert("apps.kubernetes.io/pod-index".into(), json!(ordinal.to_string()));
-            claim_templates(workload, &pod_name, &mut pod, before);
+            claim_templates(workload, &pod_name, &mut pod, before)?;
             (pod_name, workload.clone())
         }
         Some("Deployment") => {
@@ -160,8 +182,14 @@ fn from_template(workload: &Value, before: &mut Vec<Value>) -> anyhow::Result<Va
 }
 
 /// A StatefulSet's claims for one pod, and the volumes that refer to them.
-fn claim_templates(set: &Value, pod_name: &str, pod: &mut Value, before: &mut Vec<Value>) {
+fn claim_templates(
+    set: &Value,
+    pod_name: &str,
+    pod: &mut Value,
+    before: &mut Vec<Value>,
+) -> anyhow::Result<()> {
     for template in set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
+        object_if_any(&template["metadata"], "spec.volumeClaimTemplates[].metadata")?;
         let name = template["metadata"]["name"].as_str().unwrap_or_default();
         let volumes = list(&mut pod["spec"], "volumes");
         volumes.retain(|v| v["name"] != name);
@@ -177,6 +205,7 @@ fn claim_templates(set: &Value, pod_name: &str, pod: &mut Value, before: &mut Ve
         claim["metadata"]["namespace"] = set["metadata"]["namespace"].clone();
         before.push(claim);
     }
+    Ok(())
 }
 
 /// The claims that the ephemeral volume controller makes for the pod.

@@ -167,6 +167,31 @@ fn mistakes_are_said_in_one_line() {
     );
 }
 
+/// What is filled into a pod before it is placed must not trip over fields of another shape.
+#[test]
+fn fields_of_another_shape_are_named() {
+    let pod = |spec: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n");
+    let set = |spec: &str| format!("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: p}}\nspec: {spec}\n");
+    let template = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}";
+    for (file, field) in [
+        (pod("hello"), "spec"),
+        (pod("{containers: [{name: c}], tolerations: {a: b}}"), "spec.tolerations"),
+        (pod("{containers: [{name: c}], affinity: {podAffinity: x}}"), "spec.affinity.podAffinity"),
+        (
+            pod("{containers: [{name: c}], volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: x}}}]}"),
+            "spec.volumes[0].ephemeral.volumeClaimTemplate.spec",
+        ),
+        (set("{template: {metadata: x, spec: {containers: []}}}"), "spec.template.metadata"),
+        (set(&format!("{{template: {template}, volumeClaimTemplates: [x]}}")), "spec.volumeClaimTemplates[0]"),
+        (set(&format!("{{template: {template}, selector: x}}")), "spec.selector"),
+    ] {
+        let run = stead(&["place", "-f", "-", "--from", "examples/glance-zones"], &file);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{file}: {}", run.stderr);
+        assert!(run.stderr.starts_with("error: ") && run.stderr.contains(field), "{file}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{file}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn a_wrong_command_line_exits_with_2() {
     for args in [
