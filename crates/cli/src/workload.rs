@@ -182,12 +182,7 @@ fn from_template(workload: &Value, before: &mut Vec<Value>) -> anyhow::Result<Va
 }
 
 /// A StatefulSet's claims for one pod, and the volumes that refer to them.
-fn claim_templates(
-    set: &Value,
-    pod_name: &str,
-    pod: &mut Value,
-    before: &mut Vec<Value>,
-) -> anyhow::Result<()> {
+fn claim_templates(set: &Value, pod_name: &str, pod: &mut Value, before: &mut Vec<Value>) -> anyhow::Result<()> {
     for template in set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
         object_if_any(&template["metadata"], "spec.volumeClaimTemplates[].metadata")?;
         let name = template["metadata"]["name"].as_str().unwrap_or_default();

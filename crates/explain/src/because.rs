@@ -6,23 +6,42 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::Value;
 use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, Resources, Standing, Term};
+use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
-use crate::objects::part;
-use crate::remedies::{expression, in_domain, join, selects, shown, skew};
+use crate::objects::{ObjectKey, part};
+use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, selects, shown, skew};
 
 /// What stands behind a node's rejection, line by line.
 pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str) -> Vec<String> {
+    let mut lines = by_plugin(trial, info, rejection, reason);
+    if lines.is_empty() {
+        lines.extend(nominated(trial, info));
+    }
+    lines
+}
+
+/// kube-scheduler counts pods that preemption has promised a node as if they were there already.
+fn nominated(trial: &Trial, info: &NodeInfo) -> Option<String> {
+    let promised = trial.objects.of_kind("Pod").filter(|(key, pod)| {
+        **key != trial.key && pod["status"]["nominatedNodeName"].as_str() == Some(&*info.node.name)
+    });
+    let names: Vec<String> = promised.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
+    let noun = if names.len() == 1 { "pod" } else { "pods" };
+    (!names.is_empty()).then(|| format!("counting {noun} {}, nominated to go there", join(&names)))
+}
+
+fn by_plugin(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str) -> Vec<String> {
     match rejection.plugin {
         Plugin::NodeUnschedulable => vec!["it is cordoned (spec.unschedulable)".into()],
         Plugin::TaintToleration => taints(trial, info),
         Plugin::NodeAffinity => node_affinity(trial, info),
         Plugin::NodePorts => ports(trial, info),
         Plugin::NodeResourcesFit => resources(trial, info, reason),
-        Plugin::VolumeBinding => claims(trial, info),
+        Plugin::VolumeBinding => claims(trial, info, reason),
         Plugin::VolumeZone => zones(trial, info),
         Plugin::PodTopologySpread => spread(trial, info),
-        Plugin::InterPodAffinity => pod_affinity(trial, info),
+        Plugin::InterPodAffinity => pod_affinity(trial, info, reason),
         Plugin::NodeVolumeLimits => vec!["its CSI driver can attach no more volumes there".into()],
         Plugin::VolumeRestrictions => held(trial, info),
         Plugin::NodeDeclaredFeatures => {
@@ -32,24 +51,25 @@ pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection, rea
     }
 }
 
-/// The Topology that a rule of the pod comes from, where one in the dump says the same.
-pub(crate) fn origin(trial: &Trial, field: &str, rule: &Value) -> Option<String> {
+/// The Topology that a spread constraint of the pod comes from, where one in the dump says the same; with the list
+/// and the place in it. The draft of the resource spelled the list in the singular.
+pub(crate) fn spread_origin<'a>(trial: &'a Trial, rule: &Value) -> Option<(&'a ObjectKey, &'static str, usize)> {
     trial.objects.of_kind("Topology").find_map(|(key, topology)| {
-        let spec = &topology["spec"];
-        let says = match field {
-            // The draft of the resource spelled the list in the singular.
-            "topologySpreadConstraints" => ["topologySpreadConstraints", "topologySpreadConstraint"]
-                .iter()
-                .flat_map(|f| spec[f].as_array().into_iter().flatten())
-                .any(|c| c == rule),
-            _ => !rule.is_null() && spec["affinity"][field] == *rule,
-        };
-        says.then(|| key.name.clone())
+        ["topologySpreadConstraints", "topologySpreadConstraint"].into_iter().find_map(|list| {
+            let at = topology["spec"][list].as_array()?.iter().position(|c| c == rule)?;
+            Some((key, list, at))
+        })
     })
 }
 
-fn from(topology: Option<String>) -> String {
-    topology.map(|t| format!(" (from Topology {t})")).unwrap_or_default()
+/// The Topology that the pod's node affinity comes from, likewise.
+fn affinity_origin<'a>(trial: &'a Trial, affinity: &Value) -> Option<&'a ObjectKey> {
+    let mut topologies = trial.objects.of_kind("Topology");
+    topologies.find(|(_, t)| t["spec"]["affinity"]["nodeAffinity"] == *affinity).map(|(key, _)| key)
+}
+
+fn from(topology: Option<&ObjectKey>) -> String {
+    topology.map(|t| format!(" (from Topology {})", t.name)).unwrap_or_default()
 }
 
 fn taints(trial: &Trial, info: &NodeInfo) -> Vec<String> {
@@ -79,9 +99,9 @@ fn node_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let affinity = &spec["affinity"]["nodeAffinity"];
     let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
     let terms: Vec<NodeSelectorTerm> = part(&required["nodeSelectorTerms"]).unwrap_or_default();
-    if !terms.is_empty() {
+    if !required.is_null() && !terms.iter().any(|t| holds(t, info)) {
         let written: Vec<String> = terms.iter().map(term).collect();
-        let topology = from(origin(trial, "nodeAffinity", affinity));
+        let topology = from(affinity_origin(trial, affinity));
         out.push(format!("required node affinity{topology}: {}", written.join(" or ")));
     }
     out
@@ -117,11 +137,9 @@ fn resources(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
     let mut check = |name: &str, of: &dyn Fn(&Resources) -> i64| {
         let (want, has, taken) = (of(want), of(has), of(taken));
         if reason.strip_prefix("Insufficient ") == Some(name) {
-            let (want, has) = (shown(name, want), shown(name, has));
-            out.push(format!(
-                "the pod asks for {name} {want}; {} of {has} is free",
-                shown(name, (of(&info.node.allocatable) - taken).max(0))
-            ));
+            let free = has.saturating_sub(taken).max(0);
+            let [want, has, free] = [want, has, free].map(|amount| shown(name, amount));
+            out.push(format!("the pod asks for {name} {want}; {free} of {has} is free"));
         }
     };
     check("cpu", &|r| r.milli_cpu);
@@ -133,21 +151,23 @@ fn resources(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
     out
 }
 
-fn claims(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+fn claims(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
     let storage = trial.cluster.storage();
+    // A node that gives several reasons gets each explained by the claims that are behind that one.
+    let of_bound = reason == "node(s) didn't match PersistentVolume's node affinity";
     let mut out = Vec::new();
     for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
         let Some(claim) = storage.claim(&trial.pod.key.namespace, name) else { continue };
         let volume = claim.volume.as_deref().and_then(|v| storage.volume(v));
         match volume {
-            Some(volume) if claim.bound && !volume.usable_on(&info.node.labels) => {
+            Some(volume) if claim.bound && of_bound && !volume.usable_on(&info.node.labels) => {
                 let there = trial.cluster.nodes().filter(|i| volume.usable_on(&i.node.labels));
                 let there: Vec<String> = there.map(|i| i.node.name.to_string()).collect();
                 let place =
                     if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
                 out.push(format!("claim {name} is bound to volume {}, which can be used only {place}", volume.name));
             }
-            Some(_) if claim.bound => {}
+            _ if claim.bound || of_bound => {}
             _ => {
                 if let Some(node) = claim.selected_node.as_deref().filter(|n| **n != *info.node.name) {
                     out.push(format!("the volume of claim {name} is being made for node {node}"));
@@ -202,6 +222,23 @@ pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
     if reason.ends_with("is being deleted") {
         return vec!["it is given to no new pod, and goes for good once no pod has it".into()];
     }
+    if reason.starts_with("waiting for ephemeral volume controller") {
+        return vec![
+            "the controller makes it within seconds of the pod: where it does not, see the pod's events".into(),
+        ];
+    }
+    if reason.ends_with("(pod is not owner)") {
+        return vec!["another's claim has the name that the pod's own is to have: it is in the way".into()];
+    }
+    if reason == "pod affinity terms conflict" {
+        return vec!["each term of its required node affinity names a node and another at once: none can match".into()];
+    }
+    if let Some(claim) = reason.strip_prefix("persistentvolumeclaim ").and_then(|r| r.strip_suffix(" not found")) {
+        return vec![format!("the pod names claim {}, but nobody has made it", claim.trim_matches('"'))];
+    }
+    if reason.contains("bound to non-existent persistentvolume") || reason.starts_with("persistentvolume \"") {
+        return vec!["the claim's volume is gone, and its data with it, unless the dump lacks the volume".into()];
+    }
     if reason == "pod has unbound immediate PersistentVolumeClaims" {
         let unbound = claims().filter(|c| {
             !c.bound && storage.class(&c.class).is_none_or(|k| k.waits != Some(true) || c.volume.is_some())
@@ -222,16 +259,25 @@ pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
     Vec::new()
 }
 
+/// The labels that say where a volume lies, with the names that they go by today on nodes.
+const ZONES: [(&str, &str); 4] = [
+    ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("topology.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+];
+
 fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let storage = trial.cluster.storage();
     let mut out = Vec::new();
     for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
         let claim = storage.claim(&trial.pod.key.namespace, name);
         let Some(volume) = claim.and_then(|c| storage.volume(c.volume.as_deref()?)) else { continue };
-        for key in
-            ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"]
-        {
-            if let Some(value) = volume.labels.get(key).filter(|v| info.node.label(key) != Some(v)) {
+        for (key, current) in ZONES {
+            let here = info.node.label(key).or_else(|| info.node.label(current));
+            // A volume of several zones has them all in one label.
+            let elsewhere = |v: &&String| !v.split("__").any(|zone| here == Some(zone.trim()));
+            if let Some(value) = volume.labels.get(key).filter(elsewhere) {
                 out.push(format!("claim {name} is bound to volume {}, which lies in {key}={value}", volume.name));
             }
         }
@@ -240,14 +286,15 @@ fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
 }
 
 fn held(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+    let own = &trial.pod.spec.volumes;
     let mut out = Vec::new();
     for other in trial.cluster.nodes().flat_map(|i| &i.pods) {
-        for volume in other.spec.volumes.iter().filter(|v| trial.pod.spec.volumes.contains(v)) {
+        for volume in &other.spec.volumes {
             match volume.claim() {
-                Some((name, _)) if other.key.namespace == trial.pod.key.namespace => {
+                Some((name, _)) if own.contains(volume) && held_once(trial, other, name) => {
                     out.push(format!("claim {name} is in use by pod {}", other.key));
                 }
-                None if other.node.as_deref() == Some(&*info.node.name) => {
+                None if other.node.as_deref() == Some(&*info.node.name) && own.iter().any(|v| same_disk(v, volume)) => {
                     out.push(format!("pod {} has the disk there", other.key));
                 }
                 _ => {}
@@ -263,7 +310,8 @@ fn spread(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     for (at, standing) in hard.zip(attempt.standings()) {
         let raw = &trial.raw_pod()["spec"]["topologySpreadConstraints"][at];
         let key = &*standing.constraint.topology_key;
-        let rule = format!("spread by node label {key}{}", from(origin(trial, "topologySpreadConstraints", raw)));
+        let topology = from(spread_origin(trial, raw).map(|(key, _, _)| key));
+        let rule = format!("spread by node label {key}{topology}");
         match info.node.label(key) {
             None => return vec![format!("{rule}: it has no label {key}")],
             Some(value) => {
@@ -286,9 +334,9 @@ pub(crate) fn counts(standing: &Standing) -> String {
 fn standing_line(trial: &Trial, standing: &Standing, value: &str, skew: i64) -> String {
     let c = &standing.constraint;
     let mut line = format!(
-        "maxSkew {}, counting pods with {} in {}: {}; with this one {value} would have {}, {skew} more than the emptiest ({})",
+        "maxSkew {}, counting {} in {}: {}; with this one {value} would have {}, {skew} more than the emptiest ({})",
         c.max_skew,
-        c.selector,
+        selected(&c.selector),
         trial.pod.key.namespace,
         counts(standing),
         standing.least + skew,
@@ -300,30 +348,47 @@ fn standing_line(trial: &Trial, standing: &Standing, value: &str, skew: i64) -> 
     line
 }
 
-fn written(t: &Term) -> String {
-    format!("pods with {} by {}", t.selector, t.topology_key)
+/// The pods that a selector selects, in words.
+fn selected(selector: &Selector) -> String {
+    if selector.is_nothing() {
+        "no pods at all (there is no selector)".into()
+    } else if selector.is_empty() {
+        "any pods".into()
+    } else {
+        format!("pods with {selector}")
+    }
 }
 
-fn pod_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+fn written(t: &Term) -> String {
+    format!("{} by {}", selected(&t.selector), t.topology_key)
+}
+
+fn pod_affinity(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
     let spec = &trial.pod.spec;
-    for t in &spec.affinity {
-        if info.node.label(&t.topology_key).is_none() {
-            return vec![format!("required affinity to {}: it has no label {}", written(t), t.topology_key)];
+    match reason {
+        "node(s) didn't match pod affinity rules" => {
+            let unmet = spec.affinity.iter().find_map(|t| match info.node.label(&t.topology_key) {
+                None => Some((t, format!("it has no label {}", t.topology_key))),
+                Some(_) if in_domain(trial, info, &t.topology_key).any(|p| selects(trial, t, p)) => None,
+                Some(_) => Some((t, "there is none in its domain".into())),
+            });
+            unmet.into_iter().map(|(t, why)| format!("required affinity to {}: {why}", written(t))).collect()
         }
-        if !in_domain(trial, info, &t.topology_key).any(|p| selects(trial, t, p)) {
-            return vec![format!("required affinity to {}: there is none in its domain", written(t))];
+        "node(s) didn't match pod anti-affinity rules" => {
+            let hits = spec.anti_affinity.iter().map(|t| {
+                let hit = in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p));
+                (t, hit.collect::<Vec<&Arc<Pod>>>())
+            });
+            hits.filter(|(_, hit)| !hit.is_empty())
+                .map(|(t, hit)| format!("required anti-affinity to {}: {}", written(t), names(&hit)))
+                .collect()
         }
+        _ => kept_away(trial, info),
     }
-    let mut out = Vec::new();
-    for t in &spec.anti_affinity {
-        let hit: Vec<&Arc<Pod>> = in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p)).collect();
-        if !hit.is_empty() {
-            out.push(format!("required anti-affinity to {}: {}", written(t), names(&hit)));
-        }
-    }
-    if !out.is_empty() {
-        return out;
-    }
+}
+
+/// The pods whose own anti-affinity keeps the pod from a node.
+fn kept_away(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let mut by_term: BTreeMap<String, Vec<&Arc<Pod>>> = BTreeMap::new();
     for other in trial.cluster.nodes() {
         for pod in &other.pods {

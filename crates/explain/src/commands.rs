@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::because::origin;
+use crate::because::spread_origin;
 use crate::change::{Action, Change, Trial};
 use crate::objects::ObjectKey;
+use crate::remedies::by_kubernetes;
 
 /// The commands for a way out, in order. A line that begins with `#` is for a person to read.
 pub(crate) fn commands(trial: &Trial, changes: &[Change]) -> Vec<String> {
@@ -26,7 +27,7 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
     match (&change.action, change.kind.as_str()) {
         (Action::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
         (Action::Create(_), "Node") => vec![format!("# add a node as described ({} stands for it)", change.name)],
-        (Action::Create(_), "PersistentVolumeClaim") if of_template(trial, &change.name) => {
+        (Action::Create(claim), "PersistentVolumeClaim") if of_template(trial, &change.name, claim) => {
             vec![format!(
                 "kubectl {namespace}delete pod {}  # its StatefulSet makes claim and pod anew",
                 trial.key.name
@@ -48,13 +49,17 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
     }
 }
 
-/// Whether a claim is one that the pod's StatefulSet makes.
-fn of_template(trial: &Trial, claim: &str) -> bool {
-    let Some((kind, name)) = controller(trial.raw_pod()) else { return false };
-    let set = trial.objects.get(&ObjectKey::new(&kind, &trial.key.namespace, &name));
-    let templates = set.and_then(|s| s["spec"]["volumeClaimTemplates"].as_array()).into_iter().flatten();
-    let mut names = templates.filter_map(|t| t["metadata"]["name"].as_str());
-    kind == "StatefulSet" && names.any(|t| claim == format!("{t}-{}", trial.key.name))
+/// Whether the pod's StatefulSet makes just this claim by itself.
+fn of_template(trial: &Trial, name: &str, claim: &Value) -> bool {
+    let Some((kind, owner)) = controller(trial.raw_pod()) else { return false };
+    let set = trial.objects.get(&ObjectKey::new(&kind, &trial.key.namespace, &owner));
+    let mut templates = set.and_then(|s| s["spec"]["volumeClaimTemplates"].as_array()).into_iter().flatten();
+    kind == "StatefulSet"
+        && templates.any(|t| {
+            let stem = t["metadata"]["name"].as_str().unwrap_or_default();
+            name == format!("{stem}-{}", trial.key.name)
+                && t["spec"]["storageClassName"] == claim["spec"]["storageClassName"]
+        })
 }
 
 fn operations(patch: &json_patch::Patch) -> Vec<Value> {
@@ -68,6 +73,7 @@ fn unescaped(token: &str) -> String {
 fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
     let name = &change.name;
     let raw = trial.objects.get(&change.key()).unwrap_or(&Value::Null);
+    let uncordons = operations.iter().any(|op| op["path"] == json!("/spec/unschedulable"));
     let mut labels = Vec::new();
     let mut out = Vec::new();
     for op in operations {
@@ -82,9 +88,9 @@ fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
                 let taint = at.parse::<usize>().ok().and_then(|i| raw["spec"]["taints"].get(i)).unwrap_or(&Value::Null);
                 let key = taint["key"].as_str().unwrap_or_default();
                 let effect = taint["effect"].as_str().unwrap_or_default();
-                if key == "node.kubernetes.io/unschedulable" {
+                if key == "node.kubernetes.io/unschedulable" && uncordons {
                     // The uncordon takes it away.
-                } else if key.starts_with("node.kubernetes.io/") {
+                } else if by_kubernetes(key) {
                     out.push(format!("# Kubernetes takes {key}:{effect} away once node {name} is well again"));
                 } else {
                     let value = taint["value"].as_str().filter(|v| !v.is_empty());
@@ -105,9 +111,6 @@ fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
 fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
     let raw = trial.objects.get(&change.key()).unwrap_or(&Value::Null);
     let namespace = &change.namespace;
-    if let Some(lines) = topology(trial, raw, operations) {
-        return lines;
-    }
     let Some(mut owner) = controller(raw) else {
         let p = json!(operations);
         return vec![
@@ -126,32 +129,95 @@ fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
         chain.push(next.clone());
         owner = next;
     }
+    if let Some(mut lines) = topology(trial, raw, operations) {
+        lines.extend(restart(trial, &change.key(), &chain));
+        return lines;
+    }
     if let Some(lines) = external_storage(trial, namespace, &chain, operations) {
         return lines;
     }
-    let in_template: Vec<Value> = operations
-        .iter()
-        .map(|op| {
-            let mut op = op.clone();
-            op["path"] = json!(format!("/spec/template{}", op["path"].as_str().unwrap_or_default()));
-            op
-        })
-        .collect();
     let (kind, name) = &owner;
     let workload = matches!(kind.as_str(), "StatefulSet" | "Deployment" | "ReplicaSet" | "Job" | "DaemonSet");
-    // A claim of a StatefulSet's template is no volume of its pod template; it cannot be patched there.
-    let volumes = operations.iter().any(|op| op["path"].as_str().is_some_and(|p| p.starts_with("/spec/volumes/")));
-    let mut lines = if workload && !(volumes && kind == "StatefulSet") {
-        let p = json!(in_template);
-        vec![format!("kubectl -n {namespace} patch {} {name} --type=json -p '{p}'", kind.to_lowercase())]
-    } else {
-        vec![format!("# change what makes the pod, {kind} {name}: {}", json!(in_template))]
-    };
-    // A StatefulSet does not replace a pod that never became ready by itself.
-    if chain.iter().any(|(kind, _)| kind == "StatefulSet") {
-        lines.push(format!("kubectl -n {namespace} delete pod {}", change.name));
-    }
+    let template = chain.iter().find_map(|(kind, name)| {
+        let owner = trial.objects.get(&ObjectKey::new(kind, namespace, name))?;
+        owner["spec"].get("template")
+    });
+    let mut lines = vec![match template.filter(|_| workload).and_then(|t| in_template(raw, t, operations)) {
+        Some(patch) => {
+            let kind = kind.to_lowercase();
+            format!("kubectl -n {namespace} patch {kind} {name} --type=json -p '{}'", json!(patch))
+        }
+        None => format!("# change what makes the pod, {kind} {name}, so that the pod gets {}", json!(operations)),
+    }];
+    lines.extend(restart(trial, &change.key(), &chain));
     lines
+}
+
+/// A StatefulSet that goes in order does not replace a pod that never became ready by itself.
+fn restart(trial: &Trial, pod: &ObjectKey, chain: &[(String, String)]) -> Option<String> {
+    let (kind, name) = chain.iter().find(|(kind, _)| kind == "StatefulSet")?;
+    let set = trial.objects.get(&ObjectKey::new(kind, &pod.namespace, name));
+    let parallel = set.is_some_and(|s| s["spec"]["podManagementPolicy"] == json!("Parallel"));
+    (!parallel).then(|| format!("kubectl -n {} delete pod {}", pod.namespace, pod.name))
+}
+
+/// The same operations on the template that a pod was made from. Admission adds to a pod's lists, so that what is
+/// the third there may be the second here; none where the template does not have what is to be changed.
+fn in_template(pod: &Value, template: &Value, operations: &[Value]) -> Option<Vec<Value>> {
+    let (mut pod, mut template) = (pod.clone(), template.clone());
+    let mut out = Vec::new();
+    for op in operations {
+        let mut there = op.clone();
+        there["path"] = json!(path_in_template(&pod, &template, op["path"].as_str()?)?);
+        if there["path"].as_str()?.ends_with("/-")
+            && !template.pointer(parent(there["path"].as_str()?)).is_some_and(Value::is_array)
+        {
+            // Admission gave the pod the list that the template has not.
+            there["path"] = json!(parent(there["path"].as_str()?));
+            there["value"] = json!([op["value"]]);
+        }
+        json_patch::patch(&mut pod, &patch_of(op)?).ok()?;
+        json_patch::patch(&mut template, &patch_of(&there)?).ok()?;
+        there["path"] = json!(format!("/spec/template{}", there["path"].as_str()?));
+        out.push(there);
+    }
+    Some(out)
+}
+
+fn patch_of(operation: &Value) -> Option<json_patch::Patch> {
+    serde_json::from_value(json!([operation])).ok()
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Where the template has what the pod has at a path: in lists it is found by what it is, or by its name.
+fn path_in_template(pod: &Value, template: &Value, path: &str) -> Option<String> {
+    let (mut here, mut there) = (pod, template);
+    let mut out = String::new();
+    for token in path.split('/').skip(1) {
+        let found = match (here, there) {
+            (Value::Array(items), Value::Array(others)) if token != "-" => {
+                let item = items.get(token.parse::<usize>().ok()?)?;
+                let named = |o: &Value| item["name"].is_string() && o["name"] == item["name"];
+                let at = others.iter().position(|o| o == item).or_else(|| others.iter().position(named))?;
+                at.to_string()
+            }
+            (Value::Array(_), _) if token != "-" => return None,
+            _ => token.to_owned(),
+        };
+        (here, there) = (step(here, token), step(there, &found));
+        out = format!("{out}/{found}");
+    }
+    Some(out)
+}
+
+fn step<'a>(value: &'a Value, token: &str) -> &'a Value {
+    match value {
+        Value::Array(items) => token.parse::<usize>().ok().and_then(|i| items.get(i)).unwrap_or(&Value::Null),
+        other => &other[unescaped(token)],
+    }
 }
 
 fn controller(object: &Value) -> Option<(String, String)> {
@@ -162,20 +228,19 @@ fn controller(object: &Value) -> Option<(String, String)> {
 
 /// A rule that a Topology brought is changed there.
 fn topology(trial: &Trial, pod: &Value, operations: &[Value]) -> Option<Vec<String>> {
-    let path = operations.first()?["path"].as_str()?;
-    let mut tokens = path.strip_prefix("/spec/topologySpreadConstraints/")?.split('/');
-    let at: usize = tokens.next()?.parse().ok()?;
-    let name = origin(trial, "topologySpreadConstraints", &pod["spec"]["topologySpreadConstraints"][at])?;
-    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default");
-    let in_topology: Vec<Value> = operations
-        .iter()
-        .map(|op| {
-            let mut op = op.clone();
-            op["path"] = json!(op["path"].as_str().unwrap_or_default().replacen(&format!("/{at}/"), "/0/", 1));
-            op
-        })
-        .collect();
-    Some(vec![format!("kubectl -n {namespace} patch topology {name} --type=json -p '{}'", json!(in_topology))])
+    let own = "/spec/topologySpreadConstraints/";
+    let at = operations.first()?["path"].as_str()?.strip_prefix(own)?.split('/').next()?;
+    let rule = &pod["spec"]["topologySpreadConstraints"][at.parse::<usize>().ok()?];
+    let (key, list, place) = spread_origin(trial, rule)?;
+    let mut there = Vec::new();
+    for op in operations {
+        let field = op["path"].as_str()?.strip_prefix(&format!("{own}{at}/"))?;
+        let mut op = op.clone();
+        op["path"] = json!(format!("/spec/{list}/{place}/{field}"));
+        there.push(op);
+    }
+    let (namespace, name) = (&key.namespace, &key.name);
+    Some(vec![format!("kubectl -n {namespace} patch topology {name} --type=json -p '{}'", json!(there))])
 }
 
 /// Glance keeps images elsewhere and its claim is only a staging area: the control plane can do without.
@@ -190,7 +255,9 @@ fn external_storage(
     let (plane, spec) = trial.objects.of_kind("OpenStackControlPlane").find(|(k, _)| k.namespace == namespace)?;
     // GlanceAPI objects are called GLANCE-API-TYPE after the entry that they come from.
     let apis = spec["spec"]["glance"]["template"]["glanceAPIs"].as_object()?;
-    let entry = apis.keys().find(|k| api.split('-').any(|token| token == *k))?;
+    let (stem, _) = api.rsplit_once('-')?;
+    let names = |entry: &&String| stem.strip_suffix(entry.as_str()).is_some_and(|rest| rest.ends_with('-'));
+    let entry = apis.keys().filter(names).max_by_key(|k| k.len())?;
     let patch = json!({"spec": {"glance": {"template": {"glanceAPIs": {entry: {"storage": {"external": true}}}}}}});
     Some(vec![
         format!("# all pods of {api} restart; their claims stay until somebody deletes them"),

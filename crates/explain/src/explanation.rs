@@ -138,13 +138,12 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
     if verdict.fits() {
         out.state = State::Schedulable;
         let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
-        let fit: Vec<String> = verdict.feasible().map(ToString::to_string).collect();
         out.summary = format!(
             "Pending, but it fits now: {} of {} nodes take it, best {}; the scheduler has not got to it yet, or the \
              dump is newer than its last try",
-            fit.len(),
+            verdict.feasible().count(),
             trial.cluster.node_count(),
-            remedies::join(&best)
+            some(&best)
         );
         return Ok(out);
     }
@@ -159,7 +158,7 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
     out.fixes = search::fixes(&trial, &verdict)
         .into_iter()
         .map(|f| Offer {
-            commands: commands(&trial, &f.changes),
+            commands: if f.by_itself { Vec::new() } else { commands(&trial, &f.changes) },
             text: [f.text.clone()].into_iter().chain(whereto(&trial, &f)).collect::<Vec<_>>().join("; "),
             harm: f.harm,
             nodes: f.nodes,
@@ -169,29 +168,52 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
     Ok(out)
 }
 
-/// Where the pods that have to leave could go once the pod has their place.
+/// Where the pods that have to leave could go once the pod has their place, one after the other.
 fn whereto(trial: &Trial, fix: &Fix) -> Vec<String> {
-    let leaving = fix.changes.iter().filter(|c| c.kind == "Pod" && c.action == Action::Delete(true));
-    let Some(after) = trial.with(&fix.changes) else { return Vec::new() };
+    let leaving: Vec<&Change> =
+        fix.changes.iter().filter(|c| c.kind == "Pod" && c.action == Action::Delete(true)).collect();
+    let (Some(after), Some(node)) = (trial.with(&fix.changes), fix.nodes.first()) else { return Vec::new() };
     let mut cluster = after.cluster.clone();
-    if let Some(node) = fix.nodes.first()
-        && cluster.assume(&after.pod, node).is_err()
-    {
+    if leaving.is_empty() || cluster.assume(&after.pod, node).is_err() {
         return Vec::new();
     }
-    leaving
-        .filter_map(|c| {
-            let pod = trial.objects.pod(&c.key()).ok()?;
-            let verdict = evaluate(&cluster, &pod).ok()?;
-            let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
-            let was = trial.cluster.pod(&pod.key).and_then(|p| p.node.clone());
-            Some(match best.as_slice() {
-                [] => format!("{} itself would then find no node", c.name),
-                [node] if was.as_deref() == Some(node) => format!("{} would come back to {node} afterwards", c.name),
-                _ => format!("{} would go to {}", c.name, remedies::join(&best)),
-            })
-        })
-        .collect()
+    let (mut gone, mut homeless, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    for key in leaving.iter().map(|c| c.key()) {
+        let Ok(pod) = trial.objects.pod(&key) else { continue };
+        let name = pod.key.to_string();
+        if pod.spec.controller.is_none() {
+            gone.push(name);
+            continue;
+        }
+        let Ok(verdict) = evaluate(&cluster, &pod) else { continue };
+        let was = trial.cluster.pod(&pod.key).and_then(|p| p.node.clone());
+        let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
+        match best.as_slice() {
+            [] => homeless.push(name),
+            [node] if was.as_deref() == Some(node) => out.push(format!("{name} would come back to {node} afterwards")),
+            _ => out.push(format!("{name} would go to {}", some(&best))),
+        }
+        if let Some(node) = best.first()
+            && cluster.assume(&pod, node).is_err()
+        {
+            return Vec::new();
+        }
+    }
+    if !homeless.is_empty() {
+        out.push(format!("{} would then find no node", some(&homeless)));
+    }
+    if !gone.is_empty() {
+        out.push(format!("gone for good, with no controller to make it anew: {}", some(&gone)));
+    }
+    out
+}
+
+/// Names, but no more of them than one cares to read.
+pub(crate) fn some(names: &[String]) -> String {
+    if names.len() <= LOOK_AT {
+        return names.join(", ");
+    }
+    format!("{} and {} more", names[..LOOK_AT].join(", "), names.len() - LOOK_AT)
 }
 
 fn scheduled_condition(pod: &Value) -> Option<&Value> {
@@ -202,7 +224,7 @@ fn scheduled_condition(pod: &Value) -> Option<&Value> {
 fn not_waiting(pod: &Value) -> Option<(State, String)> {
     let node = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty());
     let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
-    if let (Some(since), _) = (pod["metadata"]["deletionTimestamp"].as_str(), ()) {
+    if let Some(since) = pod["metadata"]["deletionTimestamp"].as_str() {
         let place = node.map(|n| format!(" on node {n}")).unwrap_or_default();
         return Some((State::Terminating, format!("Terminating{place}: its deletion is due since {since}")));
     }
@@ -279,7 +301,7 @@ fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
 }
 
 /// So many nodes of each reason are looked into: as many as are shown by name.
-pub(crate) const LOOK_AT: usize = 12;
+const LOOK_AT: usize = 12;
 
 fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
     let mut by_reason: BTreeMap<&str, Vec<&NodeInfo>> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::explanation::{Explanation, LOOK_AT, NodeNote, Reason};
+use crate::explanation::{Explanation, NodeNote, Reason, some};
 use crate::remedies::Harm;
 
 /// The explanation as text, lines no longer than they have to be.
@@ -64,12 +64,4 @@ fn node(n: &NodeNote) -> String {
         Some(zone) => format!("{} ({zone})", n.name),
         None => n.name.clone(),
     }
-}
-
-/// Names, but no more of them than one cares to read.
-fn some(names: &[String]) -> String {
-    if names.len() <= LOOK_AT {
-        return names.join(", ");
-    }
-    format!("{} and {} more", names[..LOOK_AT].join(", "), names.len() - LOOK_AT)
 }

@@ -4,6 +4,7 @@
 //! what the same node says then: up to three steps deep. What the scheduler's own rules let in is kept; nothing is
 //! offered that was not tried.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ pub struct Fix {
     pub harm: Harm,
     /// The nodes that the pod would go to then, the best ones.
     pub nodes: Vec<String>,
+    /// Whether kube-scheduler does it by itself, so that there is nothing to type.
+    #[serde(skip)]
+    pub(crate) by_itself: bool,
 }
 
 /// No more than this many steps in one way out.
@@ -141,7 +145,9 @@ impl Search<'_> {
             let text =
                 format!("wait: kube-scheduler preempts {} on node {} by itself", remedies::join(&names), nominee.node);
             let remedy = Remedy { text, harm: Harm::Disrupts, changes };
-            self.keep(self.start, &[&remedy]);
+            if let Some(fix) = self.keep(self.start, &[&remedy]) {
+                fix.by_itself = true;
+            }
         }
     }
 
@@ -193,7 +199,7 @@ impl Search<'_> {
         let Some(info) = target.as_deref().and_then(|n| start.cluster.node(n)) else { return };
         for label in remedies::for_fault(start, Some(info), &fault) {
             if label.harm <= Harm::Trusts
-                && label.changes.iter().all(|c| c.kind == "Node")
+                && label.changes.iter().all(labels_node)
                 && let Some(next) = start.with(&label.changes)
             {
                 self.explore(&next, target, &[&label], 1);
@@ -201,40 +207,42 @@ impl Search<'_> {
         }
     }
 
-    /// Keeps a way out, if the scheduler lets the pod in.
-    fn keep(&mut self, start: &Trial, path: &[&Remedy]) {
+    /// Keeps a way out, if the scheduler lets the pod in and it was not found before.
+    fn keep(&mut self, start: &Trial, path: &[&Remedy]) -> Option<&mut Fix> {
         let changes = changes_of(path);
-        let id = identity(&changes);
-        if self.found.contains_key(&id) || changes.is_empty() {
-            return;
-        }
-        let Some(trial) = start.with(&changes) else { return };
-        let Ok(verdict) = evaluate(&trial.cluster, &trial.pod) else { return };
-        if !verdict.fits() {
-            return;
+        let Entry::Vacant(place) = self.found.entry(identity(&changes)) else { return None };
+        let trial = start.with(&changes)?;
+        let verdict = evaluate(&trial.cluster, &trial.pod).ok()?;
+        if !verdict.fits() || changes.is_empty() {
+            return None;
         }
         let texts: Vec<String> = path.iter().map(|r| r.text.clone()).collect();
-        let fix = Fix {
+        Some(place.insert(Fix {
             text: texts.join("; then "),
             harm: path.iter().map(|r| r.harm).max().unwrap_or(Harm::None),
             nodes: verdict.best.iter().map(ToString::to_string).collect(),
             changes,
-        };
-        self.found.insert(id, fix);
+            by_itself: false,
+        }))
     }
 }
 
 /// The best of them: by harm, then by size; none that does more than another needs to; few that are alike.
 fn select(mut found: Vec<Fix>) -> Vec<Fix> {
     found.sort_by(|a, b| (a.harm, a.changes.len(), &a.text).cmp(&(b.harm, b.changes.len(), &b.text)));
+    let touched: Vec<BTreeSet<(ObjectKey, String)>> = found.iter().map(fields).collect();
+    // Against all that were found, shown or not: a step that nothing needs must not slip in with another.
+    let needless = |at: usize| {
+        let mine = &touched[at];
+        touched[..at].contains(mine) || touched.iter().any(|other| other.len() < mine.len() && other.is_subset(mine))
+    };
     let mut out: Vec<Fix> = Vec::new();
     let mut alike: BTreeMap<Vec<Sort>, usize> = BTreeMap::new();
-    for fix in found {
+    for (at, fix) in found.into_iter().enumerate() {
         // Smaller and no more harmful wins. What a forgotten label leads to is shown beside it all the same.
-        let label_first = fix.changes[0].kind == "Node" && fix.harm <= Harm::Trusts;
+        let label_first = labels_node(&fix.changes[0]) && fix.harm <= Harm::Trusts;
         let wins = |f: &Fix| f.changes.len() < fix.changes.len() && !label_first;
-        let part_of = |f: &Fix| f.changes.iter().all(|c| fix.changes.contains(c)) || fields(f).is_subset(&fields(&fix));
-        if out.iter().any(|f| wins(f) || part_of(f)) {
+        if out.iter().any(wins) || needless(at) {
             continue;
         }
         let n = alike.entry(sort_of(&fix)).or_insert(0);
@@ -245,6 +253,12 @@ fn select(mut found: Vec<Fix>) -> Vec<Fix> {
     }
     out.truncate(MOST_FIXES);
     out
+}
+
+/// Whether a change is to a node's labels alone.
+fn labels_node(change: &Change) -> bool {
+    let Action::Patch(patch) = &change.action else { return false };
+    change.kind == "Node" && patch.0.iter().all(|op| op.path().to_string().starts_with("/metadata/labels"))
 }
 
 /// The fields that a way out touches, of which objects.

@@ -8,7 +8,8 @@ use crate::cluster;
 use crate::output::{self, Hinted, Outcome};
 
 /// Kinds beyond placement's own that tell where a rule comes from and who owns what.
-const OWNERS: [&str; 5] = ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment"];
+const OWNERS: [&str; 7] =
+    ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment", "DaemonSet", "Job"];
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     let name = target(&args.target)?;

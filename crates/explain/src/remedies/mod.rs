@@ -87,17 +87,18 @@ pub(crate) fn for_fault(trial: &Trial, info: Option<&NodeInfo>, fault: &Fault) -
             volumes::remedies(trial, info, rejection.plugin)
         }
         (Plugin::PodTopologySpread, Some(info)) => spread::remedies(trial, info),
-        (Plugin::InterPodAffinity, Some(info)) => pod_rules::affinity(trial, info),
+        (Plugin::InterPodAffinity, Some(info)) => pod_rules::affinity(trial, info, &rejection.reasons),
         (Plugin::NodeDeclaredFeatures, _) => pod_rules::features(trial),
         _ => Vec::new(),
     }
 }
 
 pub(crate) use labels::known_value;
-pub(crate) use node_rules::expression;
+pub(crate) use node_rules::{by_kubernetes, expression, holds};
 pub(crate) use pod_rules::{in_domain, selects};
 pub(crate) use resources::{make_room, new_nodes, shown};
 pub(crate) use spread::skew;
+pub(crate) use volumes::{held_once, same_disk};
 
 fn node_key(info: &NodeInfo) -> ObjectKey {
     ObjectKey::new("Node", "", &info.node.name)

@@ -35,6 +35,12 @@ fn written(t: &Taint) -> String {
     }
 }
 
+/// Whether a taint comes and goes with a node's state, and is not for people to remove.
+pub(crate) fn by_kubernetes(key: &str) -> bool {
+    const BY_HAND: &str = "node.kubernetes.io/out-of-service";
+    (key.starts_with("node.kubernetes.io/") && key != BY_HAND) || key.starts_with("node.cloudprovider.kubernetes.io/")
+}
+
 pub(super) fn taints(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     let tolerations = &trial.pod.spec.tolerations.0;
     let in_the_way = |t: &Taint| {
@@ -42,26 +48,36 @@ pub(super) fn taints(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     };
     let hit: Vec<&Taint> = info.node.taints.iter().filter(|t| in_the_way(t)).collect();
     let names = super::join(&hit.iter().map(|t| written(t)).collect::<Vec<_>>());
-    let by_kubernetes = hit.iter().any(|t| t.key.starts_with("node.kubernetes.io/") && t.key != CORDON);
     let noun = if hit.len() == 1 { "taint" } else { "taints" };
-    let remove = if by_kubernetes {
-        format!("bring node {} back: its {noun} {names} will go then", info.node.name)
-    } else {
-        format!("remove the {noun} {names} from node {}", info.node.name)
+    let (theirs, ours): (Vec<&Taint>, Vec<&Taint>) = hit.iter().partition(|t| by_kubernetes(&t.key));
+    let name = &info.node.name;
+    let list = |taints: &[&Taint]| {
+        let noun = if taints.len() == 1 { "taint" } else { "taints" };
+        format!("{noun} {}", super::join(&taints.iter().map(|t| written(t)).collect::<Vec<_>>()))
+    };
+    let remove = match (theirs.as_slice(), ours.as_slice()) {
+        ([], ours) => format!("remove the {} from node {name}", list(ours)),
+        (theirs, []) => format!("bring node {name} back: its {} will go then", list(theirs)),
+        (theirs, ours) => {
+            format!("bring node {name} back: its {} will go then; and remove the {}", list(theirs), list(ours))
+        }
     };
     let operations = without_taints(raw_node(trial, info), in_the_way);
     let mut out = vec![Remedy::one(Harm::Looser, remove, Change::patch(&node_key(info), operations))];
-    if !by_kubernetes {
+    if theirs.is_empty() {
         let more = hit.iter().map(|t| match t.value.as_deref() {
             Some(value) if !value.is_empty() => {
                 json!({"key": t.key, "operator": "Equal", "value": value, "effect": t.effect})
             }
             _ => json!({"key": t.key, "operator": "Exists", "effect": t.effect}),
         });
-        let raw = trial.raw_pod();
-        let mut list: Vec<Value> = raw["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
-        list.extend(more);
-        let change = Change::patch(&trial.key, vec![set(&["spec", "tolerations"], list)]);
+        // Each at the end, so that the same can be done to the template that the pod was made from.
+        let mut operations = Vec::new();
+        if !trial.raw_pod()["spec"]["tolerations"].is_array() {
+            operations.push(set(&["spec", "tolerations"], json!([])));
+        }
+        operations.extend(more.map(|t| set(&["spec", "tolerations", "-"], t)));
+        let change = Change::patch(&trial.key, operations);
         out.push(Remedy::one(Harm::Looser, format!("let the pod tolerate the {noun} {names}"), change));
     }
     out
@@ -127,7 +143,7 @@ pub(super) fn affinity(trial: &Trial, info: Option<&NodeInfo>) -> Vec<Remedy> {
     out
 }
 
-fn holds(term: &NodeSelectorTerm, info: &NodeInfo) -> bool {
+pub(crate) fn holds(term: &NodeSelectorTerm, info: &NodeInfo) -> bool {
     CompiledTerm::compile(term).is_ok_and(|t| t.matches(&info.node.name, &info.node.labels))
 }
 

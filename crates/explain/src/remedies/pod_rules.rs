@@ -1,5 +1,6 @@
 //! Host ports, affinity to pods and declared features.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ pub(super) fn features(trial: &Trial) -> Vec<Remedy> {
     vec![Remedy::one(Harm::Looser, text, Change::patch(&trial.key, operations))]
 }
 
-/// Whether a term of `of` selects a pod.
+/// Whether a term selects a pod.
 pub(crate) fn selects(trial: &Trial, term: &Term, other: &Pod) -> bool {
     let empty = Labels::new();
     let labels = trial.cluster.namespaces().get(&*other.key.namespace).unwrap_or(&empty);
@@ -84,11 +85,11 @@ pub(crate) fn in_domain<'a>(trial: &'a Trial, info: &'a NodeInfo, key: &'a str) 
     nodes.flat_map(|i| &i.pods)
 }
 
-pub(super) fn affinity(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
+pub(super) fn affinity(trial: &Trial, info: &NodeInfo, reasons: &[Cow<'static, str>]) -> Vec<Remedy> {
     let spec = &trial.pod.spec;
     let mut out = Vec::new();
-    let found = |term: &Term| in_domain(trial, info, &term.topology_key).any(|p| selects(trial, term, p));
-    if spec.affinity.iter().any(|t| !found(t)) {
+    // A term that no pod meets may be met all the same, by the first pod of a series: only the reason tells.
+    if reasons.iter().any(|r| r == "node(s) didn't match pod affinity rules") {
         out.extend(prefer(trial, "podAffinity", "affinity to pods"));
         out.extend(spec.affinity.iter().filter_map(|t| join_domain(trial, info, t)));
         return out;

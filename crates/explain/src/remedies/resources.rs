@@ -17,8 +17,9 @@ fn shortfall(pod: &Pod, info: &NodeInfo) -> Vec<(String, i64)> {
     let (has, taken) = (&info.node.allocatable, &info.requested);
     let mut out = Vec::new();
     let mut check = |name: &str, want: i64, has: i64, taken: i64| {
-        if want > 0 && want > has - taken {
-            out.push((name.to_owned(), want - (has - taken)));
+        let free = has.saturating_sub(taken);
+        if want > 0 && want > free {
+            out.push((name.to_owned(), want.saturating_sub(free)));
         }
     };
     check("cpu", want.milli_cpu, has.milli_cpu, taken.milli_cpu);

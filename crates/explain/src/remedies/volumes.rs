@@ -99,20 +99,21 @@ fn set_at(at: usize, volume: Value) -> json_patch::PatchOperation {
     })
 }
 
+/// Whether a pod has a claim of the pod's own namespace that one pod at a time can have.
+pub(crate) fn held_once(trial: &Trial, holder: &Pod, claim: &str) -> bool {
+    let namespace = &trial.pod.key.namespace;
+    let claim = trial.cluster.storage().claim(namespace, claim).filter(|_| holder.key.namespace == *namespace);
+    claim.is_some_and(|c| c.access_modes.iter().any(|m| **m == *"ReadWriteOncePod"))
+}
+
 /// Pods that hold what can be held once.
 fn holders_leave(trial: &Trial, info: Option<&NodeInfo>) -> Option<Remedy> {
     let info = info?;
     let spec = &trial.pod.spec;
-    let once = |claim: &Claim| claim.access_modes.iter().any(|m| **m == *"ReadWriteOncePod");
     let holds = |p: &Pod, here: bool| {
         p.spec.volumes.iter().any(|v| match v {
-            Volume::Claim(name) => {
-                p.key.namespace == trial.pod.key.namespace
-                    && spec.volumes.contains(v)
-                    && trial.cluster.storage().claim(&p.key.namespace, name).is_some_and(once)
-            }
-            // Whether two disks conflict is for the trial to say; here they only have to be of a kind.
-            other => here && spec.volumes.iter().any(|w| same_kind(other, w)),
+            Volume::Claim(name) => spec.volumes.contains(v) && held_once(trial, p, name),
+            other => here && spec.volumes.iter().any(|w| same_disk(other, w)),
         })
     };
     let everywhere = trial.cluster.nodes().flat_map(|i| i.pods.iter().map(move |p| (i, p)));
@@ -121,7 +122,8 @@ fn holders_leave(trial: &Trial, info: Option<&NodeInfo>) -> Option<Remedy> {
     leave(trial, &pods)
 }
 
-fn same_kind(a: &Volume, b: &Volume) -> bool {
+/// Whether two volumes are one disk. Whether that is a conflict depends on who writes to it.
+pub(crate) fn same_disk(a: &Volume, b: &Volume) -> bool {
     match (a, b) {
         (Volume::GcePersistentDisk { name: a, .. }, Volume::GcePersistentDisk { name: b, .. }) => a == b,
         (Volume::AwsElasticBlockStore(a), Volume::AwsElasticBlockStore(b)) => a == b,
@@ -163,12 +165,13 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
     if !claim.bound && !claim.lost && !claim.deleting {
         out.extend(of_waiting(trial, info, claim, &key));
     }
-    let empty = volume.is_none() && !claim.lost;
-    let (harm, note) = if empty {
-        (Harm::Looser, format!("claim {name} has no volume yet, so nothing is lost"))
-    } else {
-        let volume = claim.volume.as_deref().unwrap_or_default();
-        (Harm::Data, format!("the data of claim {name} stays in volume {volume}"))
+    let (harm, note) = match (claim.volume.as_deref(), volume) {
+        (Some(volume), Some(_)) => (Harm::Data, format!("the data of claim {name} stays in volume {volume}")),
+        (Some(volume), None) => {
+            (Harm::Data, format!("the data of claim {name} was in volume {volume}, which does not exist here"))
+        }
+        (None, _) if claim.lost => (Harm::Data, format!("claim {name} has lost its volume")),
+        (None, _) => (Harm::Looser, format!("claim {name} has no volume yet, so nothing is lost")),
     };
     let text = format!("external storage, or none: run the pod without claim {name}; {note}");
     out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
@@ -241,6 +244,7 @@ fn claim_object(key: &ObjectKey, class: &str, spec: &Value) -> Value {
         "spec": {
             "accessModes": or("accessModes", json!(["ReadWriteOnce"])),
             "resources": or("resources", json!({"requests": {"storage": "1Gi"}})),
+            "volumeMode": or("volumeMode", json!("Filesystem")),
             "storageClassName": class,
         },
         "status": {"phase": "Pending"},

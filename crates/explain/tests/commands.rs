@@ -1,0 +1,173 @@
+//! What is offered can be typed: paths lead where they should, in the object that people change.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use stead_explain::{Explanation, ObjectKey, Objects, explain};
+
+fn node(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "zone": "a"}}, "spec": spec,
+        "status": {"allocatable": {"cpu": "1", "memory": "8Gi", "pods": "10"}},
+    })
+}
+
+fn pod(name: &str, owner: Option<(&str, &str)>, spec: Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "labels": {"app": "x"}}, "spec": spec,
+        "status": {"phase": "Pending"},
+    });
+    if let Some((kind, name)) = owner {
+        pod["metadata"]["ownerReferences"] = json!([{"kind": kind, "name": name, "controller": true}]);
+    }
+    pod
+}
+
+fn set(kind: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "db", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, "serviceName": "db", "template": {
+            "metadata": {"labels": {"app": "x"}}, "spec": spec,
+        }},
+    })
+}
+
+fn explained(objects: Vec<Value>) -> Explanation {
+    let kinds: BTreeSet<String> = BTreeSet::new();
+    explain(&Objects::from_items(objects), &ObjectKey::new("Pod", "ns", "p"), &kinds).expect("the pod is there")
+}
+
+fn commands<'a>(e: &'a Explanation, text: &str) -> &'a [String] {
+    let fix = e.fixes.iter().find(|f| f.text.contains(text));
+    &fix.unwrap_or_else(|| panic!("no {text:?} in {:#?}", e.fixes)).commands
+}
+
+/// Admission gave the pod tolerations that the template does not have.
+#[test]
+fn a_toleration_goes_to_the_end_of_the_templates_own_list() {
+    let taint = json!({"taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]});
+    let added = json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"});
+    let own = json!({"key": "mine", "operator": "Exists"});
+    let containers = json!([{"name": "c", "image": "i"}]);
+    for (in_template, want) in [
+        (json!({"containers": containers}), r#""path":"/spec/template/spec/tolerations","value":[{"#),
+        (
+            json!({"containers": containers, "tolerations": [own]}),
+            r#""path":"/spec/template/spec/tolerations/-","value":{"#,
+        ),
+    ] {
+        let mut spec = in_template.clone();
+        spec["tolerations"] = json!([own, added]);
+        let e = explained(vec![
+            node("n", taint.clone()),
+            pod("p", Some(("ReplicaSet", "db")), spec),
+            set("ReplicaSet", in_template),
+        ]);
+        let lines = commands(&e, "let the pod tolerate");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("patch replicaset db") && lines[0].contains(want), "{lines:?}");
+        assert!(!lines[0].contains("not-ready"), "{lines:?}");
+    }
+}
+
+/// A sidecar was put before the container that asks for too much.
+#[test]
+fn a_container_is_found_by_its_name() {
+    let own = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}});
+    let e = explained(vec![
+        node("n", json!({})),
+        pod("p", Some(("ReplicaSet", "db")), json!({"containers": [{"name": "proxy", "image": "i"}, own]})),
+        set("ReplicaSet", json!({"containers": [own]})),
+    ]);
+    let lines = commands(&e, "ask for less");
+    assert!(lines[0].contains(r#""path":"/spec/template/spec/containers/0/resources/requests/cpu""#), "{lines:?}");
+    // Whose container it is nobody knows where the template does not have it.
+    let e = explained(vec![
+        node("n", json!({})),
+        pod("p", Some(("ReplicaSet", "db")), json!({"containers": [own]})),
+        set("ReplicaSet", json!({"containers": [{"name": "other", "image": "i"}]})),
+    ]);
+    let lines = commands(&e, "ask for less");
+    assert!(lines[0].starts_with("# change what makes the pod, ReplicaSet db"), "{lines:?}");
+}
+
+#[test]
+fn a_topologys_constraint_is_patched_where_it_stands() {
+    let rule = |key: &str| {
+        json!({
+            "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        })
+    };
+    let spec = json!({
+        "containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": [rule("rack")],
+    });
+    for list in ["topologySpreadConstraints", "topologySpreadConstraint"] {
+        let topology = json!({
+            "apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
+            "metadata": {"name": "t", "namespace": "elsewhere"}, "spec": {list: [rule("zone"), rule("rack")]},
+        });
+        for (kind, policy, restarts) in
+            [("StatefulSet", "OrderedReady", true), ("StatefulSet", "Parallel", false), ("ReplicaSet", "", false)]
+        {
+            let mut owner = set(kind, spec.clone());
+            owner["spec"]["podManagementPolicy"] = json!(policy);
+            let e = explained(vec![
+                node("n", json!({})),
+                pod("p", Some((kind, "db")), spec.clone()),
+                owner,
+                topology.clone(),
+            ]);
+            let lines = commands(&e, "ScheduleAnyway");
+            let path = format!(r#""path":"/spec/{list}/1/whenUnsatisfiable""#);
+            assert!(lines[0].starts_with("kubectl -n elsewhere patch topology t"), "{lines:?}");
+            assert!(lines[0].contains(&path), "{lines:?}");
+            assert_eq!(lines.len() == 2, restarts, "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn what_leaves_is_told_where_it_goes_or_that_it_is_gone() {
+    let wants = |name: &str, node: &str, owner: Option<(&str, &str)>| {
+        let requests = json!({"requests": {"cpu": "1"}});
+        let mut p = pod(name, owner, json!({"containers": [{"name": "c", "image": "i", "resources": requests}]}));
+        if !node.is_empty() {
+            p["spec"]["nodeName"] = json!(node);
+        }
+        p
+    };
+    let owner = Some(("ReplicaSet", "db"));
+    for (other, says) in [(None, "gone for good"), (owner, "ns/q would then find no node")] {
+        let e = explained(vec![node("n", json!({})), wants("q", "n", other), wants("p", "", owner)]);
+        let fix = e.fixes.iter().find(|f| f.text.contains("ns/q")).expect("it leaves");
+        assert!(fix.text.contains(says), "{}", fix.text);
+    }
+    // Where the scheduler does it, there is nothing to type.
+    let mut important = wants("p", "", owner);
+    important["spec"]["priority"] = json!(10);
+    let e = explained(vec![node("n", json!({})), wants("q", "n", owner), important]);
+    let wait: Vec<_> = e.fixes.iter().filter(|f| f.text.starts_with("wait: ")).collect();
+    assert!(wait.len() == 1 && wait[0].commands.is_empty(), "{:?}", e.fixes);
+}
+
+/// The first pod of a series meets its own affinity: what keeps it away is another's anti-affinity.
+#[test]
+fn affinity_is_explained_by_the_reason() {
+    let term = |app: &str| json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}]);
+    let required = |field: &str, app: &str| {
+        json!({
+            "containers": [{"name": "c", "image": "i"}],
+            "affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": term(app)}},
+        })
+    };
+    let mut other = pod("q", None, required("podAntiAffinity", "x"));
+    other["spec"]["nodeName"] = json!("n");
+    other["metadata"]["labels"] = json!({"app": "y"});
+    let e = explained(vec![node("n", json!({})), other, pod("p", None, required("podAffinity", "x"))]);
+    let lines: Vec<&str> = e.reasons.iter().flat_map(|r| &r.because).map(|b| b.text.as_str()).collect();
+    assert_eq!(lines, ["pod ns/q will not be with pods with app=x by zone"]);
+    assert!(e.fixes.iter().any(|f| f.text.contains("anti-affinity of ns/q")), "{:?}", e.fixes);
+}
