@@ -13,7 +13,7 @@ Examples:
     stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml
 
   Where would this pod go, and why not elsewhere? The cluster is read from what kubectl printed:
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb -A -o yaml > cluster.yaml
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
     stead place -f pod.yaml --from cluster.yaml
 
   The same from an OpenShift must-gather, with the scores of each plugin:

@@ -28,7 +28,8 @@ pub(crate) fn read(paths: &[PathBuf], more: &[&str]) -> anyhow::Result<Dumped> {
     if !dump.kinds.contains("Node") {
         return Err(Hinted {
             message: "the dump has no nodes: no pod can be judged without them".into(),
-            hint: "dump them too: kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb -A -o yaml".into(),
+            hint: "dump them too: kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml"
+                .into(),
         }
         .into());
     }

@@ -43,7 +43,7 @@ fn by_plugin(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str
         Plugin::PodTopologySpread => spread(trial, info),
         Plugin::InterPodAffinity => pod_affinity(trial, info, reason),
         Plugin::NodeVolumeLimits => vec!["its CSI driver can attach no more volumes there".into()],
-        Plugin::VolumeRestrictions => held(trial, info),
+        Plugin::VolumeRestrictions => held(trial, info, reason),
         Plugin::NodeDeclaredFeatures => {
             vec![format!("its kubelet does not declare {}", trial.pod.spec.features.join(", "))]
         }
@@ -285,16 +285,18 @@ fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     out
 }
 
-fn held(trial: &Trial, info: &NodeInfo) -> Vec<String> {
+fn held(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
     let own = &trial.pod.spec.volumes;
+    let here = |other: &Pod| other.node.as_deref() == Some(&*info.node.name);
+    let of_disk = reason == "node(s) had no available disk";
     let mut out = Vec::new();
     for other in trial.cluster.nodes().flat_map(|i| &i.pods) {
         for volume in &other.spec.volumes {
             match volume.claim() {
-                Some((name, _)) if own.contains(volume) && held_once(trial, other, name) => {
+                Some((name, _)) if !of_disk && own.contains(volume) && held_once(trial, other, name) => {
                     out.push(format!("claim {name} is in use by pod {}", other.key));
                 }
-                None if other.node.as_deref() == Some(&*info.node.name) && own.iter().any(|v| same_disk(v, volume)) => {
+                None if of_disk && here(other) && own.iter().any(|v| same_disk(v, volume)) => {
                     out.push(format!("pod {} has the disk there", other.key));
                 }
                 _ => {}

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use crate::explanation::{Explanation, NodeNote, Reason, some};
-use crate::remedies::Harm;
 
 /// The explanation as text, lines no longer than they have to be.
 pub fn render(e: &Explanation) -> String {
@@ -26,8 +25,7 @@ pub fn render(e: &Explanation) -> String {
     }
     for (i, fix) in e.fixes.iter().enumerate() {
         let _ = writeln!(out, "  {}. {}", i + 1, fix.text);
-        let cost = if fix.harm == Harm::None { "nothing is given up" } else { fix.harm.as_str() };
-        let _ = writeln!(out, "     it would go to {}; {cost}", some(&fix.nodes));
+        let _ = writeln!(out, "     it would go to {}; {}", some(&fix.nodes), fix.harm.as_str());
         for command in &fix.commands {
             for line in command.lines() {
                 let _ = writeln!(out, "       {line}");

@@ -171,3 +171,89 @@ fn affinity_is_explained_by_the_reason() {
     assert_eq!(lines, ["pod ns/q will not be with pods with app=x by zone"]);
     assert!(e.fixes.iter().any(|f| f.text.contains("anti-affinity of ns/q")), "{:?}", e.fixes);
 }
+
+fn lines_of<'a>(e: &'a Explanation, reason: &str) -> Vec<&'a str> {
+    let of_reason = e.reasons.iter().filter(|r| r.reason.contains(reason));
+    of_reason.flat_map(|r| &r.because).map(|b| b.text.as_str()).collect()
+}
+
+/// One node, two reasons, a claim behind each.
+#[test]
+fn each_claim_is_named_under_its_own_reason() {
+    let claim = |name: &str, volume: Option<&str>| {
+        let phase = if volume.is_some() { "Bound" } else { "Pending" };
+        let bound = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name,
+                "annotations": volume.map(|_| bound).unwrap_or_else(|| json!({})),
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "static", "volumeName": volume,
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+            "status": {"phase": phase},
+        })
+    };
+    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["m"]}]});
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "static",
+            "claimRef": {"namespace": "ns", "name": "old", "uid": "old"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+        "status": {"phase": "Bound"},
+    });
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "static"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let mount = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    let spec = json!({"containers": [{"name": "c", "image": "i"}], "volumes": [mount("old"), mount("new")]});
+    let e = explained(vec![
+        node("n", json!({})),
+        claim("old", Some("pv")),
+        claim("new", None),
+        volume,
+        class,
+        pod("p", None, spec),
+    ]);
+    let away = lines_of(&e, "PersistentVolume's node affinity");
+    assert!(away.len() == 1 && away[0].starts_with("claim old is bound"), "{:#?}", e.reasons);
+    let unbound = lines_of(&e, "didn't find available");
+    assert!(unbound.len() == 1 && unbound[0].starts_with("claim new of 1Gi"), "{:#?}", e.reasons);
+}
+
+/// What the scheduler forbids by itself goes by itself; what people forbade stays until they remove it.
+#[test]
+fn a_taint_of_kubernetes_and_one_of_ours() {
+    let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+    let both = json!({"taints": [taint("node.kubernetes.io/not-ready"), taint("dedicated")]});
+    let e = explained(vec![node("n", both), pod("p", None, json!({"containers": [{"name": "c", "image": "i"}]}))]);
+    let lines = commands(
+        &e,
+        "bring node n back: its taint node.kubernetes.io/not-ready:NoSchedule will go then; and remove the taint dedicated:NoSchedule",
+    );
+    assert_eq!(lines[0], "kubectl taint node n dedicated:NoSchedule-");
+    let by_hand = json!({"taints": [taint("node.kubernetes.io/out-of-service")]});
+    let e = explained(vec![node("n", by_hand), pod("p", None, json!({"containers": [{"name": "c", "image": "i"}]}))]);
+    let lines = commands(&e, "remove the taint");
+    assert_eq!(lines, ["kubectl taint node n node.kubernetes.io/out-of-service:NoSchedule-"]);
+}
+
+/// Dropping the selector is enough for one node: what drops more for another is not offered.
+#[test]
+fn no_step_that_is_not_needed() {
+    let names = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]);
+    let spec = json!({
+        "containers": [{"name": "c", "image": "i"}], "nodeSelector": {"rack": "r"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": names}}},
+    });
+    let e = explained(vec![node("m", json!({})), node("n", json!({})), pod("p", None, spec)]);
+    let drops: Vec<&str> = e.fixes.iter().map(|f| f.text.as_str()).filter(|t| t.starts_with("drop ")).collect();
+    assert_eq!(drops, ["drop nodeSelector rack=r from the pod"]);
+    let held: Vec<&str> = lines_of(&e, "didn't match Pod's node affinity/selector");
+    assert!(!held.iter().any(|l| l.starts_with("required node affinity")), "that one holds: {held:?}");
+}

@@ -186,11 +186,6 @@ fn shrink_largest(pod: &Value, name: &str, over: i64) -> Option<Vec<json_patch::
     let less = shown(name, (have - over).max(0));
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let below = |field: &'static str| [path.as_slice(), &["resources", field]].concat();
-    let base = path.iter().skip(1).fold(&pod["spec"], |v, field| match field.parse::<usize>() {
-        Ok(i) => &v[i],
-        Err(_) => &v[*field],
-    });
-    debug_assert!(std::ptr::eq(base, container), "the path leads to the container");
     let mut operations = Vec::new();
     if container["resources"]["requests"].is_null() {
         operations.push(set(&below("requests"), json!({})));

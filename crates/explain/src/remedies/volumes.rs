@@ -167,11 +167,11 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
     }
     let (harm, note) = match (claim.volume.as_deref(), volume) {
         (Some(volume), Some(_)) => (Harm::Data, format!("the data of claim {name} stays in volume {volume}")),
-        (Some(volume), None) => {
+        (Some(volume), None) if claim.bound || claim.lost => {
             (Harm::Data, format!("the data of claim {name} was in volume {volume}, which does not exist here"))
         }
         (None, _) if claim.lost => (Harm::Data, format!("claim {name} has lost its volume")),
-        (None, _) => (Harm::Looser, format!("claim {name} has no volume yet, so nothing is lost")),
+        _ => (Harm::Looser, format!("claim {name} has no volume yet, so nothing is lost")),
     };
     let text = format!("external storage, or none: run the pod without claim {name}; {note}");
     out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
