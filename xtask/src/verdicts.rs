@@ -17,7 +17,7 @@ use crate::{Outcome, oracle, root};
 /// What to compare.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Another generator of cases than real/cases.py
+    /// Another generator of cases than real/cases.py, such as real/odd_cases.py
     #[arg(long)]
     r#gen: Option<PathBuf>,
     /// kube-scheduler's framework as a program that judges cases [default: stead-real/oracle in the cache]
@@ -108,7 +108,13 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
         return Ok(());
     };
     let mut ours = Answer::from(&ours);
-    let theirs: Answer = serde_json::from_str(verdict)?;
+    let mut theirs: Answer = serde_json::from_str(verdict)?;
+    // An attempt that ends in an error has no verdict: what the oracle had found until then is chance.
+    if ours.error.is_some() && theirs.error.is_some() {
+        for answer in [&mut ours, &mut theirs] {
+            *answer = Answer { error: answer.error.take(), ..Answer::default() };
+        }
+    }
     // Which of the equally good nodes is nominated is chance.
     if ours.nominees == theirs.nominees {
         ours.nominated.clone_from(&theirs.nominated);

@@ -84,10 +84,8 @@ pub(crate) fn fixes(start: &Trial, verdict: &Verdict) -> Vec<Fix> {
             }
         }
     }
-    if !search.found.values().any(|f| f.harm < Harm::Buys) {
-        for remedy in remedies::new_nodes(start) {
-            search.keep(start, &[&remedy]);
-        }
+    for remedy in remedies::new_nodes(start) {
+        search.keep(start, &[&remedy]);
     }
     select(search.found.into_values().collect())
 }

@@ -211,28 +211,37 @@ pub(crate) fn new_nodes(trial: &Trial) -> Vec<Remedy> {
             Some(_) => {}
         }
     }
-    zones.into_iter().take(4).map(|(zone, like)| new_node(trial, &zone, like)).collect()
+    if zones.is_empty() {
+        return vec![new_node(trial, "", None)];
+    }
+    zones.into_iter().take(4).map(|(zone, like)| new_node(trial, &zone, Some(like))).collect()
 }
 
-fn new_node(trial: &Trial, zone: &str, like: &NodeInfo) -> Remedy {
+fn new_node(trial: &Trial, zone: &str, like: Option<&NodeInfo>) -> Remedy {
     let mut name = String::from("new-node");
     let mut n = 1;
     while trial.cluster.node(&name).is_some() {
         n += 1;
         name = format!("new-node-{n}");
     }
-    let raw = raw_node(trial, like);
     let mut node =
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {}}, "spec": {}, "status": {}});
-    let old = &*like.node.name;
-    for (key, value) in &like.node.labels {
-        // Whatever carries the old node's name carries the new one's.
-        let value = if value == old || key == "kubernetes.io/hostname" { name.as_str() } else { value };
-        node["metadata"]["labels"][key] = json!(value);
-    }
-    let mut has = raw["status"]["allocatable"].clone();
-    if !has.is_object() {
-        has = json!({});
+    let mut has = json!({});
+    if let Some(like) = like {
+        for (key, value) in &like.node.labels {
+            // Whatever carries the old node's name carries the new one's.
+            let own = **value == *like.node.name || key == "kubernetes.io/hostname";
+            node["metadata"]["labels"][key] = json!(if own { &name } else { value });
+        }
+        has = raw_node(trial, like)["status"]["allocatable"].clone();
+        if !has.is_object() {
+            has = json!({});
+        }
+    } else {
+        node["metadata"]["labels"]["kubernetes.io/hostname"] = json!(name);
+        for (key, value) in trial.raw_pod()["spec"]["nodeSelector"].as_object().into_iter().flatten() {
+            node["metadata"]["labels"][key] = value.clone();
+        }
     }
     let want = &trial.pod.spec.resources.requests;
     let mut enlarged = Vec::new();
@@ -254,6 +263,7 @@ fn new_node(trial: &Trial, zone: &str, like: &NodeInfo) -> Remedy {
     }
     let place = if zone.is_empty() { String::new() } else { format!(" in {zone}") };
     let size = if enlarged.is_empty() { String::new() } else { format!(", with {}", super::join(&enlarged)) };
-    let text = format!("add a node{place} like {old}{size}");
+    let like = like.map(|l| format!(" like {}", l.node.name)).unwrap_or_default();
+    let text = format!("add a node{place}{like}{size}");
     Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::new("Node", "", &name), node))
 }
