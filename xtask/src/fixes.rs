@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             offered.push((fix.text.clone(), Value::Object(changed)));
         }
     }
+    ensure!(stuck > 0, "{}: no case where nothing fits, so that nothing would be checked", cases.display());
     println!("{stuck} cases where nothing fits: {} ways out offered", offered.len());
     println!("{helped} cases ({:.1} of 100) have one that buys no node", 100.0 * helped as f64 / f64::from(stuck));
     println!("{:.1} ms a case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
