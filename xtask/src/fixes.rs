@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
-use stead_explain::{Action, Change, Objects, apply_to_case, fixes};
+use stead_explain::{Action, Change, Fix, Objects, apply_to_case, fixes};
 
 use crate::{Outcome, oracle, root};
 
@@ -26,7 +26,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let cases = args.cases.clone().unwrap_or_else(|| root().join("testdata/scheduler/cases.jsonl.gz"));
     let file = File::open(&cases).with_context(|| format!("reading {}", cases.display()))?;
-    let (mut stuck, mut helped, mut time) = (0, 0, Duration::ZERO);
+    let (mut stuck, mut time) = (0, Duration::ZERO);
+    let (mut helped, mut helped_small, mut helped_well) = (0, 0, 0);
     let mut offered: Vec<(String, Value)> = Vec::new();
     for line in BufReader::new(GzDecoder::new(file)).lines() {
         let case: Value = serde_json::from_str(&line?).context("a case")?;
@@ -39,7 +40,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let (objects, pod) = Objects::from_case(given.clone())?;
         let found = fixes(&objects, &pod)?;
         time += start.elapsed();
-        helped += usize::from(found.iter().any(|f| !f.changes.iter().any(buys)));
+        let in_place: Vec<&Fix> = found.iter().filter(|f| !f.changes.iter().any(buys)).collect();
+        let small = |f: &&&Fix| f.changes.len() <= 3;
+        helped += usize::from(!in_place.is_empty());
+        helped_small += usize::from(in_place.iter().any(|f| small(&f)));
+        helped_well += usize::from(in_place.iter().filter(small).any(|f| !f.changes.iter().any(asks_for_nothing)));
         for (i, fix) in found.iter().enumerate() {
             let mut changed: Map<String, Value> = given.clone();
             apply_to_case(&mut changed, &fix.changes)?;
@@ -49,7 +54,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     ensure!(stuck > 0, "{}: no case where nothing fits, so that nothing would be checked", cases.display());
     println!("{stuck} cases where nothing fits: {} ways out offered", offered.len());
-    println!("{helped} cases ({:.1} of 100) have one that buys no node", 100.0 * helped as f64 / f64::from(stuck));
+    let share = |n: usize| format!("{n} cases ({:.1} of 100)", 100.0 * n as f64 / f64::from(stuck));
+    println!("{} have one that buys no node", share(helped));
+    println!("{} have one of up to three changes", share(helped_small));
+    println!("{} have one of these that lowers no request to nothing", share(helped_well));
     println!("{:.1} ms a case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
     let Some(program) = oracle::find(args.oracle.as_deref()) else { return Ok(Outcome::Skipped) };
     let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
@@ -69,6 +77,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         println!("refuted: {line}");
     }
     Ok(if refuted.is_empty() { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// Whether a request is lowered to zero: that lets a pod in, but it gets nothing of what it asked for.
+fn asks_for_nothing(c: &Change) -> bool {
+    let operations = json!(c.action)["patch"].as_array().cloned().unwrap_or_default();
+    operations
+        .iter()
+        .any(|op| op["value"] == json!("0") && op["path"].as_str().is_some_and(|p| p.contains("/resources/requests/")))
 }
 
 fn buys(c: &Change) -> bool {

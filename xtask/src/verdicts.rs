@@ -61,6 +61,8 @@ struct Tally {
     agree: usize,
     differ: usize,
     unmodelled: usize,
+    /// Of those that agree: both ended in the same error, which is all that was compared.
+    errors: usize,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -121,6 +123,7 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
     }
     if ours == theirs {
         tally.agree += 1;
+        tally.errors += usize::from(ours.error.is_some());
         return Ok(());
     }
     tally.differ += 1;
@@ -142,7 +145,11 @@ fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
         all.agree += t.agree;
         all.differ += t.differ;
         all.unmodelled += t.unmodelled;
+        all.errors += t.errors;
     }
     println!("{:<14} {:>6} {:>7} {:>13}", "all", all.agree, all.differ, all.unmodelled);
     println!("seed {}: {} of {} agree in every field", args.seed, all.agree, all.agree + all.differ);
+    if all.errors > 0 {
+        println!("in {} of these both ended in the same error, and only that was compared", all.errors);
+    }
 }
