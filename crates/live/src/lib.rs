@@ -1,0 +1,1 @@
+//! Reads a live cluster through its API, once and with read rights only.

@@ -1,0 +1,33 @@
+//! The control loops, pure: what is there, what should be written, when to look again.
+//!
+//! Each loop reads a [`Store`] of objects as they were last seen, is told the time, and returns a [`Step`]: the writes
+//! it wants, in order, and when to look again. It never writes by itself, so that the same step can be run against a
+//! real cluster, or in a test with a crash between any two writes.
+//!
+//! Data flows one way: observed objects → [`Store`] → [`step`] → [`Write`]s → the runtime, which makes only those
+//! that change something ([`applied::differs`]) and puts the answers back into the store. This crate knows no client,
+//! no clock and no files.
+
+pub mod applied;
+mod kinds;
+mod step;
+mod store;
+
+pub use kinds::{WATCHED, Watched, trim, watched};
+pub use step::{Event, Failure, Failures, MANAGER, Propagation, Settings, Step, World, Write};
+pub use store::Store;
+pub use stead_explain::{ObjectKey, Objects};
+
+/// The kinds that have a loop. A queue works through keys of these kinds.
+pub const RECONCILED: [&str; 4] = ["OpenStackControlPlane", "Glance", "GlanceAPI", "Topology"];
+
+/// What the loop of this object's kind wants. An object that is gone wants nothing.
+pub fn step(_world: &World<'_>, _key: &ObjectKey) -> Step {
+    Step::default()
+}
+
+/// The objects whose loops should look again because this one changed: `before` is what was seen before it (none when
+/// it is new), `after` what is there now (none when it is gone).
+pub fn concerned(_store: &Store, _before: Option<&serde_json::Value>, _after: Option<&serde_json::Value>) -> Vec<ObjectKey> {
+    Vec::new()
+}

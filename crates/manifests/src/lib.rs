@@ -1,0 +1,1 @@
+//! What Stead installs: definitions, policies, rights, the operator's own workload.
