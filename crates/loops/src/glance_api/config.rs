@@ -78,9 +78,7 @@ fn database_password(store: &Store, namespace: &str, spec: &Value) -> Option<(St
 
 /// The environment that gives a container its passwords. What the owner configures by hand is left to the owner.
 pub(crate) fn password_environment(spec: &Value, neighbours: &Neighbours, custom: &str) -> Vec<Value> {
-    let reference = |name: &str, secret: &str, key: &str| {
-        json!({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    };
+    let reference = |name: &str, secret: &str, key: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
     let mut environment = Vec::new();
     if let Some((secret, key)) = &neighbours.database_password
         && ini::option(custom, "database", "connection").is_none()
@@ -246,9 +244,7 @@ fn client() -> String {
 
 /// How the image's own start script puts the files in place and what it runs then.
 fn start_api(spec: &Value) -> String {
-    let place = |source: &str, target: &str, optional: bool| {
-        json!({"source": source, "dest": target, "owner": "glance", "perm": "0600", "optional": optional})
-    };
+    let place = |source: &str, target: &str, optional: bool| json!({"source": source, "dest": target, "owner": "glance", "perm": "0600", "optional": optional});
     let data = "/var/lib/config-data/default";
     let folder = "/etc/glance/glance.conf.d";
     let mut files = vec![
@@ -272,9 +268,7 @@ fn start_api(spec: &Value) -> String {
 }
 
 fn start_proxy() -> String {
-    let place = |source: &str, target: &str| {
-        json!({"source": format!("/var/lib/config-data/default/{source}"), "dest": target, "owner": "glance:apache", "perm": "0644", "optional": true})
-    };
+    let place = |source: &str, target: &str| json!({"source": format!("/var/lib/config-data/default/{source}"), "dest": target, "owner": "glance:apache", "perm": "0644", "optional": true});
     pretty(&json!({
         "command": "/usr/sbin/httpd -DFOREGROUND",
         "config_files": [

@@ -53,8 +53,9 @@ fn headless(api: &Value) -> Value {
 fn endpoint(api: &Value, side: &str, cluster_domain: &str) -> Value {
     let overrides = api["spec"].pointer(&format!("/override/service/{side}")).cloned().unwrap_or_default();
     let kind = text(&overrides, "/spec/type");
-    let wants_ingress =
-        api["metadata"]["annotations"][KEYSTONE_ENDPOINT] == "true" && side == "public" && matches!(kind, "" | "ClusterIP");
+    let wants_ingress = api["metadata"]["annotations"][KEYSTONE_ENDPOINT] == "true"
+        && side == "public"
+        && matches!(kind, "" | "ClusterIP");
     let domain = domain(api);
     let mut labels = labels(api);
     labels.insert("endpoint".into(), side.into());

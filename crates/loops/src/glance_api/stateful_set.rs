@@ -51,9 +51,11 @@ pub(crate) fn size_fault(api: &Value) -> Option<String> {
     if !flag(spec, "/storage/external") {
         sizes.push(("storage.storageRequest", text(spec, "/storage/storageRequest")));
     }
-    sizes.into_iter().filter(|(field, size)| !(size.is_empty() && *field == "imageCache.size")).find_map(|(field, size)| {
-        Quantity::parse(size).err().map(|error| format!("glanceapi {}: spec.{field}: {size:?}: {error}", name(api)))
-    })
+    sizes.into_iter().filter(|(field, size)| !(size.is_empty() && *field == "imageCache.size")).find_map(
+        |(field, size)| {
+            Quantity::parse(size).err().map(|error| format!("glanceapi {}: spec.{field}: {size:?}: {error}", name(api)))
+        },
+    )
 }
 
 /// The StatefulSet as it should be.
@@ -194,9 +196,14 @@ fn containers(api: &Value, parts: &Parts<'_>, uses_host: bool) -> Value {
 fn environment(api: &Value, parts: &Parts<'_>) -> Vec<Value> {
     let scheme = if is_tls(&api["spec"], ApiType::of(api)) { "HTTPS" } else { "HTTP" };
     let hash = format!("{}-{}", parts.config, storage_digest(api));
-    [("CONFIG_HASH", hash.as_str()), ("GLANCE_DOMAIN", parts.domain), ("KOLLA_CONFIG_STRATEGY", "COPY_ALWAYS"), ("URISCHEME", scheme)]
-        .map(|(name, value)| json!({"name": name, "value": value}))
-        .into()
+    [
+        ("CONFIG_HASH", hash.as_str()),
+        ("GLANCE_DOMAIN", parts.domain),
+        ("KOLLA_CONFIG_STRATEGY", "COPY_ALWAYS"),
+        ("URISCHEME", scheme),
+    ]
+    .map(|(name, value)| json!({"name": name, "value": value}))
+    .into()
 }
 
 fn is_tls(spec: &Value, api_type: ApiType) -> bool {
@@ -263,10 +270,8 @@ fn proxy_mounts(api: &Value) -> Vec<Value> {
 
 fn api_mounts(api: &Value, uses_host: bool) -> Vec<Value> {
     let spec = &api["spec"];
-    let mut mounts = vec![
-        fixed("config-data", "/var/lib/config-data/default"),
-        file("config-data", "/etc/my.cnf", "my.cnf"),
-    ];
+    let mut mounts =
+        vec![fixed("config-data", "/var/lib/config-data/default"), file("config-data", "/etc/my.cnf", "my.cnf")];
     if !flag(spec, "/storage/external") {
         mounts.push(mount(SERVICE, "/var/lib/glance"));
     }
@@ -275,9 +280,11 @@ fn api_mounts(api: &Value, uses_host: bool) -> Vec<Value> {
         mounts.push(fixed(secret, &format!("/var/lib/config-data/secret-{index}")));
     }
     if uses_host {
-        mounts.extend(HOST_PATHS.iter().map(|(volume, path, _, read_only)| {
-            if *read_only { fixed(volume, path) } else { mount(volume, path) }
-        }));
+        mounts.extend(HOST_PATHS.iter().map(
+            |(volume, path, _, read_only)| {
+                if *read_only { fixed(volume, path) } else { mount(volume, path) }
+            },
+        ));
     }
     mounts.push(file("config-data", "/var/lib/kolla/config_files/config.json", "glance-api-config.json"));
     mounts.extend(log_mounts());
@@ -347,7 +354,7 @@ fn extra(api: &Value, what: &str) -> Vec<Value> {
     items(&api["spec"], "/extraMounts")
         .flat_map(|group| items(group, "/extraVol"))
         .filter(meant)
-        .flat_map(|part| items(part, &format!("/{what}")))
+        .flat_map(|part| part[what].as_array().into_iter().flatten())
         .cloned()
         .collect()
 }
