@@ -107,7 +107,8 @@ fn node_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     out
 }
 
-fn term(t: &NodeSelectorTerm) -> String {
+/// A term of a node selector in words.
+pub(crate) fn term(t: &NodeSelectorTerm) -> String {
     let parts = t.match_expressions.iter().flatten().chain(t.match_fields.iter().flatten());
     let parts: Vec<String> = parts.map(expression).collect();
     if parts.is_empty() { "a term that matches nothing".into() } else { parts.join(" and ") }

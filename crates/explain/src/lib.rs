@@ -15,6 +15,7 @@ mod objects;
 mod remedies;
 mod render;
 mod search;
+pub mod topology;
 
 pub use change::{Action, Change, apply_to_case};
 pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain};

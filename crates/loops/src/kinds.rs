@@ -40,6 +40,12 @@ pub const WATCHED: &[Watched] = &[
     kind("v1", "Service", "services", ""),
     kind("v1", "Secret", "secrets", ""),
     kind("v1", "ServiceAccount", "serviceaccounts", "service=glance"),
+    kind("rbac.authorization.k8s.io/v1", "Role", "roles", "service=glance"),
+    kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", "service=glance"),
+    Watched {
+        optional: true,
+        ..kind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "network-attachment-definitions", "")
+    },
     Watched { namespaced: false, ..kind("v1", "Node", "nodes", "") },
 ];
 

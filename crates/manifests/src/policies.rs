@@ -1,0 +1,60 @@
+//! Admission policies: what a definition's own rules cannot see or say.
+
+use serde_json::{Value, json};
+
+/// The policies, each for one kind.
+const TEXTS: [&str; 4] = [
+    include_str!("../policies/glanceapis.yaml"),
+    include_str!("../policies/glances.yaml"),
+    include_str!("../policies/openstackcontrolplanes.yaml"),
+    include_str!("../policies/topologies.yaml"),
+];
+
+/// A policy and its binding, and the definition without which it has nothing to say.
+pub(crate) struct Policy {
+    pub(crate) definition: String,
+    pub(crate) objects: [Value; 2],
+}
+
+/// All policies.
+pub(crate) fn policies() -> Vec<Policy> {
+    TEXTS.iter().map(|text| policy(&crate::read(text))).collect()
+}
+
+fn policy(text: &Value) -> Policy {
+    let (resource, group) = (text["resource"].as_str().unwrap_or_default(), text["group"].as_str().unwrap_or_default());
+    let definition = format!("{resource}.{group}");
+    let name = format!("stead.{definition}");
+    // An object that is on its way out may still be let go of, whatever it says.
+    let faultless = "has(object.metadata.deletionTimestamp) || size(variables.faults) == 0";
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [{
+                    "apiGroups": [group],
+                    "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": [resource],
+                }],
+            },
+            "variables": text["variables"],
+            "validations": [{
+                "expression": faultless,
+                "messageExpression": "variables.faults.join(', ')",
+                "reason": "Invalid",
+            }],
+        },
+    });
+    let actions = text.get("actions").cloned().unwrap_or_else(|| json!(["Deny"]));
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": actions},
+    });
+    Policy { definition, objects: [policy, binding] }
+}
