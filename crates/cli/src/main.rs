@@ -7,6 +7,7 @@
 mod args;
 mod cluster;
 mod commands;
+mod connect;
 mod output;
 mod workload;
 

@@ -2,6 +2,7 @@
 
 mod completions;
 mod explain;
+mod operator;
 mod place;
 mod place_batch;
 mod place_cases;
@@ -15,6 +16,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         Command::Explain(args) => explain::run(&args),
         Command::Place(args) => place::run(args),
+        Command::Operator(args) => operator::run(args),
         Command::Completions(args) => completions::run(&args),
     }
 }
