@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+mod install;
+
+pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
+
 const EXAMPLES: &str = "\
 Examples:
   Why is this pod Pending, and what would let it in?
@@ -42,6 +46,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Explain(ExplainArgs),
     Place(PlaceArgs),
+    Install(InstallArgs),
+    Uninstall(UninstallArgs),
+    Manifests(ManifestsArgs),
     Completions(CompletionsArgs),
 }
 

@@ -7,7 +7,10 @@
 mod args;
 mod cluster;
 mod commands;
+mod connect;
+mod consent;
 mod output;
+mod server;
 mod workload;
 
 use std::process::ExitCode;

@@ -2,10 +2,13 @@
 
 mod completions;
 mod explain;
+mod install;
+mod manifests;
 mod place;
 mod place_batch;
 mod place_cases;
 mod place_pod;
+mod uninstall;
 
 use crate::args::{Cli, Command};
 use crate::output::Outcome;
@@ -15,6 +18,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         Command::Explain(args) => explain::run(&args),
         Command::Place(args) => place::run(args),
+        Command::Install(args) => install::run(&args),
+        Command::Uninstall(args) => uninstall::run(&args),
+        Command::Manifests(args) => manifests::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }
