@@ -1,0 +1,107 @@
+//! The cluster that kubectl would talk to.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::output::Hinted;
+
+/// Which cluster.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ConnectArgs {
+    /// The kubeconfig's context to use, if not its current one
+    #[arg(long, value_name = "CONTEXT")]
+    pub(crate) context: Option<String>,
+
+    /// The kubeconfig, if not $KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// A cluster to talk to.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    /// The client.
+    pub(crate) client: Client,
+    /// The namespace of those who name none.
+    pub(crate) namespace: String,
+    /// What to call the cluster in messages: its server, and the context that led there.
+    pub(crate) name: String,
+}
+
+/// How long to wait for a server that does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Finds the cluster as kubectl does: the kubeconfig that is named, those of $KUBECONFIG, the one in the home folder,
+/// or the cluster that this runs in. No request is made yet.
+pub(crate) async fn connect(args: &ConnectArgs) -> anyhow::Result<Connection> {
+    let (mut config, context) = match kubeconfig(args)? {
+        Some(kubeconfig) => {
+            let context = args.context.clone().or_else(|| kubeconfig.current_context.clone());
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            let known: Vec<String> = kubeconfig.contexts.iter().map(|c| c.name.clone()).collect();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            (config.map_err(|e| wrong_context(&e.into(), context.as_deref(), &known))?, context)
+        }
+        None => (Config::incluster().map_err(|_| no_kubeconfig())?, None),
+    };
+    config.connect_timeout = Some(PATIENCE);
+    let name = match context {
+        Some(context) => format!("{}, context {context}", config.cluster_url),
+        None => config.cluster_url.to_string(),
+    };
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).with_context(|| format!("cannot talk to {name}"))?;
+    Ok(Connection { client, namespace, name })
+}
+
+fn kubeconfig(args: &ConnectArgs) -> anyhow::Result<Option<Kubeconfig>> {
+    if let Some(path) = &args.kubeconfig {
+        return Ok(Some(read(path)?));
+    }
+    let listed = std::env::var_os("KUBECONFIG").filter(|l| !l.is_empty());
+    let paths: Vec<PathBuf> = match listed {
+        Some(list) => std::env::split_paths(&list).filter(|p| !p.as_os_str().is_empty()).collect(),
+        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
+    };
+    let mut merged: Option<Kubeconfig> = None;
+    // As for kubectl, a file that is not there is no fault, and the first to say something is right.
+    for path in paths.iter().filter(|p| p.exists()) {
+        let next = read(path)?;
+        merged = Some(match merged {
+            Some(before) => before.merge(next).with_context(|| format!("cannot use kubeconfig {}", path.display()))?,
+            None => next,
+        });
+    }
+    Ok(merged)
+}
+
+fn read(path: &Path) -> anyhow::Result<Kubeconfig> {
+    Kubeconfig::read_from(path).with_context(|| format!("cannot use kubeconfig {}", path.display()))
+}
+
+fn no_kubeconfig() -> anyhow::Error {
+    Hinted {
+        message: "no cluster to talk to: there is no kubeconfig, and this does not run in a cluster".into(),
+        hint: "set KUBECONFIG or give --kubeconfig FILE; `stead explain` and `stead place` also take a dump: --from PATH"
+            .into(),
+    }
+    .into()
+}
+
+fn wrong_context(error: &anyhow::Error, context: Option<&str>, known: &[String]) -> anyhow::Error {
+    let message = match context {
+        Some(context) if !known.iter().any(|k| k == context) => format!("the kubeconfig has no context {context}"),
+        Some(context) => format!("cannot use context {context} of the kubeconfig: {error:#}"),
+        None => "the kubeconfig has no current context".into(),
+    };
+    let hint = match known {
+        [] => "the kubeconfig has no contexts at all".into(),
+        known => format!("choose one with --context: {}", known.join(", ")),
+    };
+    Hinted { message, hint }.into()
+}
