@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::output::Hinted;
@@ -45,7 +45,7 @@ pub(crate) async fn connect(args: &ConnectArgs) -> anyhow::Result<Connection> {
             let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
             let known: Vec<String> = kubeconfig.contexts.iter().map(|c| c.name.clone()).collect();
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            (config.map_err(|e| wrong_context(&e.into(), context.as_deref(), &known))?, context)
+            (config.map_err(|e| wrong_context(&e, context.as_deref(), &known))?, context)
         }
         None => (Config::incluster().map_err(|_| no_kubeconfig())?, None),
     };
@@ -81,22 +81,27 @@ fn kubeconfig(args: &ConnectArgs) -> anyhow::Result<Option<Kubeconfig>> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Kubeconfig> {
-    Kubeconfig::read_from(path).with_context(|| format!("cannot use kubeconfig {}", path.display()))
+    // The error says what it comes from by itself.
+    Kubeconfig::read_from(path).map_err(|e| match e {
+        KubeconfigError::ReadConfig(cause, _) => anyhow!("cannot read kubeconfig {}: {cause}", path.display()),
+        other => anyhow!("cannot use kubeconfig {}: {other}", path.display()),
+    })
 }
 
 fn no_kubeconfig() -> anyhow::Error {
     Hinted {
         message: "no cluster to talk to: there is no kubeconfig, and this does not run in a cluster".into(),
-        hint: "set KUBECONFIG or give --kubeconfig FILE; `stead explain` and `stead place` also take a dump: --from PATH"
-            .into(),
+        hint:
+            "set KUBECONFIG or give --kubeconfig FILE; `stead explain` and `stead place` also take a dump: --from PATH"
+                .into(),
     }
     .into()
 }
 
-fn wrong_context(error: &anyhow::Error, context: Option<&str>, known: &[String]) -> anyhow::Error {
+fn wrong_context(error: &KubeconfigError, context: Option<&str>, known: &[String]) -> anyhow::Error {
     let message = match context {
         Some(context) if !known.iter().any(|k| k == context) => format!("the kubeconfig has no context {context}"),
-        Some(context) => format!("cannot use context {context} of the kubeconfig: {error:#}"),
+        Some(context) => format!("cannot use context {context} of the kubeconfig: {error}"),
         None => "the kubeconfig has no current context".into(),
     };
     let hint = match known {

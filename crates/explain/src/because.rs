@@ -75,9 +75,9 @@ fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Value)> {
     let namespace = &trial.key.namespace;
     let there = move || trial.objects.of_kind("Topology").filter(move |(key, _)| key.namespace == *namespace);
     let (first, others) = (there(), there());
-    first.filter(move |(key, _)| Some(key.name.as_str()) == api).chain(
-        others.filter(move |(key, _)| Some(key.name.as_str()) != api),
-    )
+    first
+        .filter(move |(key, _)| Some(key.name.as_str()) == api)
+        .chain(others.filter(move |(key, _)| Some(key.name.as_str()) != api))
 }
 
 /// The GlanceAPI that the pod belongs to.

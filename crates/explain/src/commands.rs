@@ -265,7 +265,8 @@ pub(crate) fn also_used(trial: &Trial, changes: &[Change]) -> Vec<String> {
     for change in changes.iter().filter(|c| c.key() == trial.key) {
         let Action::Patch(patch) = &change.action else { continue };
         let Some(brought) = brought(trial, trial.raw_pod(), &operations(patch)) else { continue };
-        let others = followers(&trial.objects, brought.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
+        let others =
+            followers(&trial.objects, brought.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
         let others: Vec<String> = others.map(|(key, _)| titled(key)).collect();
         if !others.is_empty() {
             let line = format!("Topology {} is also used by: {}", brought.topology.name, some(&others));

@@ -172,7 +172,7 @@ pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &PodStandin
     }
     match &waiting.best {
         Some(best) => {
-            let _ = writeln!(out, "    best way out: {} ({})", best.text, best.harm.as_str());
+            let _ = writeln!(out, "    best way out: {}; {}", best.text, best.harm.as_str());
             for line in best.also.iter().chain(&best.commands).flat_map(|c| c.lines()) {
                 let _ = writeln!(out, "      {line}");
             }

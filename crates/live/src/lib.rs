@@ -50,10 +50,11 @@ pub async fn read(
     let tell = || progress(done.fetch_add(1, Ordering::Relaxed) + 1, resources.len());
     let Some((first, others)) = resources.split_first() else { return Ok(Live::default()) };
     let mut live = Live::default();
+    let mut barred: Vec<&Resource> = Vec::new();
     let listed = list::list(client, first, None).await?;
     let moment = listed.moment().map(str::to_owned);
     let (moment, tell) = (moment.as_deref(), &tell);
-    live.add(first, listed);
+    barred.extend(live.add(first, listed));
     tell();
     // In their own order whatever the order of the answers, so that the same cluster gives the same words.
     let lists = futures::stream::iter(others)
@@ -66,24 +67,34 @@ pub async fn read(
         .try_collect::<Vec<_>>()
         .await?;
     for (resource, listed) in lists {
-        live.add(resource, listed);
+        barred.extend(live.add(resource, listed));
     }
+    live.warnings = warnings(&barred);
     Ok(live)
 }
 
 impl Live {
-    fn add(&mut self, resource: &Resource, listed: Listed) {
+    /// Takes a list in; gives the kind back where it may not be listed.
+    fn add<'a>(&mut self, resource: &'a Resource, listed: Listed) -> Option<&'a Resource> {
         match listed {
-            Listed::Items { items, .. } => {
-                self.items.extend(items);
-                self.kinds.insert(resource.kind.into());
-            }
-            Listed::Unknown => {
-                self.kinds.insert(resource.kind.into());
-            }
-            Listed::Forbidden(message) => {
-                self.warnings.push(format!("cannot list {}: {message}; {}", resource.plural, resource.lost));
-            }
+            Listed::Items { items, .. } => self.items.extend(items),
+            // There are none of a kind that the cluster does not know.
+            Listed::Unknown => {}
+            Listed::Forbidden => return Some(resource),
+        }
+        self.kinds.insert(resource.kind.into());
+        None
+    }
+}
+
+/// What is lost by kinds that may not be listed, each loss once.
+fn warnings(barred: &[&Resource]) -> Vec<String> {
+    let mut by_loss: Vec<(&str, Vec<&str>)> = Vec::new();
+    for resource in barred {
+        match by_loss.iter_mut().find(|(lost, _)| *lost == resource.lost) {
+            Some((_, plurals)) => plurals.push(&resource.plural),
+            None => by_loss.push((resource.lost, vec![&resource.plural])),
         }
     }
+    by_loss.into_iter().map(|(lost, plurals)| format!("not allowed to list {}: {lost}", plurals.join(", "))).collect()
 }

@@ -20,8 +20,8 @@ pub(crate) enum Listed {
     Items { items: Vec<Value>, revision: Option<String> },
     /// The cluster does not know the kind.
     Unknown,
-    /// It may not be listed; the server's words.
-    Forbidden(String),
+    /// It may not be listed.
+    Forbidden,
 }
 
 impl Listed {
@@ -40,7 +40,9 @@ pub(crate) async fn list(client: &Client, resource: &Resource, moment: Option<&s
     for _ in 0..RESTARTS {
         match pages(client, resource, moment).await {
             // Expired; or a revision that this kind's store has never had: kinds may be kept in stores of their own.
-            Err(kube::Error::Api(status)) if matches!(status.code, 410 | 504) || (status.code == 400 && moment.is_some()) => {
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 410 | 504) || (status.code == 400 && moment.is_some()) =>
+            {
                 moment = None;
             }
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Listed::Unknown),
@@ -101,5 +103,5 @@ async fn forbidden(client: &Client, resource: &Resource, message: String) -> Res
         Err(kube::Error::Api(status)) => status.code != 404,
         Err(_) => true,
     };
-    Ok(if known { Listed::Forbidden(message) } else { Listed::Unknown })
+    Ok(if known { Listed::Forbidden } else { Listed::Unknown })
 }

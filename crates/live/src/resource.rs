@@ -74,7 +74,8 @@ pub fn placement() -> Vec<Resource> {
 /// A kind, its API version, its name in a path, and what is lost without it.
 type Further = (&'static str, &'static str, &'static str, &'static str);
 
-const WHOSE: &str = "it is not said which Topology a rule comes from, who uses it, or what to change in OpenStack's objects";
+const WHOSE: &str =
+    "it is not said which Topology a rule comes from, who uses it, or what to change in OpenStack's objects";
 const MADE_BY: &str = "it is not said what to change in the workload that makes a pod";
 
 /// Kinds that tell where a rule comes from, and who owns what.
@@ -116,7 +117,8 @@ mod tests {
     #[test]
     fn paths_are_those_of_the_api() {
         let paths: Vec<String> = placement().iter().map(Resource::path).collect();
-        for path in ["/api/v1/nodes", "/api/v1/persistentvolumeclaims", "/apis/storage.k8s.io/v1/csistoragecapacities"] {
+        for path in ["/api/v1/nodes", "/api/v1/persistentvolumeclaims", "/apis/storage.k8s.io/v1/csistoragecapacities"]
+        {
             assert!(paths.iter().any(|p| p == path), "{path}: {paths:?}");
         }
         assert_eq!(paths[0], "/api/v1/nodes");

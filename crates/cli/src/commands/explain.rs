@@ -73,13 +73,7 @@ fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
 }
 
 /// The object of that name: in the namespace that was given, or else in the only one that has it.
-fn find(
-    objects: &Objects,
-    kind: &str,
-    name: &str,
-    namespace: Option<&str>,
-    place: &str,
-) -> anyhow::Result<ObjectKey> {
+fn find(objects: &Objects, kind: &str, name: &str, namespace: Option<&str>, place: &str) -> anyhow::Result<ObjectKey> {
     let found: Vec<&ObjectKey> = objects
         .of_kind(kind)
         .map(|(key, _)| key)

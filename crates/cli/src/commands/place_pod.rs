@@ -43,8 +43,7 @@ fn missing(kinds: &BTreeSet<String>) -> Option<String> {
         ["Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "Service"];
     let absent = KINDS.iter().filter(|k| MATTER.contains(&k.kind) && !kinds.contains(k.kind));
     let absent: Vec<&str> = absent.map(|k| k.resource).collect();
-    (!absent.is_empty())
-        .then(|| format!("{} were not read: the answer is as if there were none", absent.join(", ")))
+    (!absent.is_empty()).then(|| format!("{} were not read: the answer is as if there were none", absent.join(", ")))
 }
 
 /// The nodes in a table, the best first, and what comes of it.

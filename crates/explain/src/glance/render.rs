@@ -28,9 +28,7 @@ pub fn render(e: &GlanceExplanation) -> String {
 fn row(api: &Api) -> Vec<String> {
     let (topology, from) = match &api.topology {
         None => ("-".to_owned(), "-"),
-        Some(chosen) => {
-            (chosen.topology.clone().unwrap_or_else(|| "none (opted out)".into()), chosen.level.as_str())
-        }
+        Some(chosen) => (chosen.topology.clone().unwrap_or_else(|| "none (opted out)".into()), chosen.level.as_str()),
     };
     vec![
         api.entry.clone(),

@@ -91,7 +91,9 @@ pub fn explain(
     let topology = found.unwrap_or(&Value::Null);
     let rules = Rules::of(topology);
     let domain = rules.spread.iter().map(|c| c.topology_key.clone()).find(|k| k != "kubernetes.io/hostname");
-    let domain = domain.or_else(|| Some(rules.nodes.as_ref()?.node_selector_terms.first()?.match_expressions.as_ref()?.first()?.key.clone()));
+    let domain = domain.or_else(|| {
+        Some(rules.nodes.as_ref()?.node_selector_terms.first()?.match_expressions.as_ref()?.first()?.key.clone())
+    });
     let mut observer = Observer::new(objects, kinds);
     let (mut used_by, mut consumers) = (Vec::new(), Vec::new());
     for (api_key, api) in followers(objects, key) {

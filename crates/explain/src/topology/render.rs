@@ -63,11 +63,8 @@ fn render_use(out: &mut String, one: &Use, domain: Option<&str>) {
         return;
     }
     let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
-    let rows: Vec<Vec<String>> = one
-        .pods
-        .iter()
-        .map(|p| vec![p.name.clone(), dash(&p.node), dash(&p.domain), p.state.clone()])
-        .collect();
+    let rows: Vec<Vec<String>> =
+        one.pods.iter().map(|p| vec![p.name.clone(), dash(&p.node), dash(&p.domain), p.state.clone()]).collect();
     let heading = domain.map_or("ZONE".to_owned(), |d| d.rsplit('/').next().unwrap_or(d).to_uppercase());
     for line in table(&["POD", "NODE", &heading, "STATE"], &rows).lines() {
         let _ = writeln!(out, "    {line}");
