@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -9,17 +8,32 @@ use clap_complete::Shell;
 
 use crate::connect::ConnectArgs;
 
+mod install;
+mod operator;
+
+pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
+pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
+
 const EXAMPLES: &str = "\
 Examples:
   Why is this pod Pending, and what would let it in?
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
-    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml
+    stead explain pod/glance-default-external-api-2 -n openstack
 
-  Where would this pod go, and why not elsewhere? The cluster is read from what kubectl printed:
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
-    stead place -f pod.yaml --from cluster.yaml
+  Who uses this Topology, what does it do to them, and what is wrong with it?
+    stead explain topology/glance-default-spread-pods -n openstack
 
-  The same from an OpenShift must-gather, with the scores of each plugin:
+  How are Glance's APIs, and which of their pods wait for what?
+    stead explain glance/glance -n openstack
+
+  The same without a cluster at hand, from what kubectl printed:
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
+    kubectl get topologies,glances,glanceapis,openstackcontrolplanes -A -o yaml > openstack.yaml
+    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml openstack.yaml
+
+  Where would this pod go, and why not elsewhere?
+    stead place -f pod.yaml
+
+  The same in an OpenShift must-gather, with the scores of each plugin:
     stead place -f statefulset.yaml -n openstack --from must-gather.tar.gz -o wide
 
   Thousands of recorded cases, one JSON object a line:
@@ -33,7 +47,8 @@ Exit codes:
 /// Keeps stateful services in their place on Kubernetes.
 ///
 /// Stead tells where kube-scheduler would put a pod, exactly as kube-scheduler would decide it, and why a pod
-/// waits. It needs no cluster: files that kubectl or a must-gather left behind will do, and nothing is changed.
+/// waits. It looks at the live cluster that kubectl would talk to, with read rights only, or at files that kubectl or a
+/// must-gather left behind. Nothing is changed.
 #[derive(Debug, Parser)]
 #[command(name = "stead", version, after_long_help = EXAMPLES, after_help = "`--help` has examples and exit codes.")]
 pub(crate) struct Cli {
@@ -46,19 +61,27 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Place(PlaceArgs),
     Operator(OperatorArgs),
+    Install(InstallArgs),
+    Uninstall(UninstallArgs),
+    Manifests(ManifestsArgs),
     Completions(CompletionsArgs),
 }
 
-/// Say why a pod is Pending, and what would let it in.
+/// Say why a pod is Pending and what would let it in; or how a Topology or a Glance stands.
 ///
-/// The reasons with the nodes of each, what stands behind them (which Topology, which volume and where it lies, how
-/// the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried on a
-/// copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type. Nothing is
-/// changed.
+/// Of a pod: the reasons with the nodes of each, what stands behind them (which Topology, which volume and where it
+/// lies, how the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried
+/// on a copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type.
+///
+/// Of a Topology: what it says in plain words, who uses it and through which reference, where their pods are, and what
+/// is wrong with it. Of a Glance or GlanceAPI: its APIs, which of their pods are not ready, and why.
+///
+/// The cluster is the one that kubectl would talk to, read once and with the right to list only; with --from, a dump of
+/// one. Nothing is changed.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// What to explain: pod/NAME
-    #[arg(value_name = "POD")]
+    /// What to explain: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+    #[arg(value_name = "KIND/NAME")]
     pub(crate) target: String,
 
     #[command(flatten)]
@@ -71,8 +94,8 @@ pub(crate) struct ExplainArgs {
 
 /// Say where kube-scheduler would put a pod.
 ///
-/// Three forms. With -f, for people: the nodes with verdict, score and reasons for one pod in a cluster that was
-/// dumped to files. Without: cases, one JSON object a line, answered one a line in the same order. With --batch: a
+/// Three forms. With -f, for people: the nodes with verdict, score and reasons for one pod, in the live cluster or one
+/// that was dumped to files. Without: cases, one JSON object a line, answered one a line in the same order. With --batch: a
 /// whole queue, each pod placed before the next.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -93,7 +116,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) fixes: bool,
 
     /// A file with the pod to place, or with a workload that makes it (- for standard input)
-    #[arg(short = 'f', long = "filename", value_name = "FILE", id = "pod", requires = "from")]
+    #[arg(short = 'f', long = "filename", value_name = "FILE", id = "pod")]
     pub(crate) pod: Option<PathBuf>,
 
     #[command(flatten)]
@@ -111,14 +134,17 @@ pub(crate) struct PlaceArgs {
 /// Where a cluster is read from.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// A dump of the cluster: a file or folder of what `kubectl get ... -A -o yaml|json` prints, or a must-gather,
-    /// as a folder or an archive; can be given more than once
-    #[arg(long, value_name = "PATH", num_args = 1..)]
+    /// A dump instead of the live cluster: a file or folder of what `kubectl get ... -A -o yaml|json` prints, or a
+    /// must-gather, as a folder or an archive; can be given more than once
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 
-    /// The namespace, where the object does not say one
-    #[arg(short, long, value_name = "NAMESPACE", requires = "from")]
+    /// The namespace, where the object does not say one (on a live cluster: the context's)
+    #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
 }
 
 /// How an answer is printed.
@@ -132,83 +158,6 @@ pub(crate) enum Format {
     Json,
     /// YAML
     Yaml,
-}
-
-/// Look after Topologies, Glance and the control plane of a cluster.
-///
-/// Runs until it is told to end (SIGTERM or SIGINT): it then finishes what it is writing and lets the next one lead.
-/// Several may run: one leads, the others stand by. A kind whose definition belongs to somebody else is watched and
-/// never written.
-#[derive(Debug, Args)]
-pub(crate) struct OperatorArgs {
-    #[command(flatten)]
-    pub(crate) connect: ConnectArgs,
-
-    /// The namespace of the Lease by which one leads, if not the one that this runs in
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-
-    /// What a Topology without an affinity of its own does to the default one: keep it, or replace it with nothing,
-    /// as the released OpenStack operators do
-    #[arg(long, value_enum, default_value_t = AntiAffinity::Keep, value_name = "WHAT")]
-    pub(crate) default_anti_affinity: AntiAffinity,
-
-    /// The image of a Glance that names none
-    #[arg(
-        long,
-        value_name = "IMAGE",
-        env = "RELATED_IMAGE_GLANCE_API_IMAGE_URL_DEFAULT",
-        default_value = "quay.io/podified-antelope-centos9/openstack-glance-api:current-podified"
-    )]
-    pub(crate) glance_image: String,
-
-    /// The domain of the cluster's own names
-    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
-    pub(crate) cluster_domain: String,
-
-    /// Whether to lead only with the Lease in hand; without it, nobody else may run
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
-          require_equals = true, default_missing_value = "true")]
-    pub(crate) leader_elect: bool,
-
-    /// Where /healthz, /readyz and /metrics are
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
-    pub(crate) listen: SocketAddr,
-
-    /// How many objects are worked on at the same time
-    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) workers: u8,
-
-    /// How the log is written
-    #[arg(long, value_enum, default_value_t = LogFormat::Human, value_name = "FORMAT")]
-    pub(crate) log_format: LogFormat,
-
-    /// From which level on: error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub(crate) log_level: String,
-
-    /// After how many seconds a watch is begun anew
-    #[arg(long, value_name = "SECONDS", default_value_t = 290, hide = true,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) watch_timeout: u64,
-}
-
-/// What becomes of the default anti-affinity where a Topology brings no affinity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AntiAffinity {
-    /// It stays
-    Keep,
-    /// It goes
-    Replace,
-}
-
-/// How the log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines for people
-    Human,
-    /// A JSON object a line
-    Json,
 }
 
 /// Print a script that completes commands and flags.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
-use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
 
 use crate::output::Hinted;
 
@@ -22,24 +22,47 @@ pub(crate) struct ConnectArgs {
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
+/// A cluster to talk to.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    /// The client.
+    pub(crate) client: Client,
+    /// The namespace of those who name none.
+    pub(crate) namespace: String,
+    /// What to call the cluster in messages: its server, and the context that led there.
+    pub(crate) name: String,
+}
+
 /// How long to wait for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Finds the cluster and makes a client for it. No request is made yet.
+pub(crate) async fn connect(args: &ConnectArgs) -> anyhow::Result<Connection> {
+    let (config, name) = config(args).await?;
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).with_context(|| format!("cannot talk to {name}"))?;
+    Ok(Connection { client, namespace, name })
+}
+
 /// Finds the cluster as kubectl does: the kubeconfig that is named, those of $KUBECONFIG, the one in the home folder,
-/// or the cluster that this runs in. No request is made yet.
-pub(crate) async fn config(args: &ConnectArgs) -> anyhow::Result<Config> {
-    let mut config = match kubeconfig(args)? {
+/// or the cluster that this runs in. Gives what to call it, too.
+pub(crate) async fn config(args: &ConnectArgs) -> anyhow::Result<(Config, String)> {
+    let (mut config, context) = match kubeconfig(args)? {
         Some(kubeconfig) => {
             let context = args.context.clone().or_else(|| kubeconfig.current_context.clone());
             let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
             let known: Vec<String> = kubeconfig.contexts.iter().map(|c| c.name.clone()).collect();
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.map_err(|e| wrong_context(&e.into(), context.as_deref(), &known))?
+            (config.map_err(|e| wrong_context(&e, context.as_deref(), &known))?, context)
         }
-        None => Config::incluster().map_err(|_| no_kubeconfig())?,
+        None => (Config::incluster().map_err(|_| no_kubeconfig())?, None),
     };
     config.connect_timeout = Some(PATIENCE);
-    Ok(config)
+    let name = match context {
+        Some(context) => format!("{}, context {context}", config.cluster_url),
+        None => config.cluster_url.to_string(),
+    };
+    Ok((config, name))
 }
 
 fn kubeconfig(args: &ConnectArgs) -> anyhow::Result<Option<Kubeconfig>> {
@@ -64,7 +87,11 @@ fn kubeconfig(args: &ConnectArgs) -> anyhow::Result<Option<Kubeconfig>> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Kubeconfig> {
-    Kubeconfig::read_from(path).with_context(|| format!("cannot use kubeconfig {}", path.display()))
+    // The error says what it comes from by itself.
+    Kubeconfig::read_from(path).map_err(|e| match e {
+        KubeconfigError::ReadConfig(cause, _) => anyhow!("cannot read kubeconfig {}: {cause}", path.display()),
+        other => anyhow!("cannot use kubeconfig {}: {other}", path.display()),
+    })
 }
 
 fn no_kubeconfig() -> anyhow::Error {
@@ -77,10 +104,10 @@ fn no_kubeconfig() -> anyhow::Error {
     .into()
 }
 
-fn wrong_context(error: &anyhow::Error, context: Option<&str>, known: &[String]) -> anyhow::Error {
+fn wrong_context(error: &KubeconfigError, context: Option<&str>, known: &[String]) -> anyhow::Error {
     let message = match context {
         Some(context) if !known.iter().any(|k| k == context) => format!("the kubeconfig has no context {context}"),
-        Some(context) => format!("cannot use context {context} of the kubeconfig: {error:#}"),
+        Some(context) => format!("cannot use context {context} of the kubeconfig: {error}"),
         None => "the kubeconfig has no current context".into(),
     };
     let hint = match known {

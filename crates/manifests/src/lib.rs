@@ -1,24 +1,35 @@
 //! What Stead installs: definitions, policies, rights, the operator's own workload.
+//!
+//! [`manifests`] gives the objects in the order in which they are made. [`plan`] says what an installation would do to
+//! a cluster that was looked at, [`removal`] what has to be let go of before they are taken away. This crate computes;
+//! it knows no client and no files: the texts it is made of are part of it.
+//!
+//! The schemas of the definitions are put together from pieces (`schemas/`, `rules/`), so that a Glance's spec is the
+//! same in a Glance and in a control plane.
 
+mod definitions;
+mod manifest;
+pub mod plan;
 mod policies;
+pub mod removal;
+pub mod rights;
 mod schema;
+mod workload;
 
-use serde_json::Value;
+pub use manifest::{Manifest, Part, is_ours};
+pub use workload::{AntiAffinity, DEPLOYMENT, Options};
 
-fn read(text: &str) -> Value {
+/// All that is installed, in the order in which it is made.
+pub fn manifests(options: &Options) -> Vec<Manifest> {
+    let mut all = vec![workload::namespace(options)];
+    all.extend(definitions::definitions());
+    all.extend(policies::policies());
+    all.extend(rights::objects(options));
+    all.extend(workload::objects(options));
+    all
+}
+
+/// Reads a text that is part of this crate.
+fn read(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("a manifest of our own cannot be read: {error}"))
 }
-
-/// Definitions.
-pub fn definitions() -> Vec<Value> {
-    [
-        include_str!("../crds/topologies.yaml"),
-        include_str!("../crds/glances.yaml"),
-        include_str!("../crds/glanceapis.yaml"),
-        include_str!("../crds/openstackcontrolplanes.yaml"),
-    ]
-    .map(|text| schema::expand(read(text)))
-    .to_vec()
-}
-
-pub fn pols() -> Vec<Value> { policies::policies().into_iter().flat_map(|p| p.objects).collect() }

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::manifest::{Manifest, Part};
+
 /// The policies, each for one kind.
 const TEXTS: [&str; 4] = [
     include_str!("../policies/glanceapis.yaml"),
@@ -10,18 +12,12 @@ const TEXTS: [&str; 4] = [
     include_str!("../policies/topologies.yaml"),
 ];
 
-/// A policy and its binding, and the definition without which it has nothing to say.
-pub(crate) struct Policy {
-    pub(crate) definition: String,
-    pub(crate) objects: [Value; 2],
+/// All policies with their bindings.
+pub(crate) fn policies() -> Vec<Manifest> {
+    TEXTS.iter().flat_map(|text| policy(&crate::read(text))).collect()
 }
 
-/// All policies.
-pub(crate) fn policies() -> Vec<Policy> {
-    TEXTS.iter().map(|text| policy(&crate::read(text))).collect()
-}
-
-fn policy(text: &Value) -> Policy {
+fn policy(text: &Value) -> [Manifest; 2] {
     let (resource, group) = (text["resource"].as_str().unwrap_or_default(), text["group"].as_str().unwrap_or_default());
     let definition = format!("{resource}.{group}");
     let name = format!("stead.{definition}");
@@ -56,5 +52,6 @@ fn policy(text: &Value) -> Policy {
         "metadata": {"name": name},
         "spec": {"policyName": name, "validationActions": actions},
     });
-    Policy { definition, objects: [policy, binding] }
+    let manifest = |plural, object| Manifest::new(Part::Definitions, plural, object).about(&definition);
+    [manifest("validatingadmissionpolicies", policy), manifest("validatingadmissionpolicybindings", binding)]
 }

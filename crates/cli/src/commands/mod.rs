@@ -2,11 +2,14 @@
 
 mod completions;
 mod explain;
+mod install;
+mod manifests;
 mod operator;
 mod place;
 mod place_batch;
 mod place_cases;
 mod place_pod;
+mod uninstall;
 
 use crate::args::{Cli, Command};
 use crate::output::Outcome;
@@ -17,6 +20,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Explain(args) => explain::run(&args),
         Command::Place(args) => place::run(args),
         Command::Operator(args) => operator::run(args),
+        Command::Install(args) => install::run(&args),
+        Command::Uninstall(args) => uninstall::run(&args),
+        Command::Manifests(args) => manifests::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(args: OperatorArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
-    let config = connect::config(&args.connect).await?;
+    let (config, _) = connect::config(&args.connect).await?;
     let options = Options {
         settings: Settings {
             replace_default_anti_affinity: args.default_anti_affinity == AntiAffinity::Replace,

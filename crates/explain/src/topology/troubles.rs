@@ -11,6 +11,7 @@ use super::rules::{DRAFT, PodRule, Rules, SPREAD, labelled};
 use crate::because::term;
 use crate::explanation::some;
 use crate::objects::ObjectKey;
+use crate::references::titled;
 use crate::remedies::join;
 
 /// Something that follows a Topology, such as a GlanceAPI.
@@ -327,11 +328,6 @@ pub(crate) fn holders(topology: &Value) -> Vec<String> {
             None => format!("finalizer {f}"),
         })
         .collect()
-}
-
-/// Kind and name as they are written in a sentence.
-pub(crate) fn titled(key: &ObjectKey) -> String {
-    format!("{} {}", key.kind, key.name)
 }
 
 /// Labels as one types them.

@@ -1,0 +1,116 @@
+//! Requests to an API server, about objects as JSON values.
+
+use anyhow::{Context as _, anyhow};
+use http::{Method, Request};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::connect::Connection;
+
+/// The name under which an installation applies.
+const MANAGER: &str = "stead-install";
+
+/// An API server.
+pub(crate) struct Server {
+    client: Client,
+    address: String,
+}
+
+impl Server {
+    /// The server at the other end of a connection.
+    pub(crate) fn new(connection: Connection) -> Server {
+        Server { client: connection.client, address: connection.name }
+    }
+
+    /// The server's address.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What is at a path; none where there is nothing.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        absent(self.send(Method::GET, path, None, "").await).with_context(|| format!("reading {path}"))
+    }
+
+    /// The objects of a collection; none where the server does not know the kind.
+    pub(crate) async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        let mut items = Vec::new();
+        let mut from = String::new();
+        loop {
+            let join = if path.contains('?') { '&' } else { '?' };
+            let page = format!("{path}{join}limit=500{from}");
+            let answer = absent(self.send(Method::GET, &page, None, "").await);
+            let Some(mut list) = answer.with_context(|| format!("listing {path}"))? else { return Ok(items) };
+            if let Value::Array(some) = list["items"].take() {
+                items.extend(some);
+            }
+            match list["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => from = format!("&continue={token}"),
+                _ => return Ok(items),
+            }
+        }
+    }
+
+    /// Applies an object; with `dry_run`, only says what it would be then.
+    pub(crate) async fn apply(&self, path: &str, object: &Value, dry_run: bool) -> anyhow::Result<Value> {
+        let dry = if dry_run { "&dryRun=All" } else { "" };
+        let path = format!("{path}?fieldManager={MANAGER}&force=true{dry}");
+        let answer = self.send(Method::PATCH, &path, Some(object), "application/apply-patch+yaml").await;
+        answer.map_err(anyhow::Error::from)
+    }
+
+    /// Makes an object that answers a question.
+    pub(crate) async fn ask(&self, path: &str, object: &Value) -> anyhow::Result<Value> {
+        let answer = self.send(Method::POST, path, Some(object), "application/json").await;
+        answer.with_context(|| format!("asking {path}"))
+    }
+
+    /// Changes an object by a merge patch. False where the object is gone, or no longer the one that was looked at.
+    pub(crate) async fn patch(&self, path: &str, patch: &Value) -> anyhow::Result<bool> {
+        let answer = self.send(Method::PATCH, path, Some(patch), "application/merge-patch+json").await;
+        settled(answer).with_context(|| format!("changing {path}"))
+    }
+
+    /// Deletes the object that was looked at. False where it is gone already, or is another one by now.
+    pub(crate) async fn delete(&self, path: &str, object: &Value) -> anyhow::Result<bool> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": object["metadata"]["uid"]},
+            "propagationPolicy": "Background",
+        });
+        let answer = self.send(Method::DELETE, path, Some(&options), "application/json").await;
+        settled(answer).with_context(|| format!("deleting {path}"))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>, form: &str) -> kube::Result<Value> {
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let mut request = Request::builder().method(method).uri(path);
+        if !form.is_empty() {
+            request = request.header(http::header::CONTENT_TYPE, form);
+        }
+        self.client.request(request.body(body).map_err(kube::Error::HttpError)?).await
+    }
+}
+
+/// What there is, or none where the server says that there is nothing.
+fn absent(answer: kube::Result<Value>) -> kube::Result<Option<Value>> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Whether a write that was decided for one object found that object.
+fn settled(answer: kube::Result<Value>) -> kube::Result<bool> {
+    match answer {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        other => other.map(|_| true),
+    }
+}
+
+/// Runs what talks to a server.
+pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| anyhow!("no runtime: {error}"))?.block_on(work)
+}

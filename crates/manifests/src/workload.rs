@@ -1,0 +1,140 @@
+//! The operator's own workload.
+
+use serde_json::{Value, json};
+
+use crate::manifest::{Manifest, Part};
+
+/// The name of the operator's objects.
+pub(crate) const NAME: &str = "stead-operator";
+
+/// The name of the operator's Deployment.
+pub const DEPLOYMENT: &str = NAME;
+
+/// Where the operator answers questions about its health and its metrics.
+const PORT: u16 = 8080;
+
+/// What a Topology without an affinity of its own does to the default anti-affinity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AntiAffinity {
+    /// It stays.
+    Keep,
+    /// It goes, as with the released OpenStack operators.
+    Replace,
+}
+
+/// What an installer decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The operator's namespace.
+    pub namespace: String,
+    /// The operator's image.
+    pub image: String,
+    /// How many operators run; one of them leads.
+    pub replicas: u32,
+    /// What becomes of the default anti-affinity.
+    pub default_anti_affinity: AntiAffinity,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            namespace: "stead-system".to_owned(),
+            image: format!("stead:{}", env!("CARGO_PKG_VERSION")),
+            replicas: 2,
+            default_anti_affinity: AntiAffinity::Keep,
+        }
+    }
+}
+
+/// The operator's namespace.
+pub(crate) fn namespace(options: &Options) -> Manifest {
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": options.namespace,
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    });
+    Manifest::new(Part::Operator, "namespaces", object)
+}
+
+/// The Deployment and what stands around it.
+pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
+    let metadata = json!({"name": NAME, "namespace": options.namespace, "labels": labels()});
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "selector": labels(),
+            "ports": [{"name": "metrics", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    });
+    // A drain may always take one: where there are two, the other leads on; where there is one, it starts elsewhere.
+    let budget = json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels()}},
+    });
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": options.replicas,
+            "selector": {"matchLabels": labels()},
+            "template": {"metadata": {"labels": labels()}, "spec": pod(options)},
+        },
+    });
+    vec![
+        Manifest::new(Part::Operator, "services", service),
+        Manifest::new(Part::Operator, "poddisruptionbudgets", budget),
+        Manifest::new(Part::Operator, "deployments", deployment),
+    ]
+}
+
+fn labels() -> Value {
+    json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "stead"})
+}
+
+fn pod(options: &Options) -> Value {
+    let anti_affinity = match options.default_anti_affinity {
+        AntiAffinity::Keep => "keep",
+        AntiAffinity::Replace => "replace",
+    };
+    let probe = |path: &str, period: u32| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": period});
+    json!({
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": true,
+        // No user id: OpenShift gives each namespace its own, elsewhere the image's holds.
+        "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": 30,
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": labels()},
+        }],
+        "containers": [{
+            "name": "operator",
+            "image": options.image,
+            "imagePullPolicy": "IfNotPresent",
+            "args": ["operator", format!("--default-anti-affinity={anti_affinity}"), "--log-format=json"],
+            "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+            "livenessProbe": probe("/healthz", 10),
+            "readinessProbe": probe("/readyz", 5),
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "64Mi"},
+                "limits": {"cpu": "1", "memory": "512Mi"},
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }],
+    })
+}
