@@ -25,13 +25,8 @@ pub(crate) struct OperatorArgs {
     #[arg(long, value_enum, default_value_t = AntiAffinity::Keep, value_name = "WHAT")]
     pub(crate) default_anti_affinity: AntiAffinity,
 
-    /// The image of a Glance that names none
-    #[arg(
-        long,
-        value_name = "IMAGE",
-        env = "RELATED_IMAGE_GLANCE_API_IMAGE_URL_DEFAULT",
-        default_value = "quay.io/podified-antelope-centos9/openstack-glance-api:current-podified"
-    )]
+    /// The image of a Glance that names none; without it, such a Glance says so in its conditions
+    #[arg(long, value_name = "IMAGE", env = "RELATED_IMAGE_GLANCE_API_IMAGE_URL_DEFAULT", default_value = "")]
     pub(crate) glance_image: String,
 
     /// The domain of the cluster's own names

@@ -19,10 +19,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         Command::Explain(args) => explain::run(&args),
         Command::Place(args) => place::run(args),
-        Command::Operator(args) => operator::run(args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Operator(args) => operator::run(args),
         Command::Completions(args) => completions::run(&args),
     }
 }
