@@ -11,7 +11,7 @@ use crate::{Outcome, root};
 const CORE: [&str; 3] = ["stead-semantics", "stead-placement", "stead-explain"];
 
 /// The crates above and beside the core, and those of our own that they may know.
-const SHELL: [(&str, &[&str]); 1] = [("stead-dump", &[])];
+const SHELL: [(&str, &[&str]); 2] = [("stead-dump", &[]), ("stead-testbed", &[])];
 
 /// What the core must not know, directly or not: clients, runtimes, random sources, clocks, archives.
 const BANNED: [&str; 31] = [

@@ -19,9 +19,8 @@ pub fn differs(live: &Value, wanted: &Value) -> bool {
 /// The fields of an object that Stead applied, as the API server keeps them in managedFields.
 fn owned_fields(live: &Value) -> Option<&Map<String, Value>> {
     let entries = live["metadata"]["managedFields"].as_array()?;
-    let ours = entries.iter().find(|e| {
-        e["manager"] == MANAGER && e["operation"] == "Apply" && e["subresource"].is_null()
-    })?;
+    let ours =
+        entries.iter().find(|e| e["manager"] == MANAGER && e["operation"] == "Apply" && e["subresource"].is_null())?;
     ours["fieldsV1"].as_object()
 }
 
@@ -39,7 +38,8 @@ fn extract(live: &Value, fields: &Map<String, Value>) -> Value {
                 .filter_map(|(key, below)| {
                     let name = key.strip_prefix("f:")?;
                     let value = map.get(name)?;
-                    let leaf_map = value.is_object() && below.as_object().is_some_and(|b| b.len() == 1 && b.contains_key("."));
+                    let leaf_map =
+                        value.is_object() && below.as_object().is_some_and(|b| b.len() == 1 && b.contains_key("."));
                     let value = if leaf_map { Value::Object(Map::new()) } else { inner(value, below) };
                     Some((name.to_owned(), value))
                 })

@@ -22,12 +22,7 @@ pub struct Watched {
     pub optional: bool,
 }
 
-const fn kind(
-    api_version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    selector: &'static str,
-) -> Watched {
+const fn kind(api_version: &'static str, kind: &'static str, plural: &'static str, selector: &'static str) -> Watched {
     Watched { api_version, kind, plural, namespaced: true, selector, optional: false }
 }
 

@@ -14,9 +14,9 @@ mod step;
 mod store;
 
 pub use kinds::{WATCHED, Watched, trim, watched};
+pub use stead_explain::{ObjectKey, Objects};
 pub use step::{Event, Failure, Failures, MANAGER, Propagation, Settings, Step, World, Write};
 pub use store::Store;
-pub use stead_explain::{ObjectKey, Objects};
 
 /// The kinds that have a loop. A queue works through keys of these kinds.
 pub const RECONCILED: [&str; 4] = ["OpenStackControlPlane", "Glance", "GlanceAPI", "Topology"];
@@ -28,6 +28,10 @@ pub fn step(_world: &World<'_>, _key: &ObjectKey) -> Step {
 
 /// The objects whose loops should look again because this one changed: `before` is what was seen before it (none when
 /// it is new), `after` what is there now (none when it is gone).
-pub fn concerned(_store: &Store, _before: Option<&serde_json::Value>, _after: Option<&serde_json::Value>) -> Vec<ObjectKey> {
+pub fn concerned(
+    _store: &Store,
+    _before: Option<&serde_json::Value>,
+    _after: Option<&serde_json::Value>,
+) -> Vec<ObjectKey> {
     Vec::new()
 }

@@ -26,6 +26,7 @@ mod kubeconfig;
 mod kubectl;
 mod nodes;
 mod options;
+mod proxy;
 mod skip;
 mod spec;
 
@@ -35,5 +36,6 @@ pub use control_plane::ControlPlane;
 pub use kubectl::Ran;
 pub use nodes::{JobEnd, Nodes};
 pub use options::{Options, User};
+pub use proxy::{FaultProxy, Faults, Tally};
 pub use skip::{SKIPPED, skip};
 pub use spec::{ClusterSpec, DriverSpec, NodeSpec};
