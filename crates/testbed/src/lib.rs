@@ -18,6 +18,8 @@
 //!
 //! It knows nothing of the rest of the project: what runs on the cluster is the test's business.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
+
 mod audit;
 mod binaries;
 mod control_plane;
