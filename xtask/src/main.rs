@@ -3,8 +3,10 @@
 
 mod bench;
 mod ci;
+mod cluster;
 mod fixes;
 mod fuzz;
+mod kubernetes;
 mod layers;
 mod oracle;
 mod oracle_build;
@@ -25,6 +27,10 @@ enum Chore {
     Layers,
     /// Build the real kube-scheduler as a judge, from Go's module registry, once.
     Oracle(oracle_build::Args),
+    /// Build Kubernetes' own control plane, from Go's module registry, once.
+    Kubernetes(kubernetes::Args),
+    /// Run a real control plane with stand-in nodes until Ctrl-C.
+    Cluster(cluster::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
     /// Feed broken input to everything that reads any.
@@ -58,6 +64,11 @@ fn main() -> anyhow::Result<ExitCode> {
             oracle_build::run(&args)?;
             Outcome::Passed
         }
+        Chore::Kubernetes(args) => {
+            kubernetes::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Cluster(args) => cluster::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
