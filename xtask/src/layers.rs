@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use crate::{Outcome, root};
 
 /// The core, from the bottom: each crate may know those before it.
-const CORE: [&str; 3] = ["stead-semantics", "stead-placement", "stead-explain"];
+const CORE: [&str; 4] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops"];
 
 /// The crates above and beside the core, and those of our own that they may know.
-const SHELL: [(&str, &[&str]); 1] = [("stead-dump", &[])];
+const SHELL: [(&str, &[&str]); 2] =
+    [("stead-dump", &[]), ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops"])];
 
 /// What the core must not know, directly or not: clients, runtimes, random sources, clocks, archives.
 const BANNED: [&str; 31] = [

@@ -9,18 +9,28 @@ use clap_complete::Shell;
 mod install;
 
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
+use crate::connect::ConnectArgs;
 
 const EXAMPLES: &str = "\
 Examples:
   Why is this pod Pending, and what would let it in?
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
-    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml
+    stead explain pod/glance-default-external-api-2 -n openstack
 
-  Where would this pod go, and why not elsewhere? The cluster is read from what kubectl printed:
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
-    stead place -f pod.yaml --from cluster.yaml
+  Who uses this Topology, what does it do to them, and what is wrong with it?
+    stead explain topology/glance-default-spread-pods -n openstack
 
-  The same from an OpenShift must-gather, with the scores of each plugin:
+  How are Glance's APIs, and which of their pods wait for what?
+    stead explain glance/glance -n openstack
+
+  The same without a cluster at hand, from what kubectl printed:
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
+    kubectl get topologies,glances,glanceapis,openstackcontrolplanes -A -o yaml > openstack.yaml
+    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml openstack.yaml
+
+  Where would this pod go, and why not elsewhere?
+    stead place -f pod.yaml
+
+  The same in an OpenShift must-gather, with the scores of each plugin:
     stead place -f statefulset.yaml -n openstack --from must-gather.tar.gz -o wide
 
   Thousands of recorded cases, one JSON object a line:
@@ -34,7 +44,8 @@ Exit codes:
 /// Keeps stateful services in their place on Kubernetes.
 ///
 /// Stead tells where kube-scheduler would put a pod, exactly as kube-scheduler would decide it, and why a pod
-/// waits. It needs no cluster: files that kubectl or a must-gather left behind will do, and nothing is changed.
+/// waits. It looks at the live cluster that kubectl would talk to, with read rights only, or at files that kubectl or a
+/// must-gather left behind. Nothing is changed.
 #[derive(Debug, Parser)]
 #[command(name = "stead", version, after_long_help = EXAMPLES, after_help = "`--help` has examples and exit codes.")]
 pub(crate) struct Cli {
@@ -52,16 +63,21 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// Say why a pod is Pending, and what would let it in.
+/// Say why a pod is Pending and what would let it in; or how a Topology or a Glance stands.
 ///
-/// The reasons with the nodes of each, what stands behind them (which Topology, which volume and where it lies, how
-/// the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried on a
-/// copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type. Nothing is
-/// changed.
+/// Of a pod: the reasons with the nodes of each, what stands behind them (which Topology, which volume and where it
+/// lies, how the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried
+/// on a copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type.
+///
+/// Of a Topology: what it says in plain words, who uses it and through which reference, where their pods are, and what
+/// is wrong with it. Of a Glance or GlanceAPI: its APIs, which of their pods are not ready, and why.
+///
+/// The cluster is the one that kubectl would talk to, read once and with the right to list only; with --from, a dump of
+/// one. Nothing is changed.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// What to explain: pod/NAME
-    #[arg(value_name = "POD")]
+    /// What to explain: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+    #[arg(value_name = "KIND/NAME")]
     pub(crate) target: String,
 
     #[command(flatten)]
@@ -74,8 +90,8 @@ pub(crate) struct ExplainArgs {
 
 /// Say where kube-scheduler would put a pod.
 ///
-/// Three forms. With -f, for people: the nodes with verdict, score and reasons for one pod in a cluster that was
-/// dumped to files. Without: cases, one JSON object a line, answered one a line in the same order. With --batch: a
+/// Three forms. With -f, for people: the nodes with verdict, score and reasons for one pod, in the live cluster or one
+/// that was dumped to files. Without: cases, one JSON object a line, answered one a line in the same order. With --batch: a
 /// whole queue, each pod placed before the next.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -96,7 +112,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) fixes: bool,
 
     /// A file with the pod to place, or with a workload that makes it (- for standard input)
-    #[arg(short = 'f', long = "filename", value_name = "FILE", id = "pod", requires = "from")]
+    #[arg(short = 'f', long = "filename", value_name = "FILE", id = "pod")]
     pub(crate) pod: Option<PathBuf>,
 
     #[command(flatten)]
@@ -114,14 +130,17 @@ pub(crate) struct PlaceArgs {
 /// Where a cluster is read from.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// A dump of the cluster: a file or folder of what `kubectl get ... -A -o yaml|json` prints, or a must-gather,
-    /// as a folder or an archive; can be given more than once
-    #[arg(long, value_name = "PATH", num_args = 1..)]
+    /// A dump instead of the live cluster: a file or folder of what `kubectl get ... -A -o yaml|json` prints, or a
+    /// must-gather, as a folder or an archive; can be given more than once
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 
-    /// The namespace, where the object does not say one
-    #[arg(short, long, value_name = "NAMESPACE", requires = "from")]
+    /// The namespace, where the object does not say one (on a live cluster: the context's)
+    #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
 }
 
 /// How an answer is printed.

@@ -1,10 +1,11 @@
-//! The connection to a live cluster, found as kubectl finds it.
+//! The cluster that kubectl would talk to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context, anyhow};
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::output::Hinted;
@@ -12,41 +13,106 @@ use crate::output::Hinted;
 /// Which cluster.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ConnectArgs {
-    /// The context of the kubeconfig to use
+    /// The kubeconfig's context to use, if not its current one
     #[arg(long, value_name = "CONTEXT")]
     pub(crate) context: Option<String>,
 
-    /// The kubeconfig file to use
+    /// The kubeconfig, if not $KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
-/// A connection, and what is known of its other end.
+/// A cluster to talk to.
+#[derive(Clone)]
 pub(crate) struct Connection {
+    /// The client.
     pub(crate) client: Client,
-    /// The namespace of the context.
-    #[expect(dead_code, reason = "read by commands that look into a namespace")]
+    /// The namespace of those who name none.
     pub(crate) namespace: String,
-    /// The server's address.
-    pub(crate) server: String,
+    /// What to call the cluster in messages: its server, and the context that led there.
+    pub(crate) name: String,
 }
 
-/// Connects, by the file that is named, else by KUBECONFIG or the file in the home folder, else as a pod does.
+/// How long to wait for a server that does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Finds the cluster and makes a client for it. No request is made yet.
 pub(crate) async fn connect(args: &ConnectArgs) -> anyhow::Result<Connection> {
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let config = match &args.kubeconfig {
-        Some(file) => {
-            let config = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
-            Config::from_custom_kubeconfig(config, &options).await?
-        }
-        None if args.context.is_some() => Config::from_kubeconfig(&options).await?,
-        None => Config::infer().await.map_err(|_| Hinted {
-            message: "no cluster to talk to: there is no kubeconfig, and this is no pod".to_owned(),
-            hint: "set KUBECONFIG, or name a file with --kubeconfig".to_owned(),
-        })?,
-    };
-    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    let (config, name) = config(args).await?;
     let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config).with_context(|| format!("connecting to {server}"))?;
-    Ok(Connection { client, namespace, server })
+    let client = Client::try_from(config).with_context(|| format!("cannot talk to {name}"))?;
+    Ok(Connection { client, namespace, name })
+}
+
+/// Finds the cluster as kubectl does: the kubeconfig that is named, those of $KUBECONFIG, the one in the home folder,
+/// or the cluster that this runs in. Gives what to call it, too.
+pub(crate) async fn config(args: &ConnectArgs) -> anyhow::Result<(Config, String)> {
+    let (mut config, context) = match kubeconfig(args)? {
+        Some(kubeconfig) => {
+            let context = args.context.clone().or_else(|| kubeconfig.current_context.clone());
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            let known: Vec<String> = kubeconfig.contexts.iter().map(|c| c.name.clone()).collect();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            (config.map_err(|e| wrong_context(&e, context.as_deref(), &known))?, context)
+        }
+        None => (Config::incluster().map_err(|_| no_kubeconfig())?, None),
+    };
+    config.connect_timeout = Some(PATIENCE);
+    let name = match context {
+        Some(context) => format!("{}, context {context}", config.cluster_url),
+        None => config.cluster_url.to_string(),
+    };
+    Ok((config, name))
+}
+
+fn kubeconfig(args: &ConnectArgs) -> anyhow::Result<Option<Kubeconfig>> {
+    if let Some(path) = &args.kubeconfig {
+        return Ok(Some(read(path)?));
+    }
+    let listed = std::env::var_os("KUBECONFIG").filter(|l| !l.is_empty());
+    let paths: Vec<PathBuf> = match listed {
+        Some(list) => std::env::split_paths(&list).filter(|p| !p.as_os_str().is_empty()).collect(),
+        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
+    };
+    let mut merged: Option<Kubeconfig> = None;
+    // As for kubectl, a file that is not there is no fault, and the first to say something is right.
+    for path in paths.iter().filter(|p| p.exists()) {
+        let next = read(path)?;
+        merged = Some(match merged {
+            Some(before) => before.merge(next).with_context(|| format!("cannot use kubeconfig {}", path.display()))?,
+            None => next,
+        });
+    }
+    Ok(merged)
+}
+
+fn read(path: &Path) -> anyhow::Result<Kubeconfig> {
+    // The error says what it comes from by itself.
+    Kubeconfig::read_from(path).map_err(|e| match e {
+        KubeconfigError::ReadConfig(cause, _) => anyhow!("cannot read kubeconfig {}: {cause}", path.display()),
+        other => anyhow!("cannot use kubeconfig {}: {other}", path.display()),
+    })
+}
+
+fn no_kubeconfig() -> anyhow::Error {
+    Hinted {
+        message: "no cluster to talk to: there is no kubeconfig, and this does not run in a cluster".into(),
+        hint:
+            "set KUBECONFIG or give --kubeconfig FILE; `stead explain` and `stead place` also take a dump: --from PATH"
+                .into(),
+    }
+    .into()
+}
+
+fn wrong_context(error: &KubeconfigError, context: Option<&str>, known: &[String]) -> anyhow::Error {
+    let message = match context {
+        Some(context) if !known.iter().any(|k| k == context) => format!("the kubeconfig has no context {context}"),
+        Some(context) => format!("cannot use context {context} of the kubeconfig: {error}"),
+        None => "the kubeconfig has no current context".into(),
+    };
+    let hint = match known {
+        [] => "the kubeconfig has no contexts at all".into(),
+        known => format!("choose one with --context: {}", known.join(", ")),
+    };
+    Hinted { message, hint }.into()
 }

@@ -1,8 +1,8 @@
 //! The `stead` binary: what people type and what they see.
 //!
 //! `args` holds the command line and nothing else, `commands` has a file for each command, `output` knows how
-//! answers and complaints are printed. What a command says comes from the libraries; this crate reads files, asks
-//! and prints.
+//! answers and complaints are printed, `connect` finds the cluster. What a command says comes from the libraries; this
+//! crate reads, asks and prints.
 
 mod args;
 mod cluster;

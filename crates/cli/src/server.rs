@@ -19,7 +19,7 @@ pub(crate) struct Server {
 impl Server {
     /// The server at the other end of a connection.
     pub(crate) fn new(connection: Connection) -> Server {
-        Server { client: connection.client, address: connection.server }
+        Server { client: connection.client, address: connection.name }
     }
 
     /// The server's address.

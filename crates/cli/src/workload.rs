@@ -244,7 +244,7 @@ fn priority<'a>(pod: &mut Value, objects: impl Iterator<Item = &'a Value> + Clon
         Some(name) => {
             let found = named(objects, "PriorityClass", name).cloned();
             if found.is_none() {
-                notes.push(format!("priorityclass {name} is not in the dump: the pod counts with priority 0"));
+                notes.push(format!("priorityclass {name} is not known: the pod counts with priority 0"));
             }
             found
         }
@@ -265,7 +265,7 @@ fn runtime_class<'a>(pod: &mut Value, objects: impl Iterator<Item = &'a Value>, 
     let spec = &mut pod["spec"];
     let Some(name) = spec["runtimeClassName"].as_str() else { return };
     let Some(class) = named(objects, "RuntimeClass", name) else {
-        notes.push(format!("runtimeclass {name} is not in the dump: its overhead and its nodes are left out"));
+        notes.push(format!("runtimeclass {name} is not known: its overhead and its nodes are left out"));
         return;
     };
     if spec["overhead"].is_null() && class["overhead"]["podFixed"].is_object() {

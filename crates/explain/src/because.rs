@@ -10,7 +10,9 @@ use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
 use crate::objects::{ObjectKey, part};
+use crate::references::controller;
 use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, selects, shown, skew};
+use crate::topology::{constraints, same_rule};
 
 /// What stands behind a node's rejection, line by line.
 pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str) -> Vec<String> {
@@ -51,21 +53,37 @@ fn by_plugin(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str
     }
 }
 
-/// The Topology that a spread constraint of the pod comes from, where one in the dump says the same; with the list
-/// and the place in it. The draft of the resource spelled the list in the singular.
+/// The Topology that a spread constraint of the pod comes from, where one says the same; with the list and the place
+/// in it. The draft of the resource spelled the list in the singular.
 pub(crate) fn spread_origin<'a>(trial: &'a Trial, rule: &Value) -> Option<(&'a ObjectKey, &'static str, usize)> {
-    trial.objects.of_kind("Topology").find_map(|(key, topology)| {
-        ["topologySpreadConstraints", "topologySpreadConstraint"].into_iter().find_map(|list| {
-            let at = topology["spec"][list].as_array()?.iter().position(|c| c == rule)?;
-            Some((key, list, at))
-        })
+    topologies(trial).find_map(|(key, topology)| {
+        let (list, rules) = constraints(topology);
+        let at = rules.as_array()?.iter().position(|c| same_rule(c, rule))?;
+        Some((key, list, at))
     })
 }
 
 /// The Topology that the pod's node affinity comes from, likewise.
 fn affinity_origin<'a>(trial: &'a Trial, affinity: &Value) -> Option<&'a ObjectKey> {
-    let mut topologies = trial.objects.of_kind("Topology");
-    topologies.find(|(_, t)| t["spec"]["affinity"]["nodeAffinity"] == *affinity).map(|(key, _)| key)
+    topologies(trial).find(|(_, t)| t["spec"]["affinity"]["nodeAffinity"] == *affinity).map(|(key, _)| key)
+}
+
+/// The Topologies of the pod's namespace: first the one that whoever made the pod refers to, as several may say the
+/// same.
+fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+    let api = glance_api(trial).and_then(|(_, api)| api["spec"]["topologyRef"]["name"].as_str());
+    let namespace = &trial.key.namespace;
+    let there = move || trial.objects.of_kind("Topology").filter(move |(key, _)| key.namespace == *namespace);
+    let (first, others) = (there(), there());
+    first
+        .filter(move |(key, _)| Some(key.name.as_str()) == api)
+        .chain(others.filter(move |(key, _)| Some(key.name.as_str()) != api))
+}
+
+/// The GlanceAPI that the pod belongs to.
+pub(crate) fn glance_api(trial: &Trial) -> Option<(ObjectKey, &Value)> {
+    let (_, set) = controller(&trial.objects, trial.raw_pod(), "StatefulSet")?;
+    controller(&trial.objects, set, "GlanceAPI")
 }
 
 fn from(topology: Option<&ObjectKey>) -> String {
@@ -107,7 +125,8 @@ fn node_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     out
 }
 
-fn term(t: &NodeSelectorTerm) -> String {
+/// A term of a node selector in words.
+pub(crate) fn term(t: &NodeSelectorTerm) -> String {
     let parts = t.match_expressions.iter().flatten().chain(t.match_fields.iter().flatten());
     let parts: Vec<String> = parts.map(expression).collect();
     if parts.is_empty() { "a term that matches nothing".into() } else { parts.join(" and ") }
@@ -237,7 +256,7 @@ pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
         return vec![format!("the pod names claim {}, but nobody has made it", claim.trim_matches('"'))];
     }
     if reason.contains("bound to non-existent persistentvolume") || reason.starts_with("persistentvolume \"") {
-        return vec!["the claim's volume is gone, and its data with it, unless the dump lacks the volume".into()];
+        return vec!["the claim's volume is gone, and its data with it, unless it was not read".into()];
     }
     if reason == "pod has unbound immediate PersistentVolumeClaims" {
         let unbound = claims().filter(|c| {

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::because::spread_origin;
+use crate::because::{glance_api, spread_origin};
 use crate::change::{Action, Change, Trial};
+use crate::explanation::some;
 use crate::objects::ObjectKey;
+use crate::references::{followers, titled};
 use crate::remedies::by_kubernetes;
 
 /// The commands for a way out, in order. A line that begins with `#` is for a person to read.
@@ -226,21 +228,54 @@ fn controller(object: &Value) -> Option<(String, String)> {
     Some((owner["kind"].as_str()?.to_owned(), owner["name"].as_str()?.to_owned()))
 }
 
-/// A rule that a Topology brought is changed there.
-fn topology(trial: &Trial, pod: &Value, operations: &[Value]) -> Option<Vec<String>> {
+/// The rule of a Topology that operations on a pod are about: the pod's own place of it, and the Topology's.
+struct Brought<'a> {
+    here: String,
+    topology: &'a ObjectKey,
+    list: &'static str,
+    place: usize,
+}
+
+fn brought<'a>(trial: &'a Trial, pod: &Value, operations: &[Value]) -> Option<Brought<'a>> {
     let own = "/spec/topologySpreadConstraints/";
     let at = operations.first()?["path"].as_str()?.strip_prefix(own)?.split('/').next()?;
     let rule = &pod["spec"]["topologySpreadConstraints"][at.parse::<usize>().ok()?];
-    let (key, list, place) = spread_origin(trial, rule)?;
+    let (topology, list, place) = spread_origin(trial, rule)?;
+    Some(Brought { here: format!("{own}{at}/"), topology, list, place })
+}
+
+/// A rule that a Topology brought is changed there.
+fn topology(trial: &Trial, pod: &Value, operations: &[Value]) -> Option<Vec<String>> {
+    let brought = brought(trial, pod, operations)?;
     let mut there = Vec::new();
     for op in operations {
-        let field = op["path"].as_str()?.strip_prefix(&format!("{own}{at}/"))?;
+        let field = op["path"].as_str()?.strip_prefix(&brought.here)?;
         let mut op = op.clone();
-        op["path"] = json!(format!("/spec/{list}/{place}/{field}"));
+        op["path"] = json!(format!("/spec/{}/{}/{field}", brought.list, brought.place));
         there.push(op);
     }
-    let (namespace, name) = (&key.namespace, &key.name);
+    let (namespace, name) = (&brought.topology.namespace, &brought.topology.name);
     Some(vec![format!("kubectl -n {namespace} patch topology {name} --type=json -p '{}'", json!(there))])
+}
+
+/// Who else follows the Topologies that a way out changes: their pods are placed anew as well.
+pub(crate) fn also_used(trial: &Trial, changes: &[Change]) -> Vec<String> {
+    let own = glance_api(trial).map(|(key, _)| key);
+    let mut out = Vec::new();
+    for change in changes.iter().filter(|c| c.key() == trial.key) {
+        let Action::Patch(patch) = &change.action else { continue };
+        let Some(brought) = brought(trial, trial.raw_pod(), &operations(patch)) else { continue };
+        let others =
+            followers(&trial.objects, brought.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
+        let others: Vec<String> = others.map(|(key, _)| titled(key)).collect();
+        if !others.is_empty() {
+            let line = format!("Topology {} is also used by: {}", brought.topology.name, some(&others));
+            if !out.contains(&line) {
+                out.push(line);
+            }
+        }
+    }
+    out
 }
 
 /// Glance keeps images elsewhere and its claim is only a staging area: the control plane can do without.

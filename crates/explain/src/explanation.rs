@@ -9,7 +9,7 @@ use stead_placement::{Attempt, Fault, NodeInfo, PodSpec, evaluate};
 
 use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
-use crate::commands::commands;
+use crate::commands::{also_used, commands};
 use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
@@ -36,7 +36,7 @@ pub struct Explanation {
     /// The ways out, the least harmful first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fixes: Vec<Offer>,
-    /// What the answer depends on and the dump does not have.
+    /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -105,11 +105,14 @@ pub struct Offer {
     pub nodes: Vec<String>,
     /// The changes that were tried.
     pub changes: Vec<Change>,
+    /// Whom it touches beside the pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// What to type.
     pub commands: Vec<String>,
 }
 
-/// Explains a pod. `kinds` are those that the dump has, empty lists included.
+/// Explains a pod. `kinds` are those that were read, those of which there are none included.
 pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> Result<Explanation, ObjectError> {
     let trial = Trial::new(objects, key)?;
     let raw = trial.raw_pod();
@@ -139,8 +142,8 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
         out.state = State::Schedulable;
         let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
         out.summary = format!(
-            "Pending, but it fits now: {} of {} nodes take it, best {}; the scheduler has not got to it yet, or the \
-             dump is newer than its last try",
+            "Pending, but it fits now: {} of {} nodes take it, best {}; the scheduler has not got to it yet, or \
+             what is shown here is newer than its last try",
             verdict.feasible().count(),
             trial.cluster.node_count(),
             some(&best)
@@ -158,6 +161,7 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
     out.fixes = search::fixes(&trial, &verdict)
         .into_iter()
         .map(|f| Offer {
+            also: also_used(&trial, &f.changes),
             commands: if f.by_itself { Vec::new() } else { commands(&trial, &f.changes) },
             text: [f.text.clone()].into_iter().chain(whereto(&trial, &f)).collect::<Vec<_>>().join("; "),
             harm: f.harm,
@@ -272,7 +276,7 @@ fn gated(pod: &Value, gates: &[String]) -> String {
     )
 }
 
-/// The kinds that are not in the dump and that this pod's answer depends on.
+/// The kinds that were not read and that this pod's answer depends on.
 fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
     let claims = pod.volumes.iter().any(|v| v.claim().is_some());
     let terms = pod.affinity.iter().chain(&pod.anti_affinity);
@@ -294,7 +298,7 @@ fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
         let gone = KINDS.iter().filter(|k| needs.contains(&k.kind) && !kinds.contains(k.kind));
         let names: Vec<&str> = gone.map(|k| k.resource).collect();
         if !names.is_empty() {
-            out.push(format!("the dump has no {}: {what} is judged as if there were none", names.join(", ")));
+            out.push(format!("{} were not read: {what} is judged as if there were none", names.join(", ")));
         }
     }
     out

@@ -11,17 +11,25 @@ mod because;
 mod change;
 mod commands;
 mod explanation;
+pub mod glance;
 mod objects;
+mod references;
 mod remedies;
 mod render;
 mod search;
+mod table;
+pub mod topology;
+mod workload_pods;
 
 pub use change::{Action, Change, apply_to_case};
 pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain};
 pub use objects::{KINDS, Kind, ObjectError, ObjectKey, Objects};
+pub use references::{Chosen, Level, Reference};
 pub use remedies::Harm;
 pub use render::render;
 pub use search::Fix;
+pub use table::table;
+pub use workload_pods::{PodStanding, Waiting};
 
 use stead_placement::evaluate;
 

@@ -26,6 +26,9 @@ pub fn render(e: &Explanation) -> String {
     for (i, fix) in e.fixes.iter().enumerate() {
         let _ = writeln!(out, "  {}. {}", i + 1, fix.text);
         let _ = writeln!(out, "     it would go to {}; {}", some(&fix.nodes), fix.harm.as_str());
+        for line in &fix.also {
+            let _ = writeln!(out, "     {line}");
+        }
         for command in &fix.commands {
             for line in command.lines() {
                 let _ = writeln!(out, "       {line}");

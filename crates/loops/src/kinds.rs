@@ -40,6 +40,12 @@ pub const WATCHED: &[Watched] = &[
     kind("v1", "Service", "services", ""),
     kind("v1", "Secret", "secrets", ""),
     kind("v1", "ServiceAccount", "serviceaccounts", "service=glance"),
+    kind("rbac.authorization.k8s.io/v1", "Role", "roles", "service=glance"),
+    kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", "service=glance"),
+    Watched {
+        optional: true,
+        ..kind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "network-attachment-definitions", "")
+    },
     Watched { namespaced: false, ..kind("v1", "Node", "nodes", "") },
 ];
 
@@ -51,7 +57,9 @@ pub fn watched(kind: &str) -> Option<&'static Watched> {
 /// What is kept of an object: enough to decide by, and no secret.
 pub fn trim(mut object: Value) -> Value {
     if let Some(fields) = object["metadata"]["managedFields"].as_array_mut() {
-        fields.retain(|f| f["manager"] == MANAGER && f["operation"] == "Apply" && f["subresource"].is_null());
+        // Who else set something matters only where Stead applied something too.
+        let applied = fields.iter().any(|f| f["manager"] == MANAGER && f["operation"] == "Apply");
+        fields.retain(|f| applied && f["subresource"].as_str().unwrap_or_default().is_empty());
     }
     match object["kind"].as_str() {
         Some("Secret") => digest(&mut object),

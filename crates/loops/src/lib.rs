@@ -9,10 +9,23 @@
 //! no clock and no files.
 
 pub mod applied;
+mod concerned;
+mod conditions;
+mod control_plane;
+mod finalizers;
+mod glance;
+mod glance_api;
+mod ini;
 mod kinds;
+mod layout;
+mod object;
+mod placement_rules;
 mod step;
 mod store;
+mod topology;
+mod topology_ref;
 
+pub use concerned::concerned;
 pub use kinds::{WATCHED, Watched, trim, watched};
 pub use stead_explain::{ObjectKey, Objects};
 pub use step::{Event, Failure, Failures, MANAGER, Propagation, Settings, Step, World, Write};
@@ -22,16 +35,13 @@ pub use store::Store;
 pub const RECONCILED: [&str; 4] = ["OpenStackControlPlane", "Glance", "GlanceAPI", "Topology"];
 
 /// What the loop of this object's kind wants. An object that is gone wants nothing.
-pub fn step(_world: &World<'_>, _key: &ObjectKey) -> Step {
-    Step::default()
-}
-
-/// The objects whose loops should look again because this one changed: `before` is what was seen before it (none when
-/// it is new), `after` what is there now (none when it is gone).
-pub fn concerned(
-    _store: &Store,
-    _before: Option<&serde_json::Value>,
-    _after: Option<&serde_json::Value>,
-) -> Vec<ObjectKey> {
-    Vec::new()
+pub fn step(world: &World<'_>, key: &ObjectKey) -> Step {
+    let Some(object) = world.store.get(key) else { return Step::default() };
+    match key.kind.as_str() {
+        "OpenStackControlPlane" => control_plane::step(world, object),
+        "Glance" => glance::step(world, object),
+        "GlanceAPI" => glance_api::step(world, object),
+        "Topology" => topology::step(world, object),
+        _ => Step::default(),
+    }
 }

@@ -23,7 +23,8 @@ impl Store {
     pub fn put(&mut self, object: Value) -> (Option<Arc<Value>>, bool) {
         let Some(key) = ObjectKey::of(&object) else { return (None, false) };
         let before = self.objects.get(&key).cloned();
-        if before.as_deref().is_some_and(|b| same_object(b, &object) && revision(b) >= revision(&object)) {
+        // Revisions grow across all objects of a kind: a successor of the same name is newer too.
+        if before.as_deref().is_some_and(|b| revision(b) >= revision(&object)) {
             return (before, false);
         }
         self.objects.insert(key, Arc::new(object));
@@ -63,10 +64,6 @@ impl Store {
         let from = ObjectKey::new(kind, "", "");
         self.objects.range(from..).take_while(move |(k, _)| k.kind == kind).map(|(k, _)| k)
     }
-}
-
-fn same_object(a: &Value, b: &Value) -> bool {
-    a["metadata"]["uid"] == b["metadata"]["uid"]
 }
 
 /// The revision that the API server gave an object. Kubernetes 1.35 promises that these can be compared as numbers,

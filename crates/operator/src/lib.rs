@@ -1,1 +1,31 @@
 //! Runs the loops on a real cluster: watches, an ordered queue, writes, leader election, metrics.
+//!
+//! Data flows in a circle: watches → index of objects → whom a change concerns → queue → a worker asks the loop → the
+//! writes that change something → answers back into the index. Everything that decides is pure and told the time
+//! (`queue`, `lease`, `index`, `whole`, `said`); `execute` knows a cluster only as something that answers requests;
+//! `client`, `watch`, `election`, `definitions` and `web` are the thin shell. What the loops want is not known here.
+
+mod api;
+mod client;
+mod clock;
+mod cluster;
+mod definitions;
+mod election;
+mod execute;
+mod index;
+mod lease;
+pub mod log;
+mod logic;
+mod metrics;
+mod queue;
+mod request;
+mod run;
+mod said;
+mod shared;
+mod standing;
+mod watch;
+mod web;
+mod whole;
+
+pub use logic::Logic;
+pub use run::{Options, run};

@@ -1,1 +1,39 @@
 //! A real Kubernetes control plane on loopback, with stand-in nodes, for tests.
+//!
+//! [`Binaries`] finds Kubernetes' own programs, [`ControlPlane`] runs them, [`Nodes`] plays the machines, their
+//! kubelets and their storage through the public API alone, and [`FaultProxy`] stands between a client and the API
+//! server and misbehaves on demand. A test that needs the programs begins with
+//!
+//! ```no_run
+//! # async fn test() -> anyhow::Result<()> {
+//! use stead_testbed::{Binaries, ClusterSpec, ControlPlane, Nodes, Options};
+//!
+//! let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+//! let plane = ControlPlane::start(&binaries, Options::default()).await?;
+//! let nodes = Nodes::start(plane.client(), ClusterSpec::seven()).await?;
+//! nodes.ready().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It knows nothing of the rest of the project: what runs on the cluster is the test's business.
+
+mod audit;
+mod binaries;
+mod control_plane;
+mod guard;
+mod kubeconfig;
+mod kubectl;
+mod nodes;
+mod options;
+mod skip;
+mod spec;
+
+pub use audit::{AuditEvent, ObjectRef};
+pub use binaries::Binaries;
+pub use control_plane::ControlPlane;
+pub use kubectl::Ran;
+pub use nodes::{JobEnd, Nodes};
+pub use options::{Options, User};
+pub use skip::{SKIPPED, skip};
+pub use spec::{ClusterSpec, DriverSpec, NodeSpec};

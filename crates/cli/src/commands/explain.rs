@@ -1,10 +1,11 @@
-//! `stead explain pod/NAME`: why it waits, and the ways out.
+//! `stead explain KIND/NAME`: why a pod waits, and the ways out; how a Topology or a Glance stands.
 
 use anyhow::bail;
-use stead_explain::{ObjectKey, Objects, State, explain, render};
+use serde::Serialize;
+use stead_explain::{ObjectKey, Objects, State, glance, topology};
 
 use crate::args::{ExplainArgs, Format};
-use crate::cluster;
+use crate::cluster::{self, Seen};
 use crate::output::{self, Hinted, Outcome};
 
 /// Kinds beyond placement's own that tell where a rule comes from and who owns what.
@@ -12,55 +13,100 @@ const OWNERS: [&str; 7] =
     ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment", "DaemonSet", "Job"];
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
-    let name = target(&args.target)?;
-    if args.source.from.is_empty() {
-        return Err(Hinted {
-            message: "no cluster to look at".into(),
-            hint: "dump it with `kubectl get nodes,pods,pv,pvc,sc,... -A -o yaml > cluster.yaml`, then add --from cluster.yaml"
-                .into(),
+    let (kind, name) = target(&args.target)?;
+    let Seen { items, kinds, namespace, place } = cluster::read(&args.source, &OWNERS)?;
+    let objects = Objects::from_items(items);
+    let namespace = namespace.as_deref();
+    let missing = |key: &ObjectKey| anyhow::anyhow!("{key} not found {place}");
+    match kind {
+        "Topology" => {
+            // One that is missing is explained by those who refer to it.
+            let key = match find(&objects, kind, name, namespace, place) {
+                Err(error) => topology_namespace(&objects, name, namespace).ok_or(error)?,
+                found => found?,
+            };
+            let explanation = topology::explain(&objects, &key, &kinds)?;
+            if !explanation.exists && explanation.references.is_empty() {
+                return Err(missing(&key));
+            }
+            print(args.output, &explanation, topology::render)?;
+            Ok(if explanation.exists { Outcome::Yes } else { Outcome::No })
         }
-        .into());
-    }
-    let dumped = cluster::read(&args.source.from, &OWNERS)?;
-    let objects = Objects::from_items(dumped.items);
-    let key = find(&objects, name, args.source.namespace.as_deref())?;
-    let explanation = explain(&objects, &key, &dumped.kinds)?;
-    match args.output {
-        Format::Table | Format::Wide => output::text(&render(&explanation))?,
-        Format::Json => output::json(&explanation)?,
-        Format::Yaml => output::yaml(&explanation)?,
-    }
-    Ok(if explanation.state == State::Unknown { Outcome::No } else { Outcome::Yes })
-}
-
-/// The pod's name in `pod/NAME`.
-fn target(target: &str) -> anyhow::Result<&str> {
-    match target.split_once('/') {
-        Some(("pod" | "pods" | "po", name)) if !name.is_empty() => Ok(name),
+        "Glance" | "GlanceAPI" => {
+            let key = find(&objects, kind, name, namespace, place)?;
+            let explanation = glance::explain(&objects, &key, &kinds)?.ok_or_else(|| missing(&key))?;
+            print(args.output, &explanation, glance::render)?;
+            Ok(Outcome::Yes)
+        }
         _ => {
-            Err(Hinted { message: format!("cannot explain {target:?}"), hint: "say which pod: pod/NAME".into() }.into())
+            let key = find(&objects, kind, name, namespace, place)?;
+            let explanation = stead_explain::explain(&objects, &key, &kinds)?;
+            print(args.output, &explanation, stead_explain::render)?;
+            Ok(if explanation.state == State::Unknown { Outcome::No } else { Outcome::Yes })
         }
     }
 }
 
-/// The pod of that name: in the namespace that was given, or else in the only one that has it.
-fn find(objects: &Objects, name: &str, namespace: Option<&str>) -> anyhow::Result<ObjectKey> {
+fn print<T: Serialize>(format: Format, answer: &T, render: fn(&T) -> String) -> anyhow::Result<()> {
+    match format {
+        Format::Table | Format::Wide => output::text(&render(answer)),
+        Format::Json => output::json(answer),
+        Format::Yaml => output::yaml(answer),
+    }
+}
+
+/// The kind and the name in `KIND/NAME`.
+fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
+    let unknown = || Hinted {
+        message: format!("cannot explain {target:?}"),
+        hint: "say which: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME".into(),
+    };
+    let (kind, name) = target.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(unknown)?;
+    let kind = match kind.to_lowercase().as_str() {
+        "pod" | "pods" | "po" => "Pod",
+        "topology" | "topologies" | "topo" | "topologies.topology.openstack.org" => "Topology",
+        "glance" | "glances" | "glances.glance.openstack.org" => "Glance",
+        "glanceapi" | "glanceapis" | "glanceapis.glance.openstack.org" => "GlanceAPI",
+        _ => return Err(unknown().into()),
+    };
+    Ok((kind, name))
+}
+
+/// The object of that name: in the namespace that was given, or else in the only one that has it.
+fn find(objects: &Objects, kind: &str, name: &str, namespace: Option<&str>, place: &str) -> anyhow::Result<ObjectKey> {
     let found: Vec<&ObjectKey> = objects
-        .of_kind("Pod")
+        .of_kind(kind)
         .map(|(key, _)| key)
         .filter(|key| key.name == name && namespace.is_none_or(|n| n == key.namespace))
         .collect();
+    let word = kind.to_lowercase();
     match (found.as_slice(), namespace) {
         ([key], _) => Ok((*key).clone()),
-        ([], Some(namespace)) => bail!("pod {namespace}/{name} not found in the dump"),
-        ([], None) => bail!("pod {name} not found in the dump"),
+        ([], Some(namespace)) => bail!("{word} {namespace}/{name} not found {place}"),
+        ([], None) => bail!("{word} {name} not found {place}"),
         (several, _) => {
             let namespaces: Vec<&str> = several.iter().map(|k| k.namespace.as_str()).collect();
             Err(Hinted {
-                message: format!("pod {name} is in several namespaces: {}", namespaces.join(", ")),
+                message: format!("{word} {name} is in several namespaces: {}", namespaces.join(", ")),
                 hint: "say which with -n".into(),
             }
             .into())
         }
+    }
+}
+
+/// Where a Topology would be that is not there: in the namespace that was given, or that of the objects which could
+/// refer to it, where they are all in one.
+fn topology_namespace(objects: &Objects, name: &str, namespace: Option<&str>) -> Option<ObjectKey> {
+    if let Some(namespace) = namespace {
+        return Some(ObjectKey::new("Topology", namespace, name));
+    }
+    let kinds = ["OpenStackControlPlane", "Glance", "GlanceAPI"];
+    let mut namespaces: Vec<&str> =
+        kinds.iter().flat_map(|kind| objects.of_kind(kind)).map(|(key, _)| key.namespace.as_str()).collect();
+    namespaces.dedup();
+    match namespaces.as_slice() {
+        [namespace] => Some(ObjectKey::new("Topology", namespace, name)),
+        _ => None,
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
     if args.cases.is_none() && io::stdin().is_terminal() {
         return Err(Hinted {
             message: "no cases to place".into(),
-            hint: "name a file of cases, pipe them in, or ask about one pod with -f FILE --from DUMP".into(),
+            hint: "name a file of cases, pipe them in, or ask about one pod with -f FILE".into(),
         }
         .into());
     }

@@ -1,28 +1,28 @@
-//! `stead place -f FILE --from DUMP`: where one pod would go, for people.
+//! `stead place -f FILE`: where one pod would go, for people.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use stead_explain::{KINDS, ObjectKey, Objects};
+use stead_explain::{KINDS, ObjectKey, Objects, table};
 use stead_placement::{Answer, Code, Plugin, Verdict, evaluate};
 
 use crate::args::{Format, SourceArgs};
-use crate::output::{self, Outcome, complain, table};
+use crate::output::{self, Outcome, complain};
 use crate::{cluster, workload};
 
 pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow::Result<Outcome> {
-    let dumped = cluster::read(&source.from, &workload::DEFAULTS)?;
-    let wanted = workload::first_pod(cluster::read_file(file)?, source.namespace.as_deref(), &dumped.items)?;
+    let seen = cluster::read(source, &workload::DEFAULTS)?;
+    let wanted = workload::first_pod(cluster::read_file(file)?, seen.namespace.as_deref(), &seen.items)?;
     for note in &wanted.notes {
         complain("warning", note);
     }
-    if let Some(missing) = missing(&dumped.kinds) {
+    if let Some(missing) = missing(&seen.kinds).filter(|_| !source.from.is_empty()) {
         complain("warning", &missing);
     }
     let text = |field: &str| wanted.pod["metadata"][field].as_str().unwrap_or_default();
     let key = ObjectKey::new("Pod", text("namespace"), text("name"));
-    let objects = Objects::from_items(dumped.items.into_iter().chain(wanted.before).chain([wanted.pod.clone()]));
+    let objects = Objects::from_items(seen.items.into_iter().chain(wanted.before).chain([wanted.pod.clone()]));
     let (cluster, pod) = (objects.cluster(&key)?, objects.pod(&key)?);
     let verdict = evaluate(&cluster, &pod)?;
     if !pod.gates.is_empty() {
@@ -37,14 +37,13 @@ pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow
     Ok(if verdict.fits() { Outcome::Yes } else { Outcome::No })
 }
 
-/// What the dump says nothing about, if the answer can depend on it.
+/// What nothing is known about, if the answer can depend on it.
 fn missing(kinds: &BTreeSet<String>) -> Option<String> {
     const MATTER: [&str; 7] =
         ["Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "Service"];
     let absent = KINDS.iter().filter(|k| MATTER.contains(&k.kind) && !kinds.contains(k.kind));
     let absent: Vec<&str> = absent.map(|k| k.resource).collect();
-    (!absent.is_empty())
-        .then(|| format!("the dump does not have {}: the answer is as if there were none", absent.join(", ")))
+    (!absent.is_empty()).then(|| format!("{} were not read: the answer is as if there were none", absent.join(", ")))
 }
 
 /// The nodes in a table, the best first, and what comes of it.

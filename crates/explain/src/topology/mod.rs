@@ -1,0 +1,17 @@
+//! A Topology: what it says, who uses it, what it does to them, and what is wrong with it.
+//!
+//! [`troubles`] needs no more than the Topology, the nodes and the labels of its consumers' pods, so that a control
+//! loop can ask it too. [`explain()`] looks at the whole cluster.
+
+mod carries;
+mod explanation;
+mod render;
+mod rules;
+mod troubles;
+mod words;
+
+pub(crate) use carries::{constraints, same_rule};
+pub(crate) use explanation::stateful_set;
+pub use explanation::{Count, TopologyExplanation, Use, explain};
+pub use render::render;
+pub use troubles::{Consumer, Effect, Trouble, TroubleReason, troubles};

@@ -1,0 +1,337 @@
+//! What is wrong with a Topology, in sentences for somebody who has never seen one.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, TopologySpreadConstraint};
+use serde::Serialize;
+use serde_json::Value;
+use stead_semantics::{Labels, Selector};
+
+use super::rules::{DRAFT, PodRule, Rules, SPREAD, labelled};
+use crate::because::term;
+use crate::explanation::some;
+use crate::objects::ObjectKey;
+use crate::references::titled;
+use crate::remedies::join;
+
+/// Something that follows a Topology, such as a GlanceAPI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consumer {
+    /// Which object it is.
+    pub key: ObjectKey,
+    /// The labels that its pods carry.
+    pub pod_labels: Labels,
+    /// The node labels that its pods ask for beside the Topology (`nodeSelector`).
+    pub node_selector: Labels,
+}
+
+/// Something that is wrong with a Topology.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// One word that stays the same from release to release.
+    pub reason: TroubleReason,
+    /// What comes of it.
+    pub effect: Effect,
+    /// A sentence.
+    pub message: String,
+}
+
+/// What sort of trouble it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum TroubleReason {
+    /// Kubernetes refuses a pod with such a rule.
+    InvalidRule,
+    /// No node matches the required node affinity.
+    NoNodeMatches,
+    /// No node has the label that a rule goes by.
+    NoNodeHasKey,
+    /// A selector matches no pod of a consumer.
+    SelectorMatchesNothing,
+    /// A rule about other pods has no selector, and so is about none.
+    SelectorMissing,
+    /// The spec says nothing.
+    SaysNothing,
+    /// Some nodes do not have the label that a rule goes by.
+    NodesWithoutKey,
+    /// The list of constraints is spelled as in the draft of the resource.
+    DraftSpelling,
+    /// It is deleted, and goes once nobody uses it any more.
+    BeingDeleted,
+}
+
+impl TroubleReason {
+    /// The word, as in a condition's reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TroubleReason::InvalidRule => "InvalidRule",
+            TroubleReason::NoNodeMatches => "NoNodeMatches",
+            TroubleReason::NoNodeHasKey => "NoNodeHasKey",
+            TroubleReason::SelectorMatchesNothing => "SelectorMatchesNothing",
+            TroubleReason::SelectorMissing => "SelectorMissing",
+            TroubleReason::SaysNothing => "SaysNothing",
+            TroubleReason::NodesWithoutKey => "NodesWithoutKey",
+            TroubleReason::DraftSpelling => "DraftSpelling",
+            TroubleReason::BeingDeleted => "BeingDeleted",
+        }
+    }
+}
+
+/// What comes of a trouble, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// New pods cannot be made, or stay Pending.
+    Blocks,
+    /// A rule does nothing, though somebody meant it to.
+    Idle,
+    /// It works; somebody should know all the same.
+    Note,
+}
+
+/// What is wrong with a Topology, the worst first. Where no nodes are given, nothing is said about nodes.
+///
+/// A Topology is satisfiable where no trouble has another effect than [`Effect::Note`].
+pub fn troubles<'a>(
+    topology: &Value,
+    nodes: impl IntoIterator<Item = &'a Value>,
+    consumers: &[Consumer],
+) -> Vec<Trouble> {
+    let rules = Rules::of(topology);
+    let nodes: Vec<(&str, Labels)> = nodes.into_iter().map(labelled).collect();
+    let mut out = Vec::new();
+    for fault in &rules.faults {
+        out.push(trouble(
+            TroubleReason::InvalidRule,
+            Effect::Blocks,
+            format!("Kubernetes makes no pod with this rule: {fault}"),
+        ));
+    }
+    if !nodes.is_empty() {
+        out.extend(no_node_matches(&rules, &nodes, consumers));
+        out.extend(rules.spread.iter().flat_map(|rule| spread_keys(&rules, rule, &nodes)));
+        out.extend(rules.pods.iter().filter_map(|rule| pod_key(rule, &nodes)));
+    }
+    out.extend(rules.spread.iter().filter_map(|rule| selector(rule, consumers)));
+    out.extend(rules.pods.iter().filter_map(selector_missing));
+    if rules.empty {
+        let message = "the spec has neither topologySpreadConstraints nor affinity: pods are placed as if there were \
+                       no Topology";
+        out.push(trouble(TroubleReason::SaysNothing, Effect::Idle, message.into()));
+    }
+    out.extend(spelling(topology, &rules));
+    out.extend(being_deleted(topology));
+    out.sort_by_key(|t| t.effect);
+    out
+}
+
+fn trouble(reason: TroubleReason, effect: Effect, message: String) -> Trouble {
+    Trouble { reason, effect, message }
+}
+
+/// The nodes' names, but no more of them than one cares to read.
+fn named(nodes: &[&(&str, Labels)]) -> String {
+    some(&nodes.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
+}
+
+fn no_node_matches(rules: &Rules, nodes: &[(&str, Labels)], consumers: &[Consumer]) -> Vec<Trouble> {
+    let allowed: Vec<&(&str, Labels)> = nodes.iter().filter(|(name, labels)| rules.allows(name, labels)).collect();
+    let Some(selector) = rules.nodes.as_ref().filter(|s| !s.node_selector_terms.is_empty()) else { return Vec::new() };
+    let written: Vec<String> = selector.node_selector_terms.iter().map(term).collect();
+    let written = written.join(" or ");
+    if allowed.is_empty() {
+        let seen: Vec<String> = nearest(&selector.node_selector_terms, nodes);
+        let message = format!(
+            "no node matches the required node affinity ({written}), so that no node takes a pod that follows it: {}",
+            join(&seen)
+        );
+        return vec![trouble(TroubleReason::NoNodeMatches, Effect::Blocks, message)];
+    }
+    // The affinity alone would do, but a consumer asks for more.
+    let stuck = consumers.iter().filter(|c| {
+        !c.node_selector.is_empty()
+            && !allowed.iter().any(|(_, labels)| c.node_selector.iter().all(|(k, v)| labels.get(k) == Some(v)))
+    });
+    stuck
+        .map(|c| {
+            let message = format!(
+                "no node matches both the required node affinity ({written}) and the nodeSelector {} of {}: the \
+                 affinity allows {}",
+                pairs(&c.node_selector),
+                titled(&c.key),
+                named(&allowed)
+            );
+            trouble(TroubleReason::NoNodeMatches, Effect::Blocks, message)
+        })
+        .collect()
+}
+
+/// What the nodes have of the labels that are asked for.
+fn nearest(terms: &[NodeSelectorTerm], nodes: &[(&str, Labels)]) -> Vec<String> {
+    let keys: BTreeSet<&str> =
+        terms.iter().flat_map(|t| t.match_expressions.iter().flatten()).map(|e| e.key.as_str()).collect();
+    let fields = terms.iter().any(|t| t.match_fields.iter().flatten().next().is_some());
+    let mut out: Vec<String> = keys.into_iter().map(|key| values(key, nodes)).collect();
+    if fields || out.is_empty() {
+        out.push(format!("the nodes are {}", named(&nodes.iter().collect::<Vec<_>>())));
+    }
+    out
+}
+
+/// The values that a label has on the nodes, or what it may have been meant to be.
+fn values(key: &str, nodes: &[(&str, Labels)]) -> String {
+    let values: BTreeSet<&String> = nodes.iter().filter_map(|(_, labels)| labels.get(key)).collect();
+    if values.is_empty() {
+        return format!("no node has the label {key}{}", likely(key, nodes));
+    }
+    let values: Vec<String> = values.into_iter().cloned().collect();
+    format!("the nodes' label {key} is {}", some(&values))
+}
+
+/// The labels that may have been meant where nobody has the one that is asked for.
+fn likely(key: &str, nodes: &[(&str, Labels)]) -> String {
+    let last = |k: &str| k.rsplit('/').next().unwrap_or_default().to_lowercase();
+    let labels = || nodes.iter().flat_map(|(_, labels)| labels);
+    let alike: BTreeSet<&str> = labels().map(|(k, _)| k.as_str()).filter(|k| last(k) == last(key)).collect();
+    if !alike.is_empty() {
+        let alike: Vec<String> = alike.into_iter().map(str::to_owned).collect();
+        return format!(" (they have {})", join(&alike));
+    }
+    let of: BTreeSet<&str> = labels().filter(|(_, v)| v.as_str() == key).map(|(k, _)| k.as_str()).collect();
+    match of.first() {
+        Some(of) => format!(" ({key} is a value of the label {of}, not a label)"),
+        None => String::new(),
+    }
+}
+
+fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, Labels)]) -> Option<Trouble> {
+    let key = rule.topology_key.as_str();
+    let hard = rule.when_unsatisfiable == "DoNotSchedule";
+    let honours = rule.node_affinity_policy.as_deref() != Some("Ignore");
+    let allowed: Vec<&(&str, Labels)> = nodes.iter().filter(|(name, labels)| rules.allows(name, labels)).collect();
+    // Where the affinity allows no node at all, that is what is said about it.
+    let bounded = honours && !allowed.is_empty() && allowed.len() < nodes.len();
+    let counted: Vec<&(&str, Labels)> = if bounded { allowed } else { nodes.iter().collect() };
+    let without: Vec<&(&str, Labels)> =
+        counted.iter().filter(|(_, labels)| !labels.contains_key(key)).copied().collect();
+    if key.is_empty() || without.is_empty() {
+        return None;
+    }
+    let (effect, so) = if hard {
+        (Effect::Blocks, "no node takes a pod that follows it")
+    } else {
+        (Effect::Idle, "the pods are not spread")
+    };
+    if without.len() == counted.len() {
+        let none = if bounded && nodes.iter().any(|(_, labels)| labels.contains_key(key)) {
+            format!("none of the nodes that the node affinity allows ({}) has the label {key}", named(&counted))
+        } else {
+            format!("no node has the label {key}{}", likely(key, nodes))
+        };
+        let message = format!("pods are to be spread by the node label {key}, but {none}: {so}");
+        return Some(trouble(TroubleReason::NoNodeHasKey, effect, message));
+    }
+    let verb = if without.len() == 1 { "has" } else { "have" };
+    let message = format!(
+        "pods are spread by the node label {key}, but {} of {} nodes {verb} no such label: no pod that follows it can \
+         go to {}",
+        without.len(),
+        counted.len(),
+        named(&without)
+    );
+    hard.then(|| trouble(TroubleReason::NodesWithoutKey, Effect::Note, message))
+}
+
+fn sort(rule: &PodRule) -> String {
+    let strength = if rule.required { "required" } else { "preferred" };
+    format!("{strength} pod {}", if rule.anti { "anti-affinity" } else { "affinity" })
+}
+
+fn pod_key(rule: &PodRule, nodes: &[(&str, Labels)]) -> Option<Trouble> {
+    let key = rule.term.topology_key.as_str();
+    if key.is_empty() || nodes.iter().any(|(_, labels)| labels.contains_key(key)) {
+        return None;
+    }
+    let (effect, so) = if rule.required && !rule.anti {
+        (Effect::Blocks, "no node takes a pod that follows it")
+    } else {
+        (Effect::Idle, "the rule does nothing")
+    };
+    let message =
+        format!("the {} goes by the node label {key}, but no node has it{}: {so}", sort(rule), likely(key, nodes));
+    Some(trouble(TroubleReason::NoNodeHasKey, effect, message))
+}
+
+/// A constraint without a selector gets the labels of whoever follows it, so that it always matches.
+fn selector(rule: &TopologySpreadConstraint, consumers: &[Consumer]) -> Option<Trouble> {
+    let selector = Selector::from_label_selector(Some(rule.label_selector.as_ref()?)).ok()?;
+    let missed: Vec<&Consumer> = consumers.iter().filter(|c| !selector.matches(&c.pod_labels)).collect();
+    let first = missed.first()?;
+    let names: Vec<String> = missed.iter().map(|c| titled(&c.key)).collect();
+    let whose = if missed.len() == 1 { "they".into() } else { format!("those of {}", titled(&first.key)) };
+    let message = format!(
+        "the spread by the node label {} counts pods with {selector}, and no pod of {} has these labels, so that they \
+         are not spread: {whose} carry {}",
+        rule.topology_key,
+        join(&names),
+        if first.pod_labels.is_empty() { "no labels".into() } else { pairs(&first.pod_labels) }
+    );
+    Some(trouble(TroubleReason::SelectorMatchesNothing, Effect::Idle, message))
+}
+
+fn selector_missing(rule: &PodRule) -> Option<Trouble> {
+    if rule.term.label_selector.is_some() {
+        return None;
+    }
+    let (effect, so) = if rule.required && !rule.anti {
+        (Effect::Blocks, "no node takes a pod that follows it")
+    } else {
+        (Effect::Idle, "the rule does nothing")
+    };
+    let message = format!(
+        "the {} by the node label {} has no labelSelector, which here means no pod at all: {so}",
+        sort(rule),
+        rule.term.topology_key
+    );
+    Some(trouble(TroubleReason::SelectorMissing, effect, message))
+}
+
+fn spelling(topology: &Value, rules: &Rules) -> Option<Trouble> {
+    if topology["spec"][DRAFT].is_null() {
+        return None;
+    }
+    let then = if rules.draft {
+        "Stead reads it all the same, the released OpenStack operators do not".to_owned()
+    } else {
+        format!("only what {SPREAD} says counts")
+    };
+    let message = format!("spec.{DRAFT} is the draft's spelling of {SPREAD}: {then}");
+    Some(trouble(TroubleReason::DraftSpelling, Effect::Note, message))
+}
+
+fn being_deleted(topology: &Value) -> Option<Trouble> {
+    let since = topology["metadata"]["deletionTimestamp"].as_str()?;
+    let holders: Vec<String> = holders(topology);
+    let message = format!(
+        "it was deleted at {since} and is kept until nobody uses it any more; it is held by {}",
+        if holders.is_empty() { "nobody".into() } else { join(&holders) }
+    );
+    Some(trouble(TroubleReason::BeingDeleted, Effect::Note, message))
+}
+
+/// Who holds a Topology by a finalizer, in words. The OpenStack operators call theirs `openstack.org/KIND-NAME`.
+pub(crate) fn holders(topology: &Value) -> Vec<String> {
+    let finalizers = topology["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    finalizers
+        .map(|f| match f.strip_prefix("openstack.org/").and_then(|f| f.split_once('-')) {
+            Some(("glanceapi", api)) => format!("Glance API {api} (finalizer {f})"),
+            Some((kind, name)) => format!("{kind} {name} (finalizer {f})"),
+            None => format!("finalizer {f}"),
+        })
+        .collect()
+}
+
+/// Labels as one types them.
+pub(crate) fn pairs(labels: &Labels) -> String {
+    let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    pairs.join(",")
+}

@@ -1,0 +1,343 @@
+//! The loop of a Glance: its database, its configuration, and a GlanceAPI for each part of each API.
+
+mod database;
+mod inherit;
+
+use serde_json::{Map, Value, json};
+use stead_explain::ObjectKey;
+
+use crate::conditions::{Conditions, Mirrored, Severity, Standing, mirror, status};
+use crate::finalizers;
+use crate::glance_api::base64;
+use crate::glance_api::config::{self, Neighbours};
+use crate::layout::{ApiType, SERVICE, api_name};
+use crate::object::{controls, deleting, fields, name, namespace, number, observed, owned, pairs, set, text, uid};
+use crate::step::{Propagation, Step, World, Write};
+
+pub(crate) use inherit::without_nulls;
+
+const FINALIZER: &str = "openstack.org/glance";
+
+const UNDECIDED: [(&str, &str); 8] = [
+    ("CronJobReady", "CronJob not started"),
+    ("DBSyncReady", "DBsync not started"),
+    ("GlanceAPIReady", "GlanceAPI not started"),
+    ("InputReady", "Input data not checked"),
+    ("RoleBindingReady", "RoleBinding not created"),
+    ("RoleReady", "Role not created"),
+    ("ServiceAccountReady", "ServiceAccount not created"),
+    ("ServiceConfigReady", "Service config create not started"),
+];
+
+/// What a Glance's loop wants.
+pub(crate) fn step(world: &World<'_>, glance: &Value) -> Step {
+    if deleting(glance) {
+        return Step { writes: finalizers::remove(glance, FINALIZER).into_iter().collect(), ..Step::default() };
+    }
+    let mut run = Run::new(world, glance);
+    run.step.writes.extend(finalizers::add(glance, FINALIZER));
+    let ready = run.reconcile().is_ok() && run.conditions.all_met() && run.parts_observed();
+    run.finish(ready)
+}
+
+struct Stopped;
+
+struct Run<'a> {
+    world: &'a World<'a>,
+    glance: &'a Value,
+    /// The spec with what it leaves to be understood.
+    spec: Value,
+    conditions: Conditions,
+    status: Map<String, Value>,
+    step: Step,
+}
+
+impl<'a> Run<'a> {
+    fn new(world: &'a World<'a>, glance: &'a Value) -> Run<'a> {
+        let mut status = glance["status"].as_object().cloned().unwrap_or_default();
+        status.remove("conditions");
+        let spec = inherit::understood(glance, world.settings);
+        Run { world, glance, spec, conditions: Conditions::new(&UNDECIDED), status, step: Step::default() }
+    }
+
+    fn apply(&mut self, object: Value) {
+        self.step.writes.push(Write::Apply { object, whole: Vec::new() });
+    }
+
+    fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
+        let key = ObjectKey::new(kind, namespace(self.glance), name);
+        self.world.failures.get(&key).map(|f| f.message.as_str())
+    }
+
+    fn reconcile(&mut self) -> Result<(), Stopped> {
+        self.rights()?;
+        self.input()?;
+        let neighbours = self.database()?;
+        self.configuration(&neighbours)?;
+        self.sync(&neighbours)?;
+        self.parts(&neighbours)?;
+        self.purge(&neighbours)
+    }
+
+    /// The account that the pods run as, and the right to run as Glance's user where a cluster asks for that.
+    fn rights(&mut self) -> Result<(), Stopped> {
+        let account = inherit::service_account(self.glance);
+        let labels = pairs([("service", SERVICE)]);
+        let (role_name, binding_name) = (format!("{account}-role"), format!("{account}-rolebinding"));
+        let mut role = owned(self.glance, "rbac.authorization.k8s.io/v1", "Role", &role_name, &labels);
+        role["rules"] = json!([{
+            "apiGroups": ["security.openshift.io"],
+            "resources": ["securitycontextconstraints"],
+            "resourceNames": ["anyuid", "privileged"],
+            "verbs": ["use"],
+        }]);
+        let mut binding = owned(self.glance, "rbac.authorization.k8s.io/v1", "RoleBinding", &binding_name, &labels);
+        binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role_name});
+        binding["subjects"] = json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace(self.glance)}]);
+        let made = [
+            ("ServiceAccount", owned(self.glance, "v1", "ServiceAccount", &account, &labels)),
+            ("Role", role),
+            ("RoleBinding", binding),
+        ];
+        for (kind, object) in made {
+            let condition = match kind {
+                "ServiceAccount" => "ServiceAccountReady",
+                "Role" => "RoleReady",
+                _ => "RoleBindingReady",
+            };
+            let failed = self.failure(kind, name(&object));
+            self.apply(object);
+            if let Some(message) = failed {
+                self.conditions.failed(condition, format!("{kind} error occurred {message}"));
+                return Err(Stopped);
+            }
+            self.conditions.met(condition, format!("{kind} created"));
+        }
+        Ok(())
+    }
+
+    fn input(&mut self) -> Result<(), Stopped> {
+        let (secret, key) = (text(&self.spec, "/secret"), text(&self.spec, "/passwordSelectors/service"));
+        let Some(found) = self.world.store.find("Secret", namespace(self.glance), secret) else {
+            self.conditions.waiting("InputReady", "Input data resources missing");
+            return Err(Stopped);
+        };
+        if found["data"].get(key).is_none() {
+            let place = format!("{}/{secret}", namespace(self.glance));
+            let message = format!("Input data error occurred field not found: field {key} not found in Secret {place}");
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
+        self.conditions.met("InputReady", "Input data complete");
+        Ok(())
+    }
+
+    /// There is a database, and it is nobody else's.
+    fn database(&mut self) -> Result<Neighbours, Stopped> {
+        let space = namespace(self.glance);
+        let older = self.world.store.list("Glance", space).find(|other| {
+            let since = |g: &Value| (text(g, "/metadata/creationTimestamp").to_owned(), name(g).to_owned());
+            uid(other) != uid(self.glance) && since(other) < since(self.glance)
+        });
+        if let Some(older) = older {
+            let message = format!(
+                "DB create job error occurred database {SERVICE} of this namespace is that of Glance {}: there is one for each namespace",
+                name(older)
+            );
+            self.conditions.failed("DBReady", message);
+            return Err(Stopped);
+        }
+        let instance = text(&self.spec, "/databaseInstance");
+        let Some(host) = config::database_host(self.world.store, space, instance) else {
+            let message = format!(
+                "no database {instance:?}: neither a Service of that name, nor one with the labels app=mariadb, cr=mariadb-{instance}, nor a host name"
+            );
+            self.conditions.waiting("DBReady", message);
+            return Err(Stopped);
+        };
+        self.conditions.met("DBReady", "DB create completed");
+        self.status.insert("databaseHostname".into(), host.clone().into());
+        let mut spec = self.spec.clone();
+        set(&mut spec, "databaseHostname", host.into());
+        let neighbours = Neighbours::find(self.world.store, space, &spec);
+        let missing = Standing::NotMet { reason: "Missing", severity: Severity::Info };
+        if neighbours.memcached.is_empty() {
+            let message =
+                format!("no Service {} in this namespace: tokens are not cached", text(&spec, "/memcachedInstance"));
+            self.conditions.told("MemcachedReady", missing.clone(), message);
+        } else {
+            self.conditions.told(
+                "MemcachedReady",
+                Standing::Met,
+                format!("tokens are cached in {}", neighbours.memcached),
+            );
+        }
+        if neighbours.keystone {
+            let message = "Keystone is referred to; its services and users are not registered by Stead";
+            self.conditions.told("KeystoneServiceReady", Standing::Met, message);
+        } else {
+            let message = "no Service keystone-internal in this namespace";
+            self.conditions.told("KeystoneServiceReady", missing, message);
+        }
+        Ok(neighbours)
+    }
+
+    fn configuration(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
+        let config = format!("{}-config-data", name(self.glance));
+        let scripts = format!("{SERVICE}-scripts");
+        let failed = [&config, &scripts].iter().find_map(|n| self.failure("Secret", n));
+        for (secret_name, files) in
+            [(&config, config::database_files(&self.spec, neighbours)), (&scripts, config::scripts())]
+        {
+            let mut secret = owned(self.glance, "v1", "Secret", secret_name, &pairs([("service", SERVICE)]));
+            secret["type"] = "Opaque".into();
+            secret["data"] = files.iter().map(|(k, f)| (k.clone(), base64(f).into())).collect::<Map<_, _>>().into();
+            self.apply(secret);
+        }
+        if let Some(message) = failed {
+            self.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {message}"));
+            return Err(Stopped);
+        }
+        self.conditions.met("ServiceConfigReady", "Service config create completed");
+        Ok(())
+    }
+
+    /// The database's tables are brought up to date, once for each thing that the Job would do.
+    fn sync(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
+        let wanted = database::sync_job(self.glance, &self.spec, neighbours);
+        let digest = database::made_for(&wanted).to_owned();
+        let done = text(self.glance, "/status/hash/dbsync") == digest;
+        let live = self.world.store.find("Job", namespace(self.glance), database::SYNC);
+        let ours = live.filter(|job| database::made_for(job) == digest && !deleting(job));
+        if !done {
+            let ended = ours.and_then(database::ended);
+            if let Some(Err(why)) = &ended {
+                self.conditions.failed("DBSyncReady", format!("DBsync job error occurred {why}"));
+                return Err(Stopped);
+            }
+            if ended.is_none() {
+                if let Some(other) = live.filter(|job| database::made_for(job) != digest && !deleting(job)) {
+                    let key = ObjectKey::new("Job", namespace(self.glance), database::SYNC);
+                    let uid = uid(other).to_owned();
+                    self.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Background });
+                }
+                let failed = self.failure("Job", database::SYNC);
+                if live.is_none_or(|job| !deleting(job)) {
+                    self.apply(wanted);
+                }
+                match failed {
+                    Some(message) => {
+                        self.conditions.failed("DBSyncReady", format!("DBsync job error occurred {message}"))
+                    }
+                    None => self.conditions.waiting("DBSyncReady", "DBsync job still running"),
+                }
+                return Err(Stopped);
+            }
+            self.status.insert("hash".into(), json!({"dbsync": digest}));
+        }
+        self.conditions.met("DBSyncReady", "DBsync completed");
+        self.conditions.met("NetworkAttachmentsReady", "NetworkAttachments completed");
+        Ok(())
+    }
+
+    /// A GlanceAPI for each part of each API, and the end of those that are no longer asked for.
+    fn parts(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
+        let space = namespace(self.glance);
+        let mut endpoints = Map::new();
+        let mut counts = Map::new();
+        let mut worst: Option<(Mirrored, String)> = None;
+        let mut failed = None;
+        let apis: Vec<(String, Value)> =
+            fields(&self.spec, "/glanceAPIs").map(|(k, v)| (k.clone(), v.clone())).collect();
+        let several = apis.len() > 1;
+        let mut wanted = Vec::new();
+        for (api, template) in &apis {
+            for (index, part) in ApiType::parts(inherit::layout(template)).iter().enumerate() {
+                let object = inherit::glance_api(self.glance, &self.spec, api, template, *part, &neighbours.database);
+                let part_name = name(&object).to_owned();
+                failed = failed.or_else(|| self.failure("GlanceAPI", &part_name));
+                if let Some(live) = self.world.store.find("GlanceAPI", space, &part_name) {
+                    if index == 0 {
+                        counts.insert(api.clone(), number(live, "/status/readyCount").unwrap_or(0).into());
+                    }
+                    for (side, address) in fields(live, "/status/apiEndpoint") {
+                        endpoints.insert(format!("{api}-{side}"), address.clone());
+                    }
+                    if let Some(said) = mirror(live) {
+                        let is_worse = worst.as_ref().is_none_or(|(w, _)| said.rank() < w.rank());
+                        if is_worse {
+                            worst = Some((said, api.clone()));
+                        }
+                    }
+                }
+                wanted.push(part_name);
+                self.step.writes.push(Write::Apply { object, whole: vec!["/spec"] });
+            }
+        }
+        for other in self.world.store.list("GlanceAPI", space) {
+            if controls(self.glance, other)
+                && !wanted.iter().any(|w| w == name(other))
+                && !deleting(other)
+                && !api_name(other).is_empty()
+            {
+                let key = ObjectKey::new("GlanceAPI", space, name(other));
+                let uid = uid(other).to_owned();
+                self.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Background });
+            }
+        }
+        for (field, found) in [("glanceAPIReadyCounts", counts), ("apiEndpoint", endpoints)] {
+            self.status.remove(field);
+            if !found.is_empty() {
+                self.status.insert(field.into(), found.into());
+            }
+        }
+        if let Some(message) = failed {
+            self.conditions.failed("GlanceAPIReady", format!("GlanceAPI error occured {message}"));
+            return Err(Stopped);
+        }
+        if let Some((mut said, api)) = worst {
+            // Which one it is has to be said where there are several.
+            if several && said.standing != Standing::Met {
+                said.message = format!("{api}: {}", said.message);
+            }
+            said.tell(&mut self.conditions, "GlanceAPIReady");
+        }
+        Ok(())
+    }
+
+    fn purge(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
+        let job = database::purge_job(self.glance, &self.spec, neighbours);
+        let failed = self.failure("CronJob", name(&job));
+        self.apply(job);
+        if let Some(message) = failed {
+            self.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
+            return Err(Stopped);
+        }
+        self.conditions.met("CronJobReady", "CronJob completed");
+        Ok(())
+    }
+
+    /// Whether what the GlanceAPIs say is about what they were last told.
+    fn parts_observed(&self) -> bool {
+        self.world.store.list("GlanceAPI", namespace(self.glance)).filter(|a| controls(self.glance, a)).all(observed)
+    }
+
+    fn finish(mut self, ready: bool) -> Step {
+        self.status.insert("observedGeneration".into(), self.glance["metadata"]["generation"].clone());
+        let conditions = self.conditions.into_json(ready, &self.glance["status"], self.world.now);
+        self.status.insert("conditions".into(), conditions);
+        let status = status(self.glance, Value::Object(self.status));
+        self.step.writes.push(Write::Status { object: status });
+        self.step
+    }
+}
+
+/// Whether a Glance has anything to do with a Secret of this name.
+pub(crate) fn uses_secret(glance: &Value, secret: &str) -> bool {
+    let spec = &glance["spec"];
+    let account = match text(spec, "/databaseAccount") {
+        "" => SERVICE,
+        account => account,
+    };
+    text(spec, "/secret") == secret || secret == format!("{account}-db-secret")
+}

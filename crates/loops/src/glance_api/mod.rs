@@ -1,0 +1,399 @@
+//! The loop of a GlanceAPI: one StatefulSet, its Services and its configuration, placed by a Topology.
+
+mod cache_jobs;
+pub(crate) mod config;
+mod services;
+mod stateful_set;
+mod waiting;
+
+use ::base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::{Map, Value, json};
+use stead_explain::ObjectKey;
+
+use crate::conditions::{Conditions, Severity, Standing, status};
+use crate::finalizers;
+use crate::glance_api::config::Neighbours;
+use crate::glance_api::stateful_set::Parts;
+use crate::kinds::hex;
+use crate::layout::{KEYSTONE_ENDPOINT, api_name, labels, set_name};
+use crate::object::{deleting, name, namespace, number, observed, owned, text, texts, uid};
+use crate::step::{Event, Propagation, Step, World, Write};
+use crate::topology_ref;
+
+/// The finalizer by which the loop gets to take its hands off a Topology.
+const FINALIZER: &str = "openstack.org/glanceapi";
+
+/// What the loop decides, and what it says until then.
+const UNDECIDED: [(&str, &str); 6] = [
+    ("CreateServiceReady", "Create service not started"),
+    ("CronJobReady", "CronJob not started"),
+    ("DeploymentReady", "Deployment not started"),
+    ("InputReady", "Input data not checked"),
+    ("NetworkAttachmentsReady", "NetworkAttachments not started"),
+    ("ServiceConfigReady", "Service config create not started"),
+];
+
+/// What a GlanceAPI's loop wants.
+pub(crate) fn step(world: &World<'_>, api: &Value) -> Step {
+    let mut run = Run::new(world, api);
+    if deleting(api) {
+        run.leave();
+        return run.step;
+    }
+    run.step.writes.extend(finalizers::add(api, FINALIZER));
+    let ready = run.reconcile().is_ok() && run.conditions.all_met();
+    run.finish(ready)
+}
+
+/// The steps end early where something is missing; what was decided until then stands.
+struct Stopped;
+
+struct Run<'a> {
+    world: &'a World<'a>,
+    api: &'a Value,
+    conditions: Conditions,
+    /// The status as it will be, without its conditions.
+    status: Map<String, Value>,
+    step: Step,
+}
+
+impl<'a> Run<'a> {
+    fn new(world: &'a World<'a>, api: &'a Value) -> Run<'a> {
+        let mut status = api["status"].as_object().cloned().unwrap_or_default();
+        status.remove("conditions");
+        Run { world, api, conditions: Conditions::new(&UNDECIDED), status, step: Step::default() }
+    }
+
+    fn spec(&self) -> &'a Value {
+        &self.api["spec"]
+    }
+
+    fn apply(&mut self, object: Value) {
+        self.step.writes.push(Write::Apply { object, whole: Vec::new() });
+    }
+
+    /// Why an object could not be written when that was last tried.
+    fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
+        let key = ObjectKey::new(kind, namespace(self.api), name);
+        self.world.failures.get(&key).map(|f| f.message.as_str())
+    }
+
+    fn reconcile(&mut self) -> Result<(), Stopped> {
+        self.input()?;
+        self.certificates()?;
+        let networks = self.networks()?;
+        let neighbours = Neighbours::find(self.world.store, namespace(self.api), self.spec());
+        self.neighbours(&neighbours);
+        self.services()?;
+        let config = self.configuration(&neighbours)?;
+        let topology = self.topology()?;
+        self.deployment(&neighbours, topology, &config, &networks)?;
+        self.cache_jobs()
+    }
+
+    /// The Secret with the service's password is there.
+    fn input(&mut self) -> Result<(), Stopped> {
+        let (secret, key) = (text(self.spec(), "/secret"), text(self.spec(), "/passwordSelectors/service"));
+        let Some(found) = self.world.store.find("Secret", namespace(self.api), secret) else {
+            self.conditions.waiting("InputReady", "Input data resources missing");
+            return Err(Stopped);
+        };
+        if found["data"].get(key).is_none() {
+            let place = format!("{}/{secret}", namespace(self.api));
+            let message = format!("Input data error occurred field not found: field {key} not found in Secret {place}");
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
+        self.conditions.met("InputReady", "Input data complete");
+        Ok(())
+    }
+
+    /// The Secrets with certificates are there, where TLS is asked for.
+    fn certificates(&mut self) -> Result<(), Stopped> {
+        let spec = self.spec();
+        let names = ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
+        let missing = names
+            .iter()
+            .map(|pointer| text(spec, pointer))
+            .find(|name| !name.is_empty() && self.world.store.find("Secret", namespace(self.api), name).is_none());
+        if let Some(missing) = missing {
+            self.conditions.waiting("TLSInputReady", format!("TLSInput is missing: {missing}"));
+            return Err(Stopped);
+        }
+        self.conditions.met("TLSInputReady", "Input data complete");
+        Ok(())
+    }
+
+    /// The networks that the pods are to be attached to, as an annotation has them.
+    fn networks(&mut self) -> Result<String, Stopped> {
+        let space = namespace(self.api);
+        let mut networks = Vec::new();
+        for network in texts(self.spec(), "/networkAttachments") {
+            if self.world.store.find("NetworkAttachmentDefinition", space, network).is_none() {
+                let message = format!("NetworkAttachment resources missing: {network}");
+                self.conditions.waiting("NetworkAttachmentsReady", message);
+                return Err(Stopped);
+            }
+            let interface: String = network.chars().take(15).collect();
+            networks.push(json!({"name": network, "namespace": space, "interface": interface}));
+        }
+        Ok(Value::Array(networks).to_string())
+    }
+
+    /// What is said about the services that a Glance leans on. None of them is in the way of its pods.
+    fn neighbours(&mut self, neighbours: &Neighbours) {
+        let missing = Standing::NotMet { reason: "Missing", severity: Severity::Info };
+        let spec = self.spec();
+        match &neighbours.database_password {
+            Some((secret, key)) => {
+                self.conditions.told("DBReady", Standing::Met, format!("the password is key {key} of Secret {secret}"));
+            }
+            None if crate::ini::option(text(spec, "/customServiceConfig"), "database", "connection").is_some() => {
+                self.conditions.told("DBReady", Standing::Met, "customServiceConfig names the database");
+            }
+            None => {
+                let message = format!(
+                    "no password for the database: Secret {} has no key {}",
+                    text(spec, "/secret"),
+                    match text(spec, "/passwordSelectors/database") {
+                        "" => "GlanceDatabasePassword",
+                        key => key,
+                    }
+                );
+                self.conditions.told("DBReady", missing.clone(), message);
+            }
+        }
+        if neighbours.memcached.is_empty() {
+            let instance = text(spec, "/memcachedInstance");
+            let message = format!("no Service {instance} in this namespace: tokens are not cached");
+            self.conditions.told("MemcachedReady", missing.clone(), message);
+        } else {
+            self.conditions.told(
+                "MemcachedReady",
+                Standing::Met,
+                format!("tokens are cached in {}", neighbours.memcached),
+            );
+        }
+        let registers = self.api["metadata"]["annotations"][KEYSTONE_ENDPOINT] == "true";
+        if !neighbours.keystone {
+            let message = "no Service keystone-internal in this namespace: Glance answers its health check and refuses \
+                           all else until there is a Keystone";
+            self.conditions.told("KeystoneEndpointReady", missing, message);
+        } else if registers {
+            let message = "register this API's addresses (status.apiEndpoint) in Keystone's catalogue: Stead does not";
+            self.conditions.told("KeystoneEndpointReady", Standing::Met, message);
+        } else {
+            self.conditions.told("KeystoneEndpointReady", Standing::Met, "Setup complete");
+        }
+    }
+
+    fn services(&mut self) -> Result<(), Stopped> {
+        let services = services::services(self.api, &self.world.settings.cluster_domain);
+        let failed = services.iter().find_map(|s| self.failure("Service", name(s))).map(str::to_owned);
+        for service in services {
+            self.apply(service);
+        }
+        if let Some(message) = failed {
+            self.conditions.failed("CreateServiceReady", format!("Create service error occurred {message}"));
+            return Err(Stopped);
+        }
+        self.conditions.met("CreateServiceReady", "Create service completed");
+        self.status.insert("apiEndpoint".into(), json!(services::endpoints(self.api)));
+        self.status.insert("domain".into(), services::domain(self.api).into());
+        Ok(())
+    }
+
+    /// The configuration, and a digest of all that the containers are configured by.
+    fn configuration(&mut self, neighbours: &Neighbours) -> Result<String, Stopped> {
+        let spec = self.spec();
+        let secret_name = format!("{}-config-data", name(self.api));
+        let refused =
+            stateful_set::size_fault(self.api).or_else(|| self.failure("Secret", &secret_name).map(str::to_owned));
+        if let Some(fault) = refused {
+            self.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {fault}"));
+            return Err(Stopped);
+        }
+        let files = config::api_files(self.api, neighbours, &self.world.settings.cluster_domain);
+        let mut secret = owned(self.api, "v1", "Secret", &secret_name, &labels(self.api));
+        secret["type"] = "Opaque".into();
+        secret["data"] =
+            files.iter().map(|(key, file)| (key.clone(), base64(file).into())).collect::<Map<_, _>>().into();
+        self.apply(secret);
+        let mut digests = vec![hex(&json!(files).to_string())];
+        let custom = texts(spec, "/customServiceConfigSecrets");
+        let certificates = ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
+        let named = certificates.iter().map(|pointer| text(spec, pointer));
+        for secret in std::iter::once(text(spec, "/secret")).chain(custom).chain(named).filter(|n| !n.is_empty()) {
+            let found = self.world.store.find("Secret", namespace(self.api), secret);
+            // Of the service's own Secret only what Glance uses: others keep their passwords there too.
+            let used = if secret == text(spec, "/secret") {
+                found.map(|s| s["data"][text(spec, "/passwordSelectors/service")].to_string())
+            } else {
+                found.map(|s| s["data"].to_string())
+            };
+            digests.push(used.unwrap_or_default());
+        }
+        if let Some((secret, key)) = &neighbours.database_password {
+            let found = self.world.store.find("Secret", namespace(self.api), secret);
+            digests.push(found.map(|s| s["data"][key.as_str()].to_string()).unwrap_or_default());
+        }
+        let digest = hex(&digests.join("|"))[..32].to_owned();
+        let hashes = json!({"input": digest, "backendHash": stateful_set::storage_digest(self.api)});
+        self.status.insert("hash".into(), hashes);
+        self.conditions.met("ServiceConfigReady", "Service config create completed");
+        Ok(digest)
+    }
+
+    /// The Topology that applies, held by our finalizer; the one before it is let go.
+    fn topology(&mut self) -> Result<Option<&'a Value>, Stopped> {
+        let space = namespace(self.api);
+        let wanted = topology_ref::of(self.spec());
+        let last = text(self.api, "/status/lastAppliedTopology/name");
+        if !last.is_empty() && wanted != Some(last) {
+            self.step.writes.extend(self.release(last));
+        }
+        let Some(wanted) = wanted else {
+            self.status.remove("lastAppliedTopology");
+            return Ok(None);
+        };
+        let finalizer = self.topology_finalizer();
+        let found = self.world.store.find("Topology", space, wanted);
+        let resource = "Topology.topology.openstack.org";
+        let fault = match found {
+            None => Some(format!("{resource} \"{wanted}\" not found")),
+            Some(topology) => finalizers::refused(topology, resource, &finalizer),
+        };
+        if let Some(fault) = fault {
+            self.conditions.failed("TopologyReady", format!("Topology config create error occurred {fault}"));
+            return Err(Stopped);
+        }
+        self.step.writes.extend(found.and_then(|topology| finalizers::add(topology, &finalizer)));
+        self.status.insert("lastAppliedTopology".into(), json!({"name": wanted, "namespace": space}));
+        self.conditions.met("TopologyReady", "Topology config create completed");
+        Ok(found)
+    }
+
+    fn topology_finalizer(&self) -> String {
+        format!("{FINALIZER}-{}", api_name(self.api))
+    }
+
+    /// Lets a Topology go, unless another part of the same API holds it by the same finalizer.
+    fn release(&self, topology: &str) -> Option<Write> {
+        let space = namespace(self.api);
+        let shared = self.world.store.list("GlanceAPI", space).any(|other| {
+            uid(other) != uid(self.api)
+                && !deleting(other)
+                && api_name(other) == api_name(self.api)
+                && topology_ref::of(&other["spec"]) == Some(topology)
+        });
+        if shared {
+            return None;
+        }
+        finalizers::remove(self.world.store.find("Topology", space, topology)?, &self.topology_finalizer())
+    }
+
+    fn deployment(
+        &mut self,
+        neighbours: &Neighbours,
+        topology: Option<&Value>,
+        config: &str,
+        networks: &str,
+    ) -> Result<(), Stopped> {
+        let set_name = set_name(self.api);
+        let space = namespace(self.api);
+        let live = self.world.store.find("StatefulSet", space, &set_name).filter(|s| !deleting(s));
+        let storage = stateful_set::storage_digest(self.api);
+        let outdated = live.filter(|set| stateful_set::made_with(set).is_some_and(|digest| digest != storage));
+        if let Some(set) = outdated {
+            let key = ObjectKey::new("StatefulSet", space, &set_name);
+            self.step.writes.push(Write::Delete { key, uid: uid(set).into(), propagation: Propagation::Background });
+            let message =
+                format!("StatefulSet {set_name} is made anew: its stores or claims cannot be changed. Claims stay.");
+            self.step.writes.push(Write::Event(Event {
+                about: ObjectKey::new("GlanceAPI", space, name(self.api)),
+                warning: false,
+                reason: "StatefulSetRecreated".into(),
+                message,
+            }));
+        }
+        let domain = services::domain(self.api);
+        let replace = self.world.settings.replace_default_anti_affinity;
+        let parts = Parts { config, neighbours, topology, replace, networks, domain: &domain };
+        let object = stateful_set::stateful_set(self.api, &parts);
+        self.step.writes.push(Write::Apply { object, whole: vec!["/spec/template/spec"] });
+        if let Some(message) = self.failure("StatefulSet", &set_name) {
+            self.conditions.failed("DeploymentReady", format!("Deployment error occurred {message}"));
+            return Err(Stopped);
+        }
+        let replicas = number(self.spec(), "/replicas").unwrap_or(1);
+        let live = live.filter(|_| outdated.is_none());
+        self.conditions.met("NetworkAttachmentsReady", "NetworkAttachments completed");
+        self.conditions.waiting("DeploymentReady", "Deployment in progress");
+        if let Some(set) = live.filter(|set| observed(set)) {
+            let ready = number(set, "/status/readyReplicas").unwrap_or(0);
+            self.status.insert("readyCount".into(), ready.into());
+            if ready == replicas {
+                self.conditions.met("DeploymentReady", "Deployment completed");
+            }
+        }
+        if let Some(waiting) = waiting::waiting(self.world, self.api) {
+            let standing = Standing::NotMet { reason: "Unschedulable", severity: Severity::Warning };
+            self.conditions.told("PodsScheduled", standing, waiting.message);
+            self.step.wants_cluster = waiting.wants_cluster;
+        }
+        Ok(())
+    }
+
+    fn cache_jobs(&mut self) -> Result<(), Stopped> {
+        let wanted = cache_jobs::wanted(self.world.store, self.api);
+        let failed = wanted.iter().find_map(|job| self.failure("CronJob", name(job))).map(str::to_owned);
+        self.step.writes.extend(cache_jobs::unwanted(self.world.store, self.api, &wanted));
+        for job in wanted {
+            self.apply(job);
+        }
+        if let Some(message) = failed {
+            self.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
+            return Err(Stopped);
+        }
+        self.conditions.met("CronJobReady", "CronJob completed");
+        Ok(())
+    }
+
+    /// The end of a GlanceAPI: its Topology is let go. What it made goes with it; claims stay.
+    fn leave(&mut self) {
+        let last = text(self.api, "/status/lastAppliedTopology/name");
+        let wanted = topology_ref::of(self.spec()).unwrap_or_default();
+        for topology in [last, wanted].iter().filter(|t| !t.is_empty()) {
+            if let Some(write) = self.release(topology)
+                && !self.step.writes.contains(&write)
+            {
+                self.step.writes.push(write);
+            }
+        }
+        self.step.writes.extend(finalizers::remove(self.api, FINALIZER));
+    }
+
+    fn finish(mut self, ready: bool) -> Step {
+        self.status.insert("observedGeneration".into(), self.api["metadata"]["generation"].clone());
+        self.status.entry("readyCount").or_insert(0.into());
+        let conditions = self.conditions.into_json(ready, &self.api["status"], self.world.now);
+        self.status.insert("conditions".into(), conditions);
+        let status = status(self.api, Value::Object(self.status));
+        self.step.writes.push(Write::Status { object: status });
+        self.step
+    }
+}
+
+/// A file as a Secret holds it.
+pub(crate) fn base64(text: &str) -> String {
+    BASE64_STANDARD.encode(text)
+}
+
+/// Whether a GlanceAPI has anything to do with a Secret of this name.
+pub(crate) fn uses_secret(api: &Value, secret: &str) -> bool {
+    let spec = &api["spec"];
+    let names = ["/secret", "/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
+    names.iter().any(|pointer| text(spec, pointer) == secret)
+        || texts(spec, "/customServiceConfigSecrets").any(|name| name == secret)
+        || secret == format!("{}-db-secret", text(spec, "/databaseAccount"))
+}

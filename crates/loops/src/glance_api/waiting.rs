@@ -1,0 +1,53 @@
+//! Pods that no node takes: what the scheduler says, and the best way out.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use stead_explain::{KINDS, ObjectKey, explain};
+
+use crate::object::{items, name, namespace, present, text};
+use crate::step::World;
+
+/// What is to be said about the pods of a GlanceAPI that wait for a node.
+pub(crate) struct Waiting {
+    pub(crate) message: String,
+    /// Whether the whole cluster would have told a way out.
+    pub(crate) wants_cluster: bool,
+}
+
+/// None where none waits.
+pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
+    let pods: Vec<(&Value, &str)> = world
+        .store
+        .list("Pod", namespace(api))
+        .filter(|pod| pod["metadata"]["labels"]["owner"] == api["metadata"]["name"])
+        .filter(|pod| text(pod, "/spec/nodeName").is_empty() && present(pod, "/metadata/deletionTimestamp").is_none())
+        .filter_map(|pod| {
+            let scheduled = items(pod, "/status/conditions").find(|c| c["type"] == "PodScheduled")?;
+            (scheduled["status"] == "False").then(|| (pod, text(scheduled, "/message")))
+        })
+        .collect();
+    let (first, reason) = *pods.first()?;
+    let others = match pods.len() {
+        1 => String::new(),
+        2 => " (and one more pod)".to_owned(),
+        n => format!(" (and {} more pods)", n - 1),
+    };
+    let key = ObjectKey::new("Pod", namespace(first), name(first));
+    let way_out = world.cluster.and_then(|cluster| {
+        let kinds: BTreeSet<String> = KINDS.iter().map(|k| k.kind.to_owned()).collect();
+        let explanation = explain(cluster, &key, &kinds).ok()?;
+        explanation.fixes.into_iter().next().map(|offer| offer.text)
+    });
+    let advice = match (&way_out, world.cluster) {
+        (Some(way_out), _) => format!(" A way out: {way_out}."),
+        (None, _) => String::new(),
+    };
+    let message = format!(
+        "{}{others}: {reason}{advice} See: stead explain pod/{} -n {}",
+        name(first),
+        name(first),
+        namespace(first)
+    );
+    Some(Waiting { message, wants_cluster: world.cluster.is_none() })
+}

@@ -1,0 +1,80 @@
+//! The loop of a Topology: who uses it, and whether the nodes can satisfy it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use stead_explain::ObjectKey;
+use stead_explain::topology::{Consumer, Effect, TroubleReason, troubles};
+
+use crate::conditions::{seconds, status};
+use crate::layout::labels;
+use crate::object::{deleting, fields, items, name, namespace, text};
+use crate::step::{Step, World, Write};
+use crate::topology_ref;
+
+/// What a Topology's loop wants: a status, and nothing else.
+pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
+    let space = namespace(topology);
+    let follows = |api: &&Value| !deleting(api) && topology_ref::of(&api["spec"]) == Some(name(topology));
+    let consumers: Vec<Consumer> = world.store.list("GlanceAPI", space).filter(follows).map(consumer).collect();
+    let planes = world.store.list("OpenStackControlPlane", space);
+    let mut used_by: Vec<Value> =
+        planes.filter(|p| topology_ref::of(&p["spec"]) == Some(name(topology))).map(user).collect();
+    used_by.extend(world.store.list("Glance", space).filter(follows).map(user));
+    used_by.extend(world.store.list("GlanceAPI", space).filter(follows).map(user));
+    let found = troubles(topology, world.store.of_kind("Node"), &consumers);
+    let mut conditions = Vec::new();
+    let worst = found.iter().find(|t| t.effect != Effect::Note);
+    let all: Vec<&str> = found.iter().filter(|t| t.effect != Effect::Note).map(|t| t.message.as_str()).collect();
+    conditions.push(match worst {
+        Some(worst) => ("Satisfiable", "False", worst.reason.as_str(), all.join("; ")),
+        None => ("Satisfiable", "True", "Satisfiable", "the nodes can satisfy it".to_owned()),
+    });
+    for note in found.iter().filter(|t| t.effect == Effect::Note) {
+        let kind = match note.reason {
+            TroubleReason::DraftSpelling => "DraftSpelling",
+            TroubleReason::BeingDeleted => "Terminating",
+            _ => "Notice",
+        };
+        if !conditions.iter().any(|(k, ..)| *k == kind) {
+            conditions.push((kind, "True", note.reason.as_str(), note.message.clone()));
+        }
+    }
+    let conditions: Vec<Value> = conditions
+        .into_iter()
+        .map(|(kind, is, reason, message)| condition(topology, world, kind, is, reason, &message))
+        .collect();
+    let said = json!({
+        "observedGeneration": topology["metadata"]["generation"],
+        "usedBy": used_by,
+        "conditions": conditions,
+    });
+    Step { writes: vec![Write::Status { object: status(topology, said) }], ..Step::default() }
+}
+
+fn user(object: &Value) -> Value {
+    json!({"kind": object["kind"], "name": object["metadata"]["name"]})
+}
+
+fn consumer(api: &Value) -> Consumer {
+    let selector: BTreeMap<String, String> = fields(api, "/spec/nodeSelector")
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    Consumer {
+        key: ObjectKey::new("GlanceAPI", namespace(api), name(api)),
+        pod_labels: labels(api),
+        node_selector: selector,
+    }
+}
+
+fn condition(topology: &Value, world: &World<'_>, kind: &str, is: &str, reason: &str, message: &str) -> Value {
+    let before = items(topology, "/status/conditions").find(|c| c["type"] == kind && c["status"] == is);
+    let since = before.map(|c| text(c, "/lastTransitionTime").to_owned());
+    json!({
+        "type": kind,
+        "status": is,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since.unwrap_or_else(|| seconds(world.now)),
+    })
+}

@@ -1,0 +1,79 @@
+//! The whole cluster, as placement needs it, read when a loop asks for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use stead_explain::{KINDS, Kind};
+use stead_loops::Objects;
+use tokio::sync::Mutex;
+use tracing::debug;
+
+use crate::api::Api;
+use crate::request::Resource;
+use crate::shared::Shared;
+
+/// How long what was read serves all who ask.
+const FRESH: Duration = Duration::from_secs(20);
+
+/// Reads the cluster, at most once in a while, for all who ask.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    last: Mutex<Option<(Duration, Arc<Objects>)>>,
+}
+
+impl Reader {
+    /// The cluster as it was a short while ago. What may not be read is left out.
+    pub(crate) async fn read(&self, api: &impl Api, shared: &Shared) -> Arc<Objects> {
+        let mut last = self.last.lock().await;
+        let now = shared.clock.now();
+        if let Some((at, objects)) = last.as_ref()
+            && now.saturating_sub(*at) < FRESH
+        {
+            return objects.clone();
+        }
+        let mut items = Vec::new();
+        for kind in KINDS {
+            items.extend(list(api, kind).await);
+        }
+        {
+            // Explanations name the Topology that a rule came from.
+            let index = shared.index();
+            let ours = shared.logic.reconciled.iter().flat_map(|kind| index.store().of_kind(kind));
+            items.extend(ours.cloned());
+        }
+        let objects = Arc::new(Objects::from_items(items));
+        *last = Some((now, objects.clone()));
+        objects
+    }
+}
+
+/// All objects of a kind, page by page.
+async fn list(api: &impl Api, kind: &Kind) -> Vec<Value> {
+    let plural = kind.list.to_lowercase();
+    let resource = Resource { api_version: kind.api_version, plural: &plural, namespaced: kind.namespaced };
+    let mut items = Vec::new();
+    let mut continued = String::new();
+    loop {
+        let mut page = match api.send(resource.list(&continued)).await {
+            Ok(page) => page,
+            Err(fault) => {
+                debug!("listing {plural}: {fault}");
+                return items;
+            }
+        };
+        let Value::Array(found) = page["items"].take() else { return items };
+        items.extend(found.into_iter().map(|mut item| {
+            item["apiVersion"] = kind.api_version.into();
+            item["kind"] = kind.kind.into();
+            if let Some(meta) = item["metadata"].as_object_mut() {
+                meta.remove("managedFields");
+            }
+            item
+        }));
+        match page["metadata"]["continue"].as_str() {
+            Some(token) if !token.is_empty() => continued = token.to_owned(),
+            _ => return items,
+        }
+    }
+}

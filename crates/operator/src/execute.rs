@@ -1,0 +1,453 @@
+//! One look at one object: its loop is asked, and the writes that it wants are made, one after the other, as far as
+//! they change anything.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied};
+use tracing::{debug, info, warn};
+
+use crate::api::{Api, Fault};
+use crate::cluster::Reader;
+use crate::queue::Ended;
+use crate::request::{Request, Resource};
+use crate::said::{self, Said};
+use crate::shared::Shared;
+use crate::whole;
+
+/// How often in a row a transient fault has to come before the loop hears of it, and before a conflict makes it pause.
+const PERSISTENT: u32 = 3;
+
+/// Asks loops and makes their writes.
+pub(crate) struct Executor<A> {
+    api: A,
+    shared: Arc<Shared>,
+    settings: Settings,
+    /// Who says events.
+    instance: String,
+    reader: Reader,
+    memory: Mutex<Memory>,
+}
+
+/// What is remembered between looks. It is lost with the process, and nothing depends on it but politeness.
+#[derive(Debug, Default)]
+struct Memory {
+    troubles: BTreeMap<ObjectKey, Trouble>,
+    said: Said,
+    /// Applies that the server took without becoming what was wanted: what was live, what was wanted.
+    unsettled: BTreeMap<ObjectKey, (u64, u64)>,
+}
+
+/// What went wrong with the writes for one object.
+#[derive(Debug, Default)]
+struct Trouble {
+    failures: Failures,
+    /// Transient faults in a row, by the object that was to be written.
+    strikes: BTreeMap<ObjectKey, u32>,
+}
+
+/// What a write came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Made {
+    /// Nothing was to be done.
+    Nothing,
+    /// Something was written: the verb.
+    Wrote(&'static str),
+}
+
+impl<A: Api> Executor<A> {
+    /// One that remembers nothing yet.
+    pub(crate) fn new(api: A, shared: Arc<Shared>, settings: Settings, instance: String) -> Executor<A> {
+        Executor { api, shared, settings, instance, reader: Reader::default(), memory: Mutex::default() }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at an object.
+    pub(crate) async fn look(&self, key: &ObjectKey) -> Ended {
+        let began = self.shared.clock.now();
+        let mut log = Vec::new();
+        let ended = self.reconcile(key, &mut log).await;
+        if !log.is_empty() {
+            info!(object = %key, "{}", log.join(", "));
+        }
+        let result = match ended {
+            Ended::Well { .. } => "ok",
+            Ended::Outdated => "again",
+            Ended::Badly { .. } => "error",
+        };
+        self.shared.metrics.reconciled(&key.kind, result, self.shared.clock.now().saturating_sub(began));
+        ended
+    }
+
+    async fn reconcile(&self, key: &ObjectKey, log: &mut Vec<String>) -> Ended {
+        let troubled = self.memory().troubles.get(key).is_some_and(|t| !t.failures.is_empty());
+        let step = self.step(key).await;
+        for write in &step.writes {
+            let Some(target) = target(write) else { continue };
+            match self.make(write, &target).await {
+                Ok(made) => {
+                    self.note(&made, write, &target, log);
+                    if !matches!(write, Write::Event(_)) {
+                        self.forget(key, &target);
+                    }
+                }
+                Err(fault) => return self.failed(key, write, &target, fault, log).await,
+            }
+        }
+        // What is no longer written cannot fail any more.
+        self.memory().troubles.remove(key);
+        if troubled {
+            return Ended::Outdated;
+        }
+        Ended::Well { again: step.again }
+    }
+
+    /// Asks the loop; with the whole cluster, if it wants that.
+    async fn step(&self, key: &ObjectKey) -> Step {
+        let step = self.ask(key, None);
+        if !step.wants_cluster {
+            return step;
+        }
+        let cluster = self.reader.read(&self.api, &self.shared).await;
+        // Placement may think for a while: others are not to wait for it.
+        tokio::task::block_in_place(|| self.ask(key, Some(&cluster)))
+    }
+
+    fn ask(&self, key: &ObjectKey, cluster: Option<&Objects>) -> Step {
+        let failures = self.memory().troubles.get(key).map(|t| t.failures.clone()).unwrap_or_default();
+        let now = Timestamp::now();
+        let world = |store| World { store, cluster, failures: &failures, now, settings: &self.settings };
+        if cluster.is_some() {
+            let store = self.shared.index().store().clone();
+            return (self.shared.logic.step)(&world(&store), key);
+        }
+        (self.shared.logic.step)(&world(self.shared.index().store()), key)
+    }
+
+    fn forget(&self, key: &ObjectKey, target: &ObjectKey) {
+        if let Some(trouble) = self.memory().troubles.get_mut(key) {
+            trouble.failures.remove(target);
+            trouble.strikes.remove(target);
+        }
+    }
+
+    /// A write failed: the loop may say so in status and events, and is asked again later.
+    async fn failed(
+        &self,
+        key: &ObjectKey,
+        write: &Write,
+        target: &ObjectKey,
+        fault: Fault,
+        log: &mut Vec<String>,
+    ) -> Ended {
+        let (strikes, told) = {
+            let mut memory = self.memory();
+            let trouble = memory.troubles.entry(key.clone()).or_default();
+            let strikes = trouble.strikes.entry(target.clone()).or_default();
+            *strikes += 1;
+            let strikes = *strikes;
+            let told = !fault.is_transient() || strikes >= PERSISTENT;
+            if told {
+                trouble.failures.insert(target.clone(), fault.failure.clone());
+            }
+            (strikes, told)
+        };
+        if told {
+            warn!(object = %key, "writing {target}: {fault}");
+        } else {
+            debug!(object = %key, "writing {target}: {fault}");
+        }
+        if fault.is_conflict() {
+            self.refresh(target).await;
+        }
+        if told {
+            self.say(key, write, log).await;
+        }
+        if fault.is_conflict() && strikes < PERSISTENT {
+            return Ended::Outdated;
+        }
+        Ended::Badly { at_least: fault.retry_after }
+    }
+
+    /// Asks the loop once more, and makes of what it wants only what says something.
+    async fn say(&self, key: &ObjectKey, failed: &Write, log: &mut Vec<String>) {
+        for write in &self.step(key).await.writes {
+            if !matches!(write, Write::Status { .. } | Write::Event(_)) || write == failed {
+                continue;
+            }
+            let Some(target) = target(write) else { continue };
+            match self.make(write, &target).await {
+                Ok(made) => self.note(&made, write, &target, log),
+                Err(fault) => debug!(object = %key, "saying that a write failed, on {target}: {fault}"),
+            }
+        }
+    }
+
+    fn note(&self, made: &Made, write: &Write, target: &ObjectKey, log: &mut Vec<String>) {
+        let Made::Wrote(verb) = made else { return };
+        let kind = if matches!(write, Write::Event(_)) { "Event" } else { &target.kind };
+        self.shared.metrics.wrote(kind, verb);
+        log.push(match write {
+            Write::Event(event) => format!("event {}", event.reason),
+            Write::Status { .. } => format!("status of {target}"),
+            _ => format!("{verb} {target}"),
+        });
+    }
+
+    /// Makes a write, if it changes anything.
+    async fn make(&self, write: &Write, target: &ObjectKey) -> Result<Made, Fault> {
+        if let Write::Event(event) = write {
+            return Ok(self.event(event).await);
+        }
+        if !self.shared.is_ours(&target.kind) {
+            debug!("{target} belongs to somebody else: not written");
+            return Ok(Made::Nothing);
+        }
+        let api_version = match write {
+            Write::Apply { object, .. } | Write::Status { object } => object["apiVersion"].as_str(),
+            _ => None,
+        };
+        let plural = plural(&target.kind);
+        let resource = match (self.shared.logic.kind(&target.kind), api_version) {
+            (Some(watched), _) => Resource::from(watched),
+            (None, Some(api_version)) => {
+                Resource { api_version, plural: &plural, namespaced: !target.namespace.is_empty() }
+            }
+            (None, None) => {
+                let message = format!("{target}: nobody knows where its kind is found");
+                return Err(Fault::unanswered("UnknownKind", message));
+            }
+        };
+        match write {
+            Write::Apply { object, whole } => self.apply(&resource, target, object, whole).await,
+            Write::Status { object } => self.status(&resource, target, object).await,
+            Write::Patch { body, .. } => match self.send(resource.patch(target, body)).await {
+                Err(fault) if fault.is_not_found() => self.gone(target),
+                answer => answer.map(|answer| self.learn(answer)).map(|()| Made::Wrote("patch")),
+            },
+            Write::Delete { uid, propagation, .. } => self.delete(&resource, target, uid, *propagation).await,
+            Write::Event(_) => Ok(Made::Nothing),
+        }
+    }
+
+    async fn apply(
+        &self,
+        resource: &Resource<'_>,
+        target: &ObjectKey,
+        wanted: &Value,
+        paths: &[&'static str],
+    ) -> Result<Made, Fault> {
+        let mut made = Made::Nothing;
+        if self.would_change(target, wanted) {
+            let live = self.live(target);
+            let answer = self.send(resource.apply(target, wanted, false)).await?;
+            if live.as_ref().is_none_or(|l| l["metadata"]["resourceVersion"] != answer["metadata"]["resourceVersion"]) {
+                made = Made::Wrote("apply");
+            }
+            self.learn(answer);
+            self.settle(target, wanted);
+        }
+        let extra = self.live(target).and_then(|live| whole::removal(&live, wanted, paths));
+        if let Some(patch) = extra {
+            let answer = self.send(resource.patch(target, &patch)).await?;
+            self.learn(answer);
+            made = Made::Wrote("apply");
+        }
+        Ok(made)
+    }
+
+    /// Whether an apply is worth a request.
+    fn would_change(&self, target: &ObjectKey, wanted: &Value) -> bool {
+        let Some(live) = self.live(target) else { return true };
+        if !applied::differs(&live, wanted) {
+            return false;
+        }
+        let tried = self.memory().unsettled.get(target).copied();
+        tried != Some((essence(&live), digest(wanted)))
+    }
+
+    /// Remembers an apply that the server took in another form than it was given: the same once more changes nothing.
+    fn settle(&self, target: &ObjectKey, wanted: &Value) {
+        let unsettled = self.live(target).filter(|live| applied::differs(live, wanted));
+        let mut memory = self.memory();
+        match unsettled {
+            Some(live) => {
+                debug!("{target}: the server keeps it in another form than it was applied in");
+                memory.unsettled.insert(target.clone(), (essence(&live), digest(wanted)));
+            }
+            None => {
+                memory.unsettled.remove(target);
+            }
+        }
+    }
+
+    async fn status(&self, resource: &Resource<'_>, target: &ObjectKey, wanted: &Value) -> Result<Made, Fault> {
+        let Some(live) = self.live(target) else { return Ok(Made::Nothing) };
+        if live["status"] == wanted["status"] {
+            return Ok(Made::Nothing);
+        }
+        match self.send(resource.apply(target, wanted, true)).await {
+            Err(fault) if fault.is_not_found() => self.gone(target),
+            answer => {
+                let answer = answer?;
+                let same = live["metadata"]["resourceVersion"] == answer["metadata"]["resourceVersion"];
+                self.learn(answer);
+                Ok(if same { Made::Nothing } else { Made::Wrote("status") })
+            }
+        }
+    }
+
+    async fn delete(
+        &self,
+        resource: &Resource<'_>,
+        target: &ObjectKey,
+        uid: &str,
+        propagation: stead_loops::Propagation,
+    ) -> Result<Made, Fault> {
+        match self.send(resource.delete(target, uid, propagation)).await {
+            Err(fault) if fault.is_not_found() => self.shared.learn(|index| index.delete(target, &json!(uid))),
+            Err(fault) => return Err(fault),
+            // An object that is still there has somebody to wait for; one that is not is answered by a Status.
+            Ok(answer) if answer["kind"] == target.kind.as_str() && answer["metadata"]["uid"] == uid => {
+                self.learn(answer);
+            }
+            Ok(_) => self.shared.learn(|index| index.delete(target, &json!(uid))),
+        }
+        Ok(Made::Wrote("delete"))
+    }
+
+    /// An object that was to be changed is not there any more: nothing is left to do.
+    fn gone(&self, target: &ObjectKey) -> Result<Made, Fault> {
+        if let Some(live) = self.live(target) {
+            self.shared.learn(|index| index.delete(target, &live["metadata"]["uid"]));
+        }
+        Ok(Made::Nothing)
+    }
+
+    /// Says something about an object. That nobody could hear it fails nothing.
+    async fn event(&self, event: &Event) -> Made {
+        let now = self.shared.clock.now();
+        if !self.memory().said.is_news(now, event) {
+            return Made::Nothing;
+        }
+        let about = &event.about;
+        let live = self.live(about).unwrap_or_default();
+        let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
+        let time = Timestamp::now();
+        let stem: String = about.name.chars().take(200).collect();
+        let object = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": format!("{stem}.{:x}", time.as_nanosecond()), "namespace": namespace},
+            "eventTime": format!("{time:.6}"),
+            "reportingController": "stead-operator",
+            "reportingInstance": self.instance,
+            "action": "Reconcile",
+            "type": if event.warning { "Warning" } else { "Normal" },
+            "reason": event.reason,
+            "note": said::note(&event.message),
+            "regarding": {
+                "apiVersion": live["apiVersion"],
+                "kind": about.kind,
+                "name": about.name,
+                "namespace": about.namespace,
+                "uid": live["metadata"]["uid"],
+                "resourceVersion": live["metadata"]["resourceVersion"],
+            },
+        });
+        let events = Resource { api_version: "events.k8s.io/v1", plural: "events", namespaced: true };
+        match self.send(events.create(namespace, object)).await {
+            Ok(_) => Made::Wrote("create"),
+            Err(fault) => {
+                debug!("event {} about {about}: {fault}", event.reason);
+                self.memory().said.unsaid(event);
+                Made::Nothing
+            }
+        }
+    }
+
+    async fn send(&self, request: Request) -> Result<Value, Fault> {
+        self.api.send(request).await
+    }
+
+    fn live(&self, key: &ObjectKey) -> Option<Value> {
+        self.shared.index().store().get(key).cloned()
+    }
+
+    /// Takes the answer to a write over, so that the next look sees it. Of a kind that is not watched nobody would
+    /// tell us later that it changed: it is not kept.
+    fn learn(&self, answer: Value) {
+        if answer["kind"].as_str().is_some_and(|kind| self.shared.logic.kind(kind).is_some()) {
+            self.shared.learn(|index| index.put(answer));
+        }
+    }
+
+    /// Reads an object that changed under our hands, before its watch tells.
+    async fn refresh(&self, target: &ObjectKey) {
+        let Some(watched) = self.shared.logic.kind(&target.kind) else { return };
+        match self.api.send(Resource::from(watched).get(target)).await {
+            Ok(object) => self.learn(object),
+            Err(fault) if fault.is_not_found() => {
+                let _ = self.gone(target);
+            }
+            Err(fault) => debug!("reading {target}: {fault}"),
+        }
+    }
+
+    /// What is remembered of failures of an object's writes.
+    #[cfg(test)]
+    fn failures(&self, key: &ObjectKey) -> Vec<(String, stead_loops::Failure)> {
+        let memory = self.memory();
+        let failures = memory.troubles.get(key).into_iter().flat_map(|t| &t.failures);
+        failures.map(|(k, f)| (k.to_string(), f.clone())).collect()
+    }
+}
+
+/// The object that a write is about.
+fn target(write: &Write) -> Option<ObjectKey> {
+    match write {
+        Write::Apply { object, .. } | Write::Status { object } => ObjectKey::of(object),
+        Write::Patch { key, .. } | Write::Delete { key, .. } => Some(key.clone()),
+        Write::Event(event) => Some(event.about.clone()),
+    }
+}
+
+/// The plural of a kind that is written but not watched, as Kubernetes' own kinds are named.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if kind.ends_with('s') => format!("{kind}es"),
+        None => format!("{kind}s"),
+    }
+}
+
+/// A digest of what an apply could change about an object.
+fn essence(live: &Value) -> u64 {
+    let mut live = live.clone();
+    if let Some(map) = live.as_object_mut() {
+        map.remove("status");
+    }
+    if let Some(meta) = live["metadata"].as_object_mut() {
+        for field in ["resourceVersion", "managedFields", "generation"] {
+            meta.remove(field);
+        }
+    }
+    digest(&live)
+}
+
+fn digest(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+#[path = "execute_tests.rs"]
+mod tests;

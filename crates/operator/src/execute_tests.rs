@@ -1,0 +1,339 @@
+//! Steps of a made-up loop against a made-up server that fails where it is told to.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::Map;
+use stead_loops::{Failure, Propagation, Store};
+
+use super::*;
+use crate::logic::Logic;
+use crate::request::Verb;
+use crate::standing::{Standing, Term};
+
+/// A server that keeps objects by their path, and has faults in store.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    revision: u64,
+    /// The next answers to requests of this verb whose path contains this.
+    faults: VecDeque<(Verb, &'static str, u16)>,
+    log: Vec<String>,
+}
+
+impl Server {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn fail(&self, verb: Verb, path: &'static str, codes: &[u16]) {
+        self.state().faults.extend(codes.iter().map(|code| (verb, path, *code)));
+    }
+
+    /// What was asked since this was last called.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().log)
+    }
+
+    /// Somebody else changes an object.
+    fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) -> Value {
+        let mut state = self.state();
+        state.revision += 1;
+        let revision = state.revision.to_string();
+        let object = state.objects.get_mut(path).unwrap();
+        change(object);
+        object["metadata"]["resourceVersion"] = revision.into();
+        object.clone()
+    }
+}
+
+fn fault(code: u16) -> Fault {
+    let reason = match code {
+        409 => "Conflict",
+        422 => "Invalid",
+        404 => "NotFound",
+        _ => "Other",
+    };
+    let retry_after = (code == 429).then(|| Duration::from_secs(7));
+    Fault { failure: Failure { code, reason: reason.into(), message: format!("no: {code}") }, retry_after }
+}
+
+/// The fields of what was applied, as the API server writes them down; lists are taken as a whole.
+fn fields(value: &Value) -> Value {
+    let Some(map) = value.as_object() else { return json!({}) };
+    map.iter().map(|(k, v)| (format!("f:{k}"), fields(v))).collect::<Map<_, _>>().into()
+}
+
+impl Api for Server {
+    async fn send(&self, request: Request) -> Result<Value, Fault> {
+        let mut state = self.state();
+        let path = request.path.split('?').next().unwrap().to_owned();
+        let short: String =
+            path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/");
+        state.log.push(format!("{} {short}", request.verb.name()));
+        if let Some(at) = state.faults.iter().position(|(verb, part, _)| *verb == request.verb && path.contains(part)) {
+            let (_, _, code) = state.faults.remove(at).unwrap();
+            return Err(fault(code));
+        }
+        state.revision += 1;
+        let revision = state.revision.to_string();
+        let body = request.body.unwrap_or_default();
+        match request.verb {
+            Verb::Get => state.objects.get(&path).cloned().ok_or_else(|| fault(404)),
+            Verb::List => Ok(json!({"items": []})),
+            Verb::Create | Verb::Update => Ok(body),
+            Verb::Delete => match state.objects.get(&path).map(|o| o["metadata"]["uid"].clone()) {
+                None => Err(fault(404)),
+                Some(uid) if uid != body["preconditions"]["uid"] => Err(fault(409)),
+                Some(_) => {
+                    state.objects.remove(&path);
+                    Ok(json!({"kind": "Status", "status": "Success"}))
+                }
+            },
+            Verb::Patch => {
+                let object = state.objects.get_mut(&path).ok_or_else(|| fault(404))?;
+                if object["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
+                    return Err(fault(409));
+                }
+                let mut patch = body;
+                patch["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+                merge(object, &patch);
+                object["metadata"]["resourceVersion"] = revision.into();
+                Ok(object.clone())
+            }
+            Verb::Apply => {
+                if let Some(main) = path.strip_suffix("/status") {
+                    let object = state.objects.get_mut(main).ok_or_else(|| fault(404))?;
+                    object["status"] = body["status"].clone();
+                    object["metadata"]["resourceVersion"] = revision.into();
+                    return Ok(object.clone());
+                }
+                let mut object =
+                    state.objects.get(&path).cloned().unwrap_or_else(|| json!({"metadata": {"uid": revision}}));
+                merge(&mut object, &body);
+                let mut ours = body.clone();
+                for key in ["apiVersion", "kind"] {
+                    ours.as_object_mut().unwrap().remove(key);
+                }
+                ours.as_object_mut().unwrap().remove("metadata");
+                let mut managed = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+                managed.retain(|m| m["manager"] != "stead");
+                managed.push(json!({"manager": "stead", "operation": "Apply", "fieldsV1": fields(&ours)}));
+                object["metadata"]["managedFields"] = managed.into();
+                object["metadata"]["resourceVersion"] = revision.into();
+                state.objects.insert(path, object.clone());
+                Ok(object)
+            }
+        }
+    }
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            into.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut into[key], value);
+        }
+    }
+}
+
+/// A Topology wants a Service of its name and says in its status how that went.
+fn step(world: &World<'_>, key: &ObjectKey) -> Step {
+    let Some(topology) = world.store.get(key) else { return Step::default() };
+    let service = ObjectKey::new("Service", &key.namespace, &key.name);
+    let mut writes = Vec::new();
+    if let Some(uid) = topology["spec"]["remove"].as_str() {
+        let uid = uid.to_owned();
+        writes.push(Write::Delete { key: service.clone(), uid, propagation: Propagation::Background });
+    } else {
+        writes.push(Write::Apply {
+            object: json!({"apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": key.name, "namespace": key.namespace}, "spec": {"value": topology["spec"]["value"]}}),
+            whole: vec!["/spec"],
+        });
+    }
+    let said = world.failures.get(&service).map_or("fine", |f| f.message.as_str());
+    writes.push(Write::Status {
+        object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
+            "metadata": {"name": key.name, "namespace": key.namespace}, "status": {"said": said}}),
+    });
+    writes.push(Write::Event(Event {
+        about: key.clone(),
+        warning: false,
+        reason: "Looked".into(),
+        message: said.into(),
+    }));
+    Step { writes, again: Some(Duration::from_secs(60)), wants_cluster: false }
+}
+
+fn concerned(_: &Store, _: Option<&Value>, _: Option<&Value>) -> Vec<ObjectKey> {
+    Vec::new()
+}
+
+const LOGIC: Logic = Logic { watched: stead_loops::WATCHED, reconciled: &["Topology"], step, concerned };
+const SERVICE: &str = "/api/v1/namespaces/n/services/a";
+const TOPOLOGY: &str = "/apis/topology.openstack.org/v1beta1/namespaces/n/topologies/a";
+const WELL: Ended = Ended::Well { again: Some(Duration::from_secs(60)) };
+
+fn key() -> ObjectKey {
+    ObjectKey::new("Topology", "n", "a")
+}
+
+/// A server with one Topology, and an executor that knows of it.
+fn scene() -> (Server, Executor<Server>) {
+    let server = Server::default();
+    let topology = json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
+        "metadata": {"name": "a", "namespace": "n", "uid": "t", "resourceVersion": "0"}, "spec": {"value": 1}});
+    server.state().objects.insert(TOPOLOGY.into(), topology.clone());
+    let shared = Arc::new(Shared::new(LOGIC));
+    shared.leadership.set(Standing::Leads(Term::Endless));
+    shared.learn(|index| index.put(topology));
+    let settings = Settings {
+        replace_default_anti_affinity: false,
+        glance_image: String::new(),
+        cluster_domain: "cluster.local".into(),
+    };
+    (server.clone(), Executor::new(server, shared, settings, "me".into()))
+}
+
+fn see(executor: &Executor<Server>, object: Value) {
+    executor.shared.learn(|index| index.put(object));
+}
+
+#[tokio::test]
+async fn what_is_as_wanted_is_not_written() {
+    let (server, executor) = scene();
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.asked(), ["apply services/a", "apply a/status", "create n/events"]);
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.asked(), [""; 0], "not even the event is repeated");
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_set_right() {
+    let (server, executor) = scene();
+    executor.look(&key()).await;
+    server.asked();
+    see(&executor, server.edit(SERVICE, |s| s["spec"]["value"] = 2.into()));
+    executor.look(&key()).await;
+    assert_eq!(server.asked(), ["apply services/a"]);
+    see(
+        &executor,
+        server.edit(SERVICE, |s| {
+            s["spec"]["more"] = true.into();
+            let other =
+                json!({"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:more": {}}}});
+            s["metadata"]["managedFields"].as_array_mut().unwrap().push(other);
+        }),
+    );
+    executor.look(&key()).await;
+    assert_eq!(server.asked(), ["patch services/a"]);
+    assert_eq!(server.state().objects[SERVICE]["spec"], json!({"value": 1}));
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_and_forgotten_when_it_is_over() {
+    let (server, executor) = scene();
+    server.fail(Verb::Apply, "/services/", &[422, 422]);
+    for round in 0..2 {
+        assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None }, "round {round}");
+        assert_eq!(server.state().objects[TOPOLOGY]["status"]["said"], "no: 422");
+    }
+    assert_eq!(executor.failures(&key()), [("service n/a".into(), fault(422).failure)]);
+    assert_eq!(executor.look(&key()).await, Ended::Outdated, "all went well: what was said is out of date");
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.state().objects[TOPOLOGY]["status"]["said"], "fine");
+    assert_eq!(executor.failures(&key()), []);
+}
+
+#[tokio::test]
+async fn a_passing_fault_is_told_the_third_time() {
+    let (server, executor) = scene();
+    server.fail(Verb::Apply, "/services/", &[500, 503, 0, 500]);
+    for told in [false, false, true, true] {
+        assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
+        assert_eq!(!executor.failures(&key()).is_empty(), told);
+    }
+    assert_eq!(executor.look(&key()).await, Ended::Outdated);
+    assert_eq!(executor.look(&key()).await, WELL);
+    server.fail(Verb::Apply, "/services/", &[429]);
+    see(&executor, server.edit(SERVICE, |s| s["spec"]["value"] = 2.into()));
+    assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: Some(Duration::from_secs(7)) });
+}
+
+#[tokio::test]
+async fn a_conflict_is_read_and_tried_again_at_once() {
+    let (server, executor) = scene();
+    server.fail(Verb::Apply, "/services/", &[409, 409, 409]);
+    for ended in [Ended::Outdated, Ended::Outdated, Ended::Badly { at_least: None }, Ended::Outdated, WELL] {
+        assert_eq!(executor.look(&key()).await, ended);
+    }
+    let asked = server.asked();
+    assert_eq!(asked[..2], ["apply services/a", "get services/a"], "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_failed_status_is_tried_again() {
+    let (server, executor) = scene();
+    server.fail(Verb::Apply, "/status", &[500]);
+    assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
+    server.asked();
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.asked(), ["apply a/status", "create n/events"]);
+}
+
+#[tokio::test]
+async fn a_failed_event_fails_nothing() {
+    let (server, executor) = scene();
+    server.fail(Verb::Create, "/events", &[403]);
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.asked().last().unwrap(), "create n/events", "it is said when it can be");
+}
+
+#[tokio::test]
+async fn only_what_was_meant_is_deleted() {
+    let (server, executor) = scene();
+    executor.look(&key()).await;
+    let uid = server.state().objects[SERVICE]["metadata"]["uid"].clone();
+    let remove = |uid: Value| see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["remove"] = uid));
+    remove("another".into());
+    assert_eq!(executor.look(&key()).await, Ended::Outdated);
+    assert!(server.state().objects.contains_key(SERVICE));
+    remove(uid);
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert!(!server.state().objects.contains_key(SERVICE));
+    assert!(executor.live(&ObjectKey::new("Service", "n", "a")).is_none(), "the next look sees it");
+    server.asked();
+    assert_eq!(executor.look(&key()).await, WELL, "what is gone is gone");
+    assert_eq!(server.asked(), ["delete services/a"]);
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_is_not_written() {
+    let (server, executor) = scene();
+    executor.shared.define("Topology", "topologies.topology.openstack.org", Some(true));
+    executor.shared.define("Service", "services", Some(true));
+    executor.look(&key()).await;
+    assert_eq!(server.asked(), ["create n/events"]);
+}
+
+#[test]
+fn plurals() {
+    for (kind, expected) in
+        [("ConfigMap", "configmaps"), ("NetworkPolicy", "networkpolicies"), ("Ingress", "ingresses")]
+    {
+        assert_eq!(plural(kind), expected);
+    }
+}

@@ -1,0 +1,158 @@
+//! What is known of the cluster, kept up to date by watches and by the answers to our own writes. Each change says
+//! whose loops it concerns.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use stead_loops::{ObjectKey, Store, trim};
+
+use crate::logic::Logic;
+
+/// The objects as they were last seen, and which kinds have been listed.
+#[derive(Debug)]
+pub(crate) struct Index {
+    logic: Logic,
+    store: Store,
+    listed: BTreeSet<String>,
+}
+
+impl Index {
+    /// One that knows nothing yet.
+    pub(crate) fn new(logic: Logic) -> Index {
+        Index { logic, store: Store::new(), listed: BTreeSet::new() }
+    }
+
+    /// The objects.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The watched kinds that have not been listed yet.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        self.logic.watched.iter().map(|w| w.kind).filter(|kind| !self.listed.contains(*kind)).collect()
+    }
+
+    /// An object was seen.
+    pub(crate) fn put(&mut self, object: Value) -> Vec<ObjectKey> {
+        let object = trim(object);
+        let Some(key) = ObjectKey::of(&object) else { return Vec::new() };
+        let (before, taken) = self.store.put(object);
+        let after = self.store.get(&key);
+        if !taken || before.as_deref().zip(after).is_some_and(|(b, a)| same(b, a)) {
+            return Vec::new();
+        }
+        (self.logic.concerned)(&self.store, before.as_deref(), after)
+    }
+
+    /// An object is gone. If one of the same name has taken its place since, that one stays.
+    pub(crate) fn delete(&mut self, key: &ObjectKey, uid: &Value) -> Vec<ObjectKey> {
+        if self.store.get(key).is_none_or(|known| known["metadata"]["uid"] != *uid) {
+            return Vec::new();
+        }
+        let before = self.store.remove(key);
+        (self.logic.concerned)(&self.store, before.as_deref(), None)
+    }
+
+    /// A kind was listed: what is not in the list is gone, and what is in it holds, even where its revision is lower
+    /// than what was known, as it is after a cluster was restored from a backup.
+    pub(crate) fn reset(&mut self, kind: &str, objects: Vec<Value>) -> Vec<ObjectKey> {
+        let listed: BTreeSet<ObjectKey> = objects.iter().filter_map(ObjectKey::of).collect();
+        let mut gone: Vec<ObjectKey> = self.store.keys(kind).filter(|key| !listed.contains(key)).cloned().collect();
+        let mut concerned = BTreeSet::new();
+        for object in objects {
+            let key = ObjectKey::of(&object);
+            let before = key.as_ref().and_then(|key| self.store.remove(key));
+            let (_, taken) = self.store.put(trim(object));
+            let after = key.as_ref().and_then(|key| self.store.get(key));
+            if taken && !before.as_deref().zip(after).is_some_and(|(b, a)| same(b, a)) {
+                concerned.extend((self.logic.concerned)(&self.store, before.as_deref(), after));
+            }
+        }
+        for key in gone.drain(..) {
+            let before = self.store.remove(&key);
+            concerned.extend((self.logic.concerned)(&self.store, before.as_deref(), None));
+        }
+        self.listed.insert(kind.to_owned());
+        concerned.into_iter().collect()
+    }
+}
+
+/// Whether two versions of an object say the same: a node's heartbeat changes nothing but its revision.
+fn same(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return false };
+    let rest = |o: &serde_json::Map<String, Value>, p: &serde_json::Map<String, Value>| {
+        o.len() == p.len() && o.iter().all(|(k, v)| k == "metadata" || p.get(k) == Some(v))
+    };
+    let meta = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
+        (Some(a), Some(b)) => {
+            a.len() == b.len() && a.iter().all(|(k, v)| k == "resourceVersion" || b.get(k) == Some(v))
+        }
+        _ => false,
+    };
+    rest(a, b) && meta(&a["metadata"], &b["metadata"])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use stead_loops::Step;
+
+    use super::*;
+
+    /// A change of anything concerns the Topology of the same name, which is gone or there.
+    const LOGIC: Logic = Logic {
+        watched: stead_loops::WATCHED,
+        reconciled: &["Topology"],
+        step: |_, _| Step::default(),
+        concerned: |_, before, after| {
+            let Some(object) = after.or(before) else { return Vec::new() };
+            ObjectKey::of(object).map(|k| ObjectKey { kind: "Topology".into(), ..k }).into_iter().collect()
+        },
+    };
+
+    fn object(name: &str, uid: &str, revision: u64, value: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Service", "spec": {"value": value},
+               "metadata": {"name": name, "namespace": "n", "uid": uid, "resourceVersion": revision.to_string()}})
+    }
+
+    fn names(keys: &[ObjectKey]) -> Vec<&str> {
+        keys.iter().map(|k| k.name.as_str()).collect()
+    }
+
+    fn value<'a>(index: &'a Index, name: &str) -> Option<&'a str> {
+        index.store().find("Service", "n", name).and_then(|o| o["spec"]["value"].as_str())
+    }
+
+    #[test]
+    fn changes_concern_somebody_and_repetitions_nobody() {
+        let mut index = Index::new(LOGIC);
+        assert_eq!(names(&index.put(object("a", "1", 5, "x"))), ["a"]);
+        assert_eq!(names(&index.put(object("a", "1", 6, "x"))), [""; 0], "only its revision changed");
+        assert_eq!(names(&index.put(object("a", "1", 4, "old"))), [""; 0], "older than what is known");
+        assert_eq!(value(&index, "a"), Some("x"));
+        assert_eq!(names(&index.put(object("a", "1", 7, "y"))), ["a"]);
+    }
+
+    #[test]
+    fn the_end_of_a_predecessor_is_not_the_end() {
+        let mut index = Index::new(LOGIC);
+        index.put(object("a", "2", 9, "new"));
+        let key = ObjectKey::new("Service", "n", "a");
+        assert_eq!(names(&index.delete(&key, &json!("1"))), [""; 0]);
+        assert_eq!(value(&index, "a"), Some("new"));
+        assert_eq!(names(&index.delete(&key, &json!("2"))), ["a"]);
+        assert_eq!(value(&index, "a"), None);
+    }
+
+    #[test]
+    fn a_list_is_the_truth() {
+        let mut index = Index::new(LOGIC);
+        index.put(object("a", "1", 5, "x"));
+        index.put(object("b", "2", 5, "x"));
+        index.put(object("c", "3", 5, "x"));
+        let concerned = index.reset("Service", vec![object("a", "1", 5, "x"), object("c", "3", 2, "restored")]);
+        assert_eq!(names(&concerned), ["b", "c"]);
+        assert_eq!((value(&index, "b"), value(&index, "c")), (None, Some("restored")));
+        assert!(!index.missing().contains(&"Service") && index.missing().contains(&"Pod"));
+    }
+}

@@ -1,0 +1,184 @@
+//! What watches, workers, the election and the web pages share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use stead_loops::ObjectKey;
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::index::Index;
+use crate::logic::Logic;
+use crate::metrics::Metrics;
+use crate::queue::{Ended, Queue};
+use crate::standing::Leadership;
+
+/// The state of the operator.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) logic: Logic,
+    pub(crate) clock: Clock,
+    pub(crate) leadership: Leadership,
+    pub(crate) metrics: Metrics,
+    index: RwLock<Index>,
+    queue: Mutex<Queue>,
+    definitions: Mutex<Definitions>,
+    wake: Notify,
+}
+
+/// What is known of the definitions of the kinds that have a loop.
+#[derive(Debug, Default)]
+struct Definitions {
+    /// Kinds that are there, and whether they belong to somebody else.
+    foreign: BTreeMap<&'static str, bool>,
+    /// Definitions that are not there, by name.
+    missing: BTreeSet<String>,
+}
+
+impl Shared {
+    /// The state at the start.
+    pub(crate) fn new(logic: Logic) -> Shared {
+        Shared {
+            logic,
+            clock: Clock::new(),
+            leadership: Leadership::new(),
+            metrics: Metrics::new(),
+            index: RwLock::new(Index::new(logic)),
+            queue: Mutex::default(),
+            definitions: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// What is known of the cluster. Nobody who holds this waits for anything.
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn definitions(&self) -> MutexGuard<'_, Definitions> {
+        self.definitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns something about the cluster, and lets those look again whom it concerns.
+    pub(crate) fn learn(&self, change: impl FnOnce(&mut Index) -> Vec<ObjectKey>) {
+        let concerned = change(&mut self.index_mut());
+        self.enqueue(concerned);
+    }
+
+    /// Lets loops look at once.
+    fn enqueue(&self, keys: impl IntoIterator<Item = ObjectKey>) {
+        let now = self.clock.now();
+        let mut added = false;
+        {
+            let mut queue = self.queue();
+            for key in keys.into_iter().filter(|key| self.is_ours(&key.kind) && self.logic.reconciles(&key.kind)) {
+                queue.add(key, now);
+                added = true;
+            }
+        }
+        if added {
+            self.wake.notify_waiters();
+        }
+    }
+
+    /// Lets the loops of all objects look, as at the beginning of a term.
+    pub(crate) fn enqueue_all(&self) {
+        let keys: Vec<ObjectKey> = {
+            let index = self.index();
+            self.logic.reconciled.iter().flat_map(|kind| index.store().keys(kind)).cloned().collect()
+        };
+        self.enqueue(keys);
+        self.wake.notify_waiters();
+    }
+
+    /// The next object to look at; waits until there is one and this process may work on it.
+    pub(crate) async fn next(&self) -> ObjectKey {
+        loop {
+            let woken = self.wake.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            let now = self.clock.now();
+            let pause = if !self.is_synced() || self.leadership.allows(now).is_none() {
+                Some(Duration::from_millis(250))
+            } else {
+                let mut queue = self.queue();
+                if let Some(key) = queue.take(now) {
+                    return key;
+                }
+                queue.next_due().map(|due| due.saturating_sub(now))
+            };
+            let pause = pause.unwrap_or(Duration::from_secs(3600));
+            // Either way the queue is looked at again.
+            let _ = tokio::time::timeout(pause, woken).await;
+        }
+    }
+
+    /// Work on an object has ended.
+    pub(crate) fn end(&self, key: &ObjectKey, ended: Ended) {
+        let now = self.clock.now();
+        self.queue().end(key, now, ended);
+        self.wake.notify_waiters();
+    }
+
+    /// How many objects are due.
+    pub(crate) fn due(&self) -> usize {
+        self.queue().due(self.clock.now())
+    }
+
+    /// How long the longest work under way has taken so far.
+    pub(crate) fn oldest_work(&self) -> Option<Duration> {
+        let since = self.queue().oldest_work()?;
+        Some(self.clock.now().saturating_sub(since))
+    }
+
+    /// Whether no work is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue().running() == 0
+    }
+
+    /// Whether every watch has had its first list.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.index().missing().is_empty()
+    }
+
+    /// What is still waited for before work begins; empty when all is there.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let missing: Vec<String> =
+            self.definitions().missing.iter().map(|d| format!("the definition {d} is missing")).collect();
+        if !missing.is_empty() {
+            return missing;
+        }
+        self.index().missing().iter().map(|kind| format!("{kind} has not been listed yet")).collect()
+    }
+
+    /// Whether objects of this kind may be written: their definition is not somebody else's.
+    pub(crate) fn is_ours(&self, kind: &str) -> bool {
+        !self.definitions().foreign.get(kind).copied().unwrap_or(false)
+    }
+
+    /// Whether a kind's definition has been found, whomever it belongs to.
+    pub(crate) fn is_defined(&self, kind: &str) -> bool {
+        !self.logic.reconciles(kind) || self.definitions().foreign.contains_key(kind)
+    }
+
+    /// A definition was found, or not. Gives back whether that is news.
+    pub(crate) fn define(&self, kind: &'static str, definition: &str, found: Option<bool>) -> bool {
+        let mut definitions = self.definitions();
+        match found {
+            Some(foreign) => {
+                definitions.missing.remove(definition);
+                definitions.foreign.insert(kind, foreign) != Some(foreign)
+            }
+            None => definitions.missing.insert(definition.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Kubernetes' own control plane, running.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+
+use crate::audit::{self, AuditEvent};
+use crate::guard::Guard;
+use crate::kubectl::{self, Ran};
+use crate::{Binaries, Options, User, kubeconfig};
+
+/// The user that may do everything, and its token.
+const ADMIN: (&str, &str) = ("admin", "admintoken");
+
+/// So long may a program take until it answers, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often to ask whether something is there.
+const POLL: Duration = Duration::from_millis(50);
+
+/// An API server with etcd, a controller manager and a scheduler, on ports of loopback that were free. All of it ends
+/// with this value, and with this process.
+pub struct ControlPlane {
+    guard: Guard,
+    binaries: Binaries,
+    server: String,
+    client: Client,
+}
+
+impl ControlPlane {
+    /// Starts the control plane and waits until it can be used: the API server is ready, and the namespace `default`
+    /// has its service account, without which no pod is accepted. (With [`Options::bare`] nobody makes that.)
+    pub async fn start(binaries: &Binaries, options: Options) -> Result<ControlPlane> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match ControlPlane::attempt(binaries, &options).await {
+                // A port that was free a moment ago was taken by somebody else.
+                Err(e) if attempt < 4 && format!("{e:#}").contains("address already in use") => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn attempt(binaries: &Binaries, options: &Options) -> Result<ControlPlane> {
+        let mut guard = Guard::new()?;
+        let [port, etcd, peer] = free_ports()?;
+        let server = format!("https://127.0.0.1:{port}");
+        write_files(guard.folder(), options, &server)?;
+        guard.spawn("etcd", &binaries.program("etcd"), &etcd_args(etcd, peer), &[])?;
+        let args = api_server_args(port, etcd, options);
+        guard.spawn("kube-apiserver", &binaries.program("kube-apiserver"), &args, &[])?;
+        let client = ready(&mut guard, Instant::now() + PATIENCE).await?;
+        let mut plane = ControlPlane { guard, binaries: binaries.clone(), server, client };
+        if !options.bare {
+            plane.start_controllers(options).await?;
+        }
+        Ok(plane)
+    }
+
+    async fn start_controllers(&mut self, options: &Options) -> Result<()> {
+        let (mut name, mut args, mut env) = ("kube-controller-manager", controller_args(), vec![]);
+        if options.fast {
+            name = "kcm-fast";
+            args.extend(flags(["--node-monitor-grace-period=8s", "--node-monitor-period=500ms"]));
+            env.push(("STEAD_FORCE_DETACH", "36s"));
+        }
+        let program = self.binaries.program(name);
+        ensure!(program.is_file(), "there is no {}; `cargo xtask kubernetes` builds it", program.display());
+        self.guard.spawn(name, &program, &args, &env)?;
+        let args = flags(["--kubeconfig=kubeconfig", "--leader-elect=false", "--secure-port=0"]);
+        self.guard.spawn("kube-scheduler", &self.binaries.program("kube-scheduler"), &args, &[])?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), "default");
+        let end = Instant::now() + PATIENCE;
+        while accounts.get_opt("default").await.context("service account default/default")?.is_none() {
+            self.guard.all_run()?;
+            ensure!(Instant::now() < end, "no service account default/default after {PATIENCE:?}");
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// The file with which a client may do everything.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.guard.folder().join("kubeconfig")
+    }
+
+    /// A file with which a client acts as whoever has this token.
+    pub fn kubeconfig_for(&self, user: &str, token: &str) -> Result<PathBuf> {
+        let path = self.guard.folder().join(format!("kubeconfig-{}", user.replace([':', '/'], "-")));
+        kubeconfig::write(&path, &self.server, Some(&authority(self.guard.folder())), user, token)?;
+        Ok(path)
+    }
+
+    /// The API server's address.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The token with which everything may be done.
+    pub fn token(&self) -> &str {
+        ADMIN.1
+    }
+
+    /// The certificate that vouches for the API server, as PEM.
+    pub fn authority(&self) -> PathBuf {
+        authority(self.guard.folder())
+    }
+
+    /// A client that may do everything.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A client that acts as whoever has this token.
+    pub async fn client_for(&self, user: &str, token: &str) -> Result<Client> {
+        client(&self.kubeconfig_for(user, token)?).await
+    }
+
+    /// A token of a service account, which has to be there, as its pods would have it.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let answer = answer.with_context(|| format!("a token of service account {namespace}/{name}"))?;
+        answer.status.and_then(|status| status.token).context("a token request without a token")
+    }
+
+    /// Runs kubectl, which may do everything.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<Ran> {
+        self.kubectl_with(args, "").await
+    }
+
+    /// Runs kubectl with something to read, for `-f -`.
+    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<Ran> {
+        let cache = self.guard.folder().join("cache");
+        kubectl::run(&self.binaries.program("kubectl"), &self.kubeconfig(), &cache, args, input).await
+    }
+
+    /// The audit log, a JSON object a line. It is there with [`Options::audit`] only.
+    pub fn audit(&self) -> PathBuf {
+        self.guard.folder().join("audit.log")
+    }
+
+    /// What the audit log holds so far.
+    pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
+        audit::read(&self.audit())
+    }
+
+    /// The folder with the programs' logs. It goes with this value.
+    pub fn folder(&self) -> &Path {
+        self.guard.folder()
+    }
+
+    /// Fails if one of the programs has ended, with the last that it said.
+    pub fn all_run(&mut self) -> Result<()> {
+        self.guard.all_run()
+    }
+
+    /// Ends all of it and removes what it wrote, as dropping it does.
+    pub fn stop(self) {}
+}
+
+fn flags<const N: usize>(flags: [&str; N]) -> Vec<String> {
+    flags.map(str::to_owned).to_vec()
+}
+
+fn etcd_args(client: u16, peer: u16) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    vec![
+        "--data-dir=etcd".to_owned(),
+        "--unsafe-no-fsync".to_owned(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+    ]
+}
+
+fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
+    let tolerate = if options.fast { 30 } else { 300 };
+    let mut args = flags([
+        "--bind-address=127.0.0.1",
+        "--cert-dir=certs",
+        "--service-account-key-file=sa.key",
+        "--service-account-signing-key-file=sa.key",
+        "--service-account-issuer=https://kubernetes.default",
+        "--token-auth-file=tokens.csv",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--allow-privileged",
+    ]);
+    args.push(format!("--etcd-servers=http://127.0.0.1:{etcd}"));
+    args.push(format!("--secure-port={port}"));
+    args.push(format!("--default-not-ready-toleration-seconds={tolerate}"));
+    args.push(format!("--default-unreachable-toleration-seconds={tolerate}"));
+    if options.audit {
+        args.extend(flags(["--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log"]));
+    }
+    if !options.admission.is_empty() {
+        args.push(format!("--enable-admission-plugins={}", options.admission.join(",")));
+    }
+    args.extend(options.api_server.iter().cloned());
+    args
+}
+
+fn controller_args() -> Vec<String> {
+    flags([
+        "--kubeconfig=kubeconfig",
+        "--service-account-private-key-file=sa.key",
+        "--root-ca-file=certs/apiserver.crt",
+        "--leader-elect=false",
+        "--secure-port=0",
+    ])
+}
+
+/// The API server makes itself a certificate, and puts the authority that signed it into the same file.
+fn authority(folder: &Path) -> PathBuf {
+    folder.join("certs/apiserver.crt")
+}
+
+fn write_files(folder: &Path, options: &Options, server: &str) -> Result<()> {
+    let write = |name: &str, content: String| {
+        std::fs::write(folder.join(name), content).with_context(|| format!("writing {name} of the control plane"))
+    };
+    write("sa.key", service_account_key()?)?;
+    write("tokens.csv", tokens(&options.users))?;
+    write("audit-policy.yaml", audit::POLICY.to_owned())?;
+    kubeconfig::write(&folder.join("kubeconfig"), server, Some(&authority(folder)), ADMIN.0, ADMIN.1)
+}
+
+/// The key that signs the tokens of service accounts.
+fn service_account_key() -> Result<String> {
+    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+        .map_err(|_| anyhow!("no key could be made for service accounts"))?;
+    Ok(pem::encode(&pem::Pem::new("PRIVATE KEY", key.as_ref())))
+}
+
+/// The API server's list of tokens: token, user, uid, groups.
+fn tokens(users: &[User]) -> String {
+    let mut text = format!("{},{},1,\"system:masters\"\n", ADMIN.1, ADMIN.0);
+    for (i, user) in users.iter().enumerate() {
+        text += &format!("{},{},{},\"{}\"\n", user.token, user.name, i + 2, user.groups.join(","));
+    }
+    text
+}
+
+/// Ports that nobody listens on now. All are held until the last is found, so that they differ.
+fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut held = Vec::new();
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
+        *port = listener.local_addr().context("the address of a port")?.port();
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+/// Waits until the API server is ready, and returns a client for it.
+async fn ready(guard: &mut Guard, end: Instant) -> Result<Client> {
+    let mut last = anyhow!("it has no certificate yet");
+    loop {
+        guard.all_run()?;
+        if authority(guard.folder()).is_file() {
+            match ask(&guard.folder().join("kubeconfig")).await {
+                Ok(client) => return Ok(client),
+                Err(e) => last = e,
+            }
+        }
+        if Instant::now() > end {
+            bail!("kube-apiserver is not ready after {PATIENCE:?}: {last:#}");
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+async fn ask(kubeconfig: &Path) -> Result<Client> {
+    let client = client(kubeconfig).await?;
+    let request = http::Request::get("/readyz").body(Vec::new()).context("a request for /readyz")?;
+    client.request_text(request).await.context("/readyz")?;
+    Ok(client)
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig).context("the control plane's kubeconfig")?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    let config = config.context("the control plane's kubeconfig")?;
+    Client::try_from(config).context("a client for the control plane")
+}

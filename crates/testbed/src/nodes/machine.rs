@@ -1,0 +1,153 @@
+//! A node by itself: how it registers, how it shows that it lives, and what it says of itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::ClusterSpec;
+use crate::spec::{NodeSpec, seconds};
+
+/// Where kubelets keep their leases.
+const LEASES: &str = "kube-node-lease";
+
+/// As the API server writes points in time.
+pub(super) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Makes the nodes, what drivers each has, and the drivers.
+pub(super) async fn register(client: &Client, spec: &ClusterSpec) -> Result<()> {
+    for driver in &spec.drivers {
+        let driver = json!({ "metadata": { "name": driver.name }, "spec": { "attachRequired": driver.attach } });
+        put::<CSIDriver>(client, driver).await?;
+    }
+    for node in &spec.nodes {
+        put::<Node>(client, node_object(node)).await?;
+        put::<CSINode>(client, csi_node(node, spec)).await?;
+    }
+    Ok(())
+}
+
+fn node_object(node: &NodeSpec) -> Value {
+    let mut labels = node.labels.clone();
+    for (key, value) in
+        [("kubernetes.io/hostname", node.name.as_str()), ("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")]
+    {
+        labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    }
+    // Without the annotation kubelet would attach volumes by itself.
+    let annotations = json!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
+    json!({ "metadata": { "name": node.name, "labels": labels, "annotations": annotations } })
+}
+
+fn csi_node(node: &NodeSpec, spec: &ClusterSpec) -> Value {
+    let drivers: Vec<Value> = spec
+        .drivers
+        .iter()
+        .map(|d| json!({ "name": d.name, "nodeID": node.name, "topologyKeys": d.topology.iter().collect::<Vec<_>>() }))
+        .collect();
+    json!({ "metadata": { "name": node.name }, "spec": { "drivers": drivers } })
+}
+
+/// Makes an object, or leaves the one that is there.
+async fn put<K>(client: &Client, object: Value) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let object: K = serde_json::from_value(object).context("an object of a stand-in")?;
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(e) => Err(e).with_context(|| format!("making {} {}", K::kind(&()), object.name_any())),
+    }
+}
+
+/// Shows every so often that the node lives. Nothing else is done here, so that nothing can be in its way.
+pub(super) async fn renew_lease(world: Arc<World>, name: String) {
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), LEASES);
+    let mut tick = tokio::time::interval(seconds(world.spec.heartbeat_seconds).max(Duration::from_millis(100)));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        world.awake(&name).await;
+        let time = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        let spec = json!({ "holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": time });
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        if let Err(kube::Error::Api(status)) = leases.patch(&name, &PatchParams::default(), &patch).await
+            && status.code == 404
+        {
+            let lease = json!({ "metadata": { "name": name, "namespace": LEASES }, "spec": spec });
+            if let Ok(lease) = serde_json::from_value(lease) {
+                // One that fails is tried again in a moment.
+                let _ = leases.create(&PostParams::default(), &lease).await;
+            }
+        }
+    }
+}
+
+/// Says what the node is, whenever the API server holds something else.
+pub(super) async fn report_status(world: Arc<World>, name: String) {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let mut changed = world.changed();
+    let Some(spec) = world.spec.nodes.iter().find(|node| node.name == name) else { return };
+    loop {
+        world.awake(&name).await;
+        changed.mark_unchanged();
+        let in_use = world.volumes_in_use(&name);
+        let up_to_date = world.node(&name).is_some_and(|node| {
+            is_ready(&node) && node.status.as_ref().and_then(|s| s.volumes_in_use.as_deref()).unwrap_or_default() == in_use
+        });
+        if !up_to_date {
+            let patch = Patch::Strategic(json!({ "status": status(&world, spec, &in_use) }));
+            let _ = nodes.patch_status(&name, &PatchParams::default(), &patch).await;
+            // What was written has to be seen before it is compared again.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        } else if changed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the API server has a node as Ready.
+pub(super) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
+    let mut capacity = json!({ "cpu": "16", "memory": "64Gi", "pods": "110" });
+    for (name, quantity) in &node.capacity {
+        capacity[name] = json!(quantity);
+    }
+    let time = now();
+    json!({
+        "capacity": capacity,
+        "allocatable": capacity,
+        "addresses": [
+            { "type": "InternalIP", "address": world.node_address(&node.name) },
+            { "type": "Hostname", "address": node.name },
+        ],
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
+            "lastHeartbeatTime": time, "lastTransitionTime": time,
+        }],
+        "nodeInfo": {
+            "kubeletVersion": world.spec.version, "architecture": "amd64", "operatingSystem": "linux",
+            "containerRuntimeVersion": "stand-in://1", "bootID": "", "machineID": "", "systemUUID": "",
+            "kernelVersion": "", "osImage": "", "kubeProxyVersion": "",
+        },
+        "volumesInUse": in_use,
+    })
+}

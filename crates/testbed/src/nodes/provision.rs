@@ -1,0 +1,128 @@
+//! Volumes for claims, as an external provisioner makes and removes them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::runtime::reflector::ObjectRef;
+use serde_json::{Value, json};
+
+use super::world::World;
+
+/// Who should make a claim's volume (the controller manager says so).
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+
+/// Where the claim's first pod goes (the scheduler says so).
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Who made a volume.
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// Makes the volumes that claims wait for, and removes those that were released.
+pub(super) async fn run(world: Arc<World>) {
+    let mut changed = world.changed();
+    let (mut made, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    loop {
+        changed.mark_unchanged();
+        let failed = !make(&world, &mut made).await | !remove(&world, &mut removed).await;
+        // What failed is tried again soon, even if nothing is new.
+        let patience = if failed { Duration::from_millis(300) } else { Duration::MAX };
+        if let Ok(Err(_)) = tokio::time::timeout(patience, changed.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Whether all went well.
+async fn make(world: &World, made: &mut BTreeSet<String>) -> bool {
+    let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+    let mut well = true;
+    for claim in world.claims.state() {
+        let uid = claim.uid().unwrap_or_default();
+        if made.contains(&uid) {
+            continue;
+        }
+        let Some(volume) = volume_for(world, &claim).and_then(|volume| serde_json::from_value(volume).ok()) else {
+            continue;
+        };
+        match volumes.create(&PostParams::default(), &volume).await {
+            Ok(_) => drop(made.insert(uid)),
+            Err(kube::Error::Api(status)) if status.code == 409 => drop(made.insert(uid)),
+            Err(_) => well = false,
+        }
+    }
+    well
+}
+
+/// The volume to make for a claim; none if there is nothing to make, or not yet.
+fn volume_for(world: &World, claim: &PersistentVolumeClaim) -> Option<Value> {
+    let spec = claim.spec.as_ref()?;
+    let driver = world.spec.driver(claim.annotations().get(PROVISIONER)?)?;
+    if spec.volume_name.as_ref().is_some_and(|name| !name.is_empty()) || claim.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let class = world.classes.get(&ObjectRef::new(spec.storage_class_name.as_ref()?))?;
+    let node = claim.annotations().get(SELECTED_NODE);
+    if class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer") && node.is_none() {
+        return None;
+    }
+    let name = format!("pvc-{}", claim.uid()?);
+    let mut volume = json!({
+        "metadata": { "name": name, "annotations": { PROVISIONED_BY: driver.name } },
+        "spec": {
+            "capacity": { "storage": spec.resources.as_ref()?.requests.as_ref()?.get("storage")? },
+            "accessModes": spec.access_modes,
+            "volumeMode": spec.volume_mode,
+            "persistentVolumeReclaimPolicy": class.reclaim_policy.as_deref().unwrap_or("Delete"),
+            "storageClassName": class.name_any(),
+            "mountOptions": class.mount_options,
+            "claimRef": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace(), "name": claim.name_any(), "uid": claim.uid(),
+            },
+            "csi": { "driver": driver.name, "volumeHandle": name },
+        },
+    });
+    if let (Some(key), Some(node)) = (&driver.topology, node) {
+        // A node without the label is in no part of the storage: the claim waits until it has it.
+        let node = world.node(node)?;
+        let term = json!({ "key": key, "operator": "In", "values": [node.labels().get(key)?] });
+        volume["spec"]["nodeAffinity"] =
+            json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [term] }] } });
+    }
+    Some(volume)
+}
+
+/// Whether all went well.
+async fn remove(world: &World, removed: &mut BTreeSet<String>) -> bool {
+    let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+    let mut well = true;
+    for volume in world.volumes.state() {
+        let uid = volume.uid().unwrap_or_default();
+        if removed.contains(&uid) || !is_to_go(world, &volume) {
+            continue;
+        }
+        match volumes.delete(&volume.name_any(), &DeleteParams::default()).await {
+            Ok(_) => drop(removed.insert(uid)),
+            Err(kube::Error::Api(status)) if status.code == 404 => drop(removed.insert(uid)),
+            Err(_) => well = false,
+        }
+    }
+    well
+}
+
+fn is_to_go(world: &World, volume: &PersistentVolume) -> bool {
+    let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|name| world.spec.driver(name).is_some());
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+    let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    // One that is attached cannot be removed: it goes when it has been detached.
+    let attached = || {
+        let attachments = world.attachments.state();
+        attachments.iter().any(|a| a.spec.source.persistent_volume_name.as_ref() == volume.metadata.name.as_ref())
+    };
+    let leaving = volume.metadata.deletion_timestamp.is_some();
+    ours && phase == Some("Released") && policy == Some("Delete") && !leaving && !attached()
+}

@@ -1,0 +1,178 @@
+//! What the stand-ins see, and what they know of each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
+use kube::api::Api;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::JobEnd;
+use crate::ClusterSpec;
+
+/// What there is, as it was last seen, and whether each node is heard of.
+pub(super) struct World {
+    pub(super) client: Client,
+    pub(super) spec: ClusterSpec,
+    pub(super) claims: Store<PersistentVolumeClaim>,
+    pub(super) volumes: Store<PersistentVolume>,
+    pub(super) classes: Store<StorageClass>,
+    pub(super) attachments: Store<VolumeAttachment>,
+    nodes: Store<Node>,
+    changed: watch::Sender<()>,
+    power: BTreeMap<String, watch::Sender<bool>>,
+    /// By node, the attachable volumes in use there and the pods that use them.
+    in_use: Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>,
+    jobs: watch::Sender<JobEnd>,
+    addresses: AtomicU32,
+}
+
+impl World {
+    pub(super) fn new(client: Client, spec: ClusterSpec, tasks: &mut JoinSet<()>) -> World {
+        let changed = watch::Sender::new(());
+        World {
+            claims: observe(Api::all(client.clone()), &changed, tasks),
+            volumes: observe(Api::all(client.clone()), &changed, tasks),
+            classes: observe(Api::all(client.clone()), &changed, tasks),
+            attachments: observe(Api::all(client.clone()), &changed, tasks),
+            nodes: observe(Api::all(client.clone()), &changed, tasks),
+            power: spec.nodes.iter().map(|node| (node.name.clone(), watch::Sender::new(true))).collect(),
+            in_use: Mutex::default(),
+            jobs: watch::Sender::new(JobEnd::Succeed),
+            addresses: AtomicU32::new(0),
+            changed,
+            client,
+            spec,
+        }
+    }
+
+    /// Waits until everything has been seen once.
+    pub(super) async fn ready(&self) -> Result<()> {
+        self.claims.wait_until_ready().await.context("watching claims")?;
+        self.volumes.wait_until_ready().await.context("watching volumes")?;
+        self.classes.wait_until_ready().await.context("watching storage classes")?;
+        self.attachments.wait_until_ready().await.context("watching volume attachments")?;
+        self.nodes.wait_until_ready().await.context("watching nodes")
+    }
+
+    /// Tells of every change of what is seen.
+    pub(super) fn changed(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// The names of the stand-in nodes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.power.keys().map(String::as_str)
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.get(&ObjectRef::new(name))
+    }
+
+    pub(super) fn power(&self, node: &str, on: bool) -> Result<()> {
+        let power = self.power.get(node).with_context(|| format!("there is no stand-in node {node}"))?;
+        power.send_replace(on);
+        Ok(())
+    }
+
+    /// Whether a node is a stand-in, and not silent.
+    pub(super) fn is_awake(&self, node: &str) -> bool {
+        self.power.get(node).is_some_and(|power| *power.borrow())
+    }
+
+    /// Waits until a node is heard of. For a node that is no stand-in that is never.
+    pub(super) async fn awake(&self, node: &str) {
+        match self.power.get(node) {
+            // The sender is in this very world, so it is there to the end.
+            Some(power) => drop(power.subscribe().wait_for(|on| *on).await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The address of a stand-in node.
+    pub(super) fn node_address(&self, node: &str) -> String {
+        let index = self.spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
+        format!("10.1.{}.{}", index / 250, index % 250 + 1)
+    }
+
+    /// An address that no pod has had.
+    pub(super) fn new_pod_address(&self) -> String {
+        let n = self.addresses.fetch_add(1, Ordering::Relaxed);
+        format!("10.{}.{}.{}", 2 + n / 62_500, n / 250 % 250, n % 250 + 1)
+    }
+
+    pub(super) fn end_jobs(&self, how: JobEnd) {
+        self.jobs.send_replace(how);
+    }
+
+    /// Waits until the containers of Jobs end, and says how.
+    pub(super) async fn job_end(&self) -> JobEnd {
+        let mut jobs = self.jobs.subscribe();
+        let end = jobs.wait_for(|end| *end != JobEnd::RunOn).await;
+        end.map_or(JobEnd::Succeed, |end| *end)
+    }
+
+    /// Notes that a pod uses volumes on a node.
+    pub(super) fn take_volumes(&self, node: &str, pod: &str, volumes: &[String]) {
+        if volumes.is_empty() {
+            return;
+        }
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = in_use.entry(node.to_owned()).or_default();
+        for volume in volumes {
+            used.entry(volume.clone()).or_default().insert(pod.to_owned());
+        }
+        drop(in_use);
+        self.changed.send_replace(());
+    }
+
+    /// Notes that a pod uses no volume any more.
+    pub(super) fn release_volumes(&self, node: &str, pod: &str) {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(used) = in_use.get_mut(node) else { return };
+        let before = used.len();
+        used.retain(|_, pods| {
+            pods.remove(pod);
+            !pods.is_empty()
+        });
+        let fewer = used.len() < before;
+        drop(in_use);
+        if fewer {
+            self.changed.send_replace(());
+        }
+    }
+
+    pub(super) fn volumes_in_use(&self, node: &str) -> Vec<String> {
+        let in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        in_use.get(node).map(|used| used.keys().cloned().collect()).unwrap_or_default()
+    }
+}
+
+/// Watches everything of a kind for as long as the tasks run.
+fn observe<K>(api: Api<K>, changed: &watch::Sender<()>, tasks: &mut JoinSet<()>) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Clone + Eq + Hash + Default,
+{
+    let (store, writer) = reflector::store();
+    let changed = changed.clone();
+    tasks.spawn(async move {
+        let events = watcher(api, watcher::Config::default()).default_backoff().reflect(writer);
+        let mut events = std::pin::pin!(events);
+        while events.next().await.is_some() {
+            changed.send_replace(());
+        }
+    });
+    store
+}
