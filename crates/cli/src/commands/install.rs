@@ -136,6 +136,10 @@ async fn look(server: &Server, manifests: Vec<Manifest>) -> anyhow::Result<Plan>
 fn render(plan: &Plan, server: &Server, version: &str) -> String {
     let mut text = format!("{} (Kubernetes {version})\n", server.address());
     for (manifest, action) in &plan.steps {
+        // What would only be about a foreign definition is not worth a line.
+        if *action == Action::Foreign && !manifest.is_definition() && manifest.kind() != "Namespace" {
+            continue;
+        }
         let (word, more) = match action {
             Action::Create => ("create", String::new()),
             Action::Change(fields) => ("change", format!(": {}", fields.join(", "))),

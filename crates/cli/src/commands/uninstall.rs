@@ -89,7 +89,7 @@ async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
     }
     // Claims of a Glance that somebody else looks after are none of our business.
     let glance = held.iter().any(|(kind, _)| kind.kind == "Glance");
-    let claims = if glance { server.list(CLAIMS).await? } else { Vec::new() };
+    let claims = if glance && !args.keep_crds { server.list(CLAIMS).await? } else { Vec::new() };
     let deployment = installed.iter().find(|(manifest, _)| manifest.kind() == "Deployment");
     let operator = deployment.is_some_and(|(_, live)| live["status"]["availableReplicas"].as_u64() > Some(0));
     Ok(Found { installed, held, foreign: others, claims, operator })
@@ -101,7 +101,7 @@ fn render(found: &Found, args: &UninstallArgs, address: &str) -> String {
     for (held, objects) in &found.held {
         for object in objects {
             let name = named(held, object);
-            if !args.keep_crds && (held.goes || !args.keep_crds) {
+            if !args.keep_crds {
                 text.push_str(&format!("  delete  {name}\n"));
             } else if held.release(object).is_some() {
                 text.push_str(&format!("  let go  {name}\n"));
@@ -119,7 +119,7 @@ fn render(found: &Found, args: &UninstallArgs, address: &str) -> String {
         let text_of = |field: &str| claim["metadata"][field].as_str().unwrap_or_default();
         text.push_str(&format!("  keep    persistentvolumeclaim/{} in {}\n", text_of("name"), text_of("namespace")));
     }
-    if !found.operator && found.held.iter().any(|(_, objects)| !objects.is_empty()) {
+    if !found.operator && !args.keep_crds && found.held.iter().any(|(_, objects)| !objects.is_empty()) {
         text.push_str("No operator is running: what it holds on to is let go of by hand.\n");
     }
     text
