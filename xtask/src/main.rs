@@ -10,6 +10,7 @@ mod kubernetes;
 mod layers;
 mod oracle;
 mod oracle_build;
+mod report;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ enum Chore {
     Kubernetes(kubernetes::Args),
     /// Run a real control plane with stand-in nodes until Ctrl-C.
     Cluster(cluster::Args),
+    /// Play a field report on a real control plane, with the operator running, and print what is typed and seen.
+    Report(report::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
     /// Feed broken input to everything that reads any.
@@ -69,6 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Outcome::Passed
         }
         Chore::Cluster(args) => cluster::run(&args)?,
+        Chore::Report(args) => report::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
