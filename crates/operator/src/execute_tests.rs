@@ -1,4 +1,5 @@
 //! Steps of a made-up loop against a made-up server that fails where it is told to.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;
 use std::time::Duration;
