@@ -8,6 +8,7 @@ mod fixes;
 mod fuzz;
 mod kubernetes;
 mod layers;
+mod operators;
 mod oracle;
 mod oracle_build;
 mod verdicts;
@@ -33,6 +34,8 @@ enum Chore {
     Cluster(cluster::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
+    /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
+    Operators(operators::Args),
     /// Feed broken input to everything that reads any.
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
@@ -55,6 +58,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Ci => ci::run()?,
         Chore::Layers => layers::run()?,
         Chore::Verdicts(args) => verdicts::run(&args)?,
+        Chore::Operators(args) => operators::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;
