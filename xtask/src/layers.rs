@@ -11,8 +11,11 @@ use crate::{Outcome, root};
 const CORE: [&str; 4] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops"];
 
 /// The crates above and beside the core, and those of our own that they may know.
-const SHELL: [(&str, &[&str]); 2] =
-    [("stead-dump", &[]), ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops"])];
+const SHELL: [(&str, &[&str]); 3] = [
+    ("stead-dump", &[]),
+    ("stead-manifests", &[]),
+    ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops"]),
+];
 
 /// What the core must not know, directly or not: clients, runtimes, random sources, clocks, archives.
 const BANNED: [&str; 31] = [

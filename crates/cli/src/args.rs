@@ -8,8 +8,8 @@ use clap_complete::Shell;
 
 mod install;
 
-pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 use crate::connect::ConnectArgs;
+pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -15,7 +15,8 @@ pub fn skip(why: &str) {
     // worse off for it.
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(file) = std::env::var_os(SKIPPED) {
-        let noted = OpenOptions::new().create(true).append(true).open(file).and_then(|mut f| f.write_all(line.as_bytes()));
+        let noted =
+            OpenOptions::new().create(true).append(true).open(file).and_then(|mut f| f.write_all(line.as_bytes()));
         if let Err(e) = noted {
             let _ = writeln!(std::io::stderr(), "SKIPPED, but not counted: {e}");
         }

@@ -80,11 +80,7 @@ async fn stateful_sets_with_each_kind_of_storage_come_up_and_go() {
     }
     where_usable.sort();
     where_usable.dedup();
-    let expected = [
-        "cinder.csi.openstack.org \"zone\"",
-        "net.csi.test null",
-        "topolvm.io \"kubernetes.io/hostname\"",
-    ];
+    let expected = ["cinder.csi.openstack.org \"zone\"", "net.csi.test null", "topolvm.io \"kubernetes.io/hostname\""];
     assert_eq!(where_usable, expected);
     let attached = ["get", "volumeattachments", "-o", "jsonpath={.items[*].status.attached}"];
     assert_eq!(plane.kubectl(&attached).await.unwrap().stdout, "true true true");
@@ -127,7 +123,13 @@ async fn jobs_end_as_told() {
         })
     };
     apply(&plane, job("good")).await;
-    let count = |name, field: &str| ["get", "job", name, "-o"].map(str::to_owned).into_iter().chain([format!("jsonpath={{.status.{field}}}")]).collect::<Vec<_>>();
+    let count = |name, field: &str| {
+        ["get", "job", name, "-o"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("jsonpath={{.status.{field}}}")])
+            .collect::<Vec<_>>()
+    };
     let args = count("good", "succeeded");
     until(&plane, 60, &args.iter().map(String::as_str).collect::<Vec<_>>(), "1").await;
     nodes.end_jobs(JobEnd::RunOn);

@@ -107,7 +107,8 @@ pub(super) async fn report_status(world: Arc<World>, name: String) {
         changed.mark_unchanged();
         let in_use = world.volumes_in_use(&name);
         let up_to_date = world.node(&name).is_some_and(|node| {
-            is_ready(&node) && node.status.as_ref().and_then(|s| s.volumes_in_use.as_deref()).unwrap_or_default() == in_use
+            is_ready(&node)
+                && node.status.as_ref().and_then(|s| s.volumes_in_use.as_deref()).unwrap_or_default() == in_use
         });
         if !up_to_date {
             let patch = Patch::Strategic(json!({ "status": status(&world, spec, &in_use) }));

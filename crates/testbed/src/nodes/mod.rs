@@ -66,7 +66,8 @@ impl Nodes {
         let end = Instant::now() + Duration::from_secs(60);
         let mut changed = self.world.changed();
         loop {
-            let late: Vec<&str> = self.world.names().filter(|n| self.world.is_awake(n) && !self.takes_pods(n)).collect();
+            let late: Vec<&str> =
+                self.world.names().filter(|n| self.world.is_awake(n) && !self.takes_pods(n)).collect();
             if late.is_empty() {
                 return Ok(());
             }
@@ -102,7 +103,10 @@ impl Nodes {
     pub async fn set_label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.world.client.clone());
         let patch = json!({ "metadata": { "labels": { key: value } } });
-        nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.with_context(|| format!("node {node}"))?;
+        nodes
+            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .with_context(|| format!("node {node}"))?;
         Ok(())
     }
 

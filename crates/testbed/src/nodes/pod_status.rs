@@ -122,7 +122,8 @@ mod tests {
     use super::*;
 
     fn pod() -> Pod {
-        let condition = json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        let condition =
+            json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });
         serde_json::from_value(json!({
             "spec": { "containers": [{ "name": "a", "image": "x" }, { "name": "b" }], "initContainers": [{ "name": "i" }] },
             "status": { "conditions": [condition] },

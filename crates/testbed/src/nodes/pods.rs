@@ -29,7 +29,8 @@ const AGAIN: Duration = Duration::from_millis(300);
 
 /// Begins a life for each pod that comes to a stand-in node, tells it of changes, and ends it when the pod is gone.
 pub(super) async fn run(world: Arc<World>) {
-    let mut lives = Lives { world: world.clone(), known: BTreeMap::new(), seen: BTreeSet::new(), tasks: JoinSet::new() };
+    let mut lives =
+        Lives { world: world.clone(), known: BTreeMap::new(), seen: BTreeSet::new(), tasks: JoinSet::new() };
     let api: Api<Pod> = Api::all(world.client.clone());
     let events = watcher(api, watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events);
