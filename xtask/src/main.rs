@@ -3,10 +3,13 @@
 
 mod bench;
 mod ci;
+mod cluster;
 mod fixes;
 mod fuzz;
 mod image;
+mod kubernetes;
 mod layers;
+mod operators;
 mod oracle;
 mod oracle_build;
 mod verdicts;
@@ -26,8 +29,14 @@ enum Chore {
     Layers,
     /// Build the real kube-scheduler as a judge, from Go's module registry, once.
     Oracle(oracle_build::Args),
+    /// Build Kubernetes' own control plane, from Go's module registry, once.
+    Kubernetes(kubernetes::Args),
+    /// Run a real control plane with stand-in nodes until Ctrl-C.
+    Cluster(cluster::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
+    /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
+    Operators(operators::Args),
     /// Feed broken input to everything that reads any.
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
@@ -52,6 +61,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Ci => ci::run()?,
         Chore::Layers => layers::run()?,
         Chore::Verdicts(args) => verdicts::run(&args)?,
+        Chore::Operators(args) => operators::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;
@@ -61,6 +71,11 @@ fn main() -> anyhow::Result<ExitCode> {
             oracle_build::run(&args)?;
             Outcome::Passed
         }
+        Chore::Kubernetes(args) => {
+            kubernetes::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Cluster(args) => cluster::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
         Chore::Image(args) => {
             image::run(&args)?;

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-mod install;
-
 use crate::connect::ConnectArgs;
+
+mod install;
+mod operator;
+
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
+pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +60,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Explain(ExplainArgs),
     Place(PlaceArgs),
+    Operator(OperatorArgs),
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Manifests(ManifestsArgs),

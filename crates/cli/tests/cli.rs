@@ -162,9 +162,73 @@ fn mistakes_are_said_in_one_line() {
         &expect![""],
         &expect![[r#"
         error: cannot explain "node/worker-3"
-        hint: say which pod: pod/NAME
+        hint: say which: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME
     "#]],
     );
+}
+
+/// A cluster that cannot be reached is named, with what might help.
+#[test]
+fn no_cluster_to_look_at() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join("kubeconfig");
+    let config = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+                  users: [{name: u, user: {}}]\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n\
+                  current-context: here\n";
+    std::fs::write(&file, config).expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    check(
+        &["explain", "pod/p", "--kubeconfig", file],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: cannot list nodes: Connection refused (os error 111) (server http://127.0.0.1:1/, context here)
+            hint: see whether `kubectl get nodes` works with the same context; --from takes a dump
+        "#]],
+    );
+    check(
+        &["explain", "glance/g", "--kubeconfig", file, "--context", "there"],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: the kubeconfig has no context there
+            hint: choose one with --context: here
+        "#]],
+    );
+    check(
+        &["place", "-f", "-", "--kubeconfig", "nosuch"],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: cannot read kubeconfig nosuch: No such file or directory (os error 2)
+        "#]],
+    );
+}
+
+#[test]
+fn topologies_and_glances_of_a_dump() {
+    for (target, code, says) in [
+        ("topology/glance-default-spread-pods", 0, "used by 2 GlanceAPIs with 6 pods: 4 ready, 2 that no node takes"),
+        ("topo/default-sample", 0, "NoNodeHasKey"),
+        ("glances/glance", 0, "13 of 15 pods are ready; 2 wait because no node takes them"),
+        ("glanceapi/glance-azone-edge", 0, "all is well: 3 of 3 pods are ready"),
+        ("topology/nosuch", 1, ""),
+    ] {
+        let run = stead(&["explain", target, "--from", "examples/glance-zones"], "");
+        assert_eq!(run.code, Some(code), "{target}: {}", run.stderr);
+        assert!(run.stdout.contains(says), "{target}: {}", run.stdout);
+        let args = ["explain", target, "--from", "examples/glance-zones", "-o"];
+        let json = stead(&[&args[..], &["json"]].concat(), "");
+        let yaml = stead(&[&args[..], &["yaml"]].concat(), "");
+        if code == 0 {
+            let json: Value = serde_json::from_str(&json.stdout).expect("JSON");
+            let yaml: Value = serde_saphyr::from_str(&yaml.stdout).expect("YAML");
+            assert_eq!(json, yaml, "{target}");
+        }
+    }
 }
 
 /// What is filled into a pod before it is placed must not trip over fields of another shape.
@@ -196,7 +260,8 @@ fn fields_of_another_shape_are_named() {
 fn a_wrong_command_line_exits_with_2() {
     for args in [
         &["fly"][..],
-        &["place", "-f", "pod.yaml"],
+        &["place", "-f", "pod.yaml", "--from", "x", "--context", "y"],
+        &["explain", "pod/p", "--from", "x", "--kubeconfig", "y"],
         &["place", "--batch", "x", "cases.jsonl"],
         &["place", "-o", "tree", "-f", "x", "--from", "y"],
         &[],

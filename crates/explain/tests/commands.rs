@@ -107,7 +107,7 @@ fn a_topologys_constraint_is_patched_where_it_stands() {
     for list in ["topologySpreadConstraints", "topologySpreadConstraint"] {
         let topology = json!({
             "apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
-            "metadata": {"name": "t", "namespace": "elsewhere"}, "spec": {list: [rule("zone"), rule("rack")]},
+            "metadata": {"name": "t", "namespace": "ns"}, "spec": {list: [rule("zone"), rule("rack")]},
         });
         for (kind, policy, restarts) in
             [("StatefulSet", "OrderedReady", true), ("StatefulSet", "Parallel", false), ("ReplicaSet", "", false)]
@@ -122,7 +122,7 @@ fn a_topologys_constraint_is_patched_where_it_stands() {
             ]);
             let lines = commands(&e, "ScheduleAnyway");
             let path = format!(r#""path":"/spec/{list}/1/whenUnsatisfiable""#);
-            assert!(lines[0].starts_with("kubectl -n elsewhere patch topology t"), "{lines:?}");
+            assert!(lines[0].starts_with("kubectl -n ns patch topology t"), "{lines:?}");
             assert!(lines[0].contains(&path), "{lines:?}");
             assert_eq!(lines.len() == 2, restarts, "{lines:?}");
         }

@@ -64,7 +64,10 @@ fn only(kinds: &[&str]) -> Vec<Resource> {
 fn names(items: &[serde_json::Value]) -> Vec<String> {
     items
         .iter()
-        .map(|i| format!("{}/{}", i["kind"].as_str().unwrap(), i["metadata"]["name"].as_str().unwrap()))
+        .map(|i| {
+            let text = |v: &serde_json::Value| v.as_str().expect("text").to_owned();
+            format!("{}/{}", text(&i["kind"]), text(&i["metadata"]["name"]))
+        })
         .collect()
 }
 

@@ -24,6 +24,7 @@ const PIECES: &[(&str, &str)] = &[
     ("password-selectors", include_str!("../schemas/password-selectors.yaml")),
     ("pod-affinity", include_str!("../schemas/pod-affinity.yaml")),
     ("pod-affinity-term", include_str!("../schemas/pod-affinity-term.yaml")),
+    ("probe", include_str!("../schemas/probe.yaml")),
     ("quantities", include_str!("../schemas/quantities.yaml")),
     ("resources", include_str!("../schemas/resources.yaml")),
     ("secret-names", include_str!("../schemas/secret-names.yaml")),

@@ -80,7 +80,7 @@ impl Booth {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
         loop {
             if let Err(fault) = self.round().await {
-                debug!("lease {}: {fault}", self.key);
+                debug!("{}: {fault}", self.key);
             }
             self.announce();
             let pause = self.candidate.pause(self.now());
@@ -92,8 +92,8 @@ impl Booth {
         if self.candidate.term(self.now()).is_some() {
             self.shared.leadership.set(Standing::Standby);
             match self.write(Deed::Renew, "").await {
-                Ok(()) => info!("gave the lease {} back", self.key),
-                Err(fault) => warn!("giving the lease {} back: {fault}", self.key),
+                Ok(()) => info!("gave the {} back", self.key),
+                Err(fault) => warn!("giving the {} back: {fault}", self.key),
             }
         }
     }
@@ -112,7 +112,7 @@ impl Booth {
         self.shared.leadership.set(standing);
         match (led, self.shared.leadership.leads()) {
             (false, true) => info!("leads, as {}", self.candidate.identity()),
-            (true, false) => warn!("leads no longer: the lease {} was not renewed", self.key),
+            (true, false) => warn!("leads no longer: the {} was not renewed", self.key),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied};
+use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied, trim};
 use tracing::{debug, info, warn};
 
 use crate::api::{Api, Fault};
@@ -244,9 +244,12 @@ impl<A: Api> Executor<A> {
         paths: &[&'static str],
     ) -> Result<Made, Fault> {
         let mut made = Made::Nothing;
+        let body = wanted;
+        // What is known of an object is trimmed: what is wanted of it is compared in the same form.
+        let wanted = &trim(wanted.clone());
         if self.would_change(target, wanted) {
             let live = self.live(target);
-            let answer = self.send(resource.apply(target, wanted, false)).await?;
+            let answer = self.send(resource.apply(target, body, false)).await?;
             if live.as_ref().is_none_or(|l| l["metadata"]["resourceVersion"] != answer["metadata"]["resourceVersion"]) {
                 made = Made::Wrote("apply");
             }

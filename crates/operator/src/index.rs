@@ -1,7 +1,7 @@
 //! What is known of the cluster, kept up to date by watches and by the answers to our own writes. Each change says
 //! whose loops it concerns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::Value;
 use stead_loops::{ObjectKey, Store, trim};
@@ -14,12 +14,18 @@ pub(crate) struct Index {
     logic: Logic,
     store: Store,
     listed: BTreeSet<String>,
+    /// The identities of what went lately. An answer to a write may come after the news of the object's end: what has
+    /// gone does not come back.
+    gone: VecDeque<String>,
 }
+
+/// So many identities are remembered: far more than there can be answers under way.
+const REMEMBERED: usize = 4096;
 
 impl Index {
     /// One that knows nothing yet.
     pub(crate) fn new(logic: Logic) -> Index {
-        Index { logic, store: Store::new(), listed: BTreeSet::new() }
+        Index { logic, store: Store::new(), listed: BTreeSet::new(), gone: VecDeque::new() }
     }
 
     /// The objects.
@@ -36,6 +42,9 @@ impl Index {
     pub(crate) fn put(&mut self, object: Value) -> Vec<ObjectKey> {
         let object = trim(object);
         let Some(key) = ObjectKey::of(&object) else { return Vec::new() };
+        if object["metadata"]["uid"].as_str().is_some_and(|uid| self.gone.iter().any(|gone| gone == uid)) {
+            return Vec::new();
+        }
         let (before, taken) = self.store.put(object);
         let after = self.store.get(&key);
         if !taken || before.as_deref().zip(after).is_some_and(|(b, a)| same(b, a)) {
@@ -46,6 +55,12 @@ impl Index {
 
     /// An object is gone. If one of the same name has taken its place since, that one stays.
     pub(crate) fn delete(&mut self, key: &ObjectKey, uid: &Value) -> Vec<ObjectKey> {
+        if let Some(uid) = uid.as_str() {
+            self.gone.push_back(uid.to_owned());
+            if self.gone.len() > REMEMBERED {
+                self.gone.pop_front();
+            }
+        }
         if self.store.get(key).is_none_or(|known| known["metadata"]["uid"] != *uid) {
             return Vec::new();
         }
@@ -142,6 +157,17 @@ mod tests {
         assert_eq!(value(&index, "a"), Some("new"));
         assert_eq!(names(&index.delete(&key, &json!("2"))), ["a"]);
         assert_eq!(value(&index, "a"), None);
+    }
+
+    #[test]
+    fn what_has_gone_does_not_come_back() {
+        let mut index = Index::new(LOGIC);
+        index.put(object("a", "1", 5, "x"));
+        let key = ObjectKey::new("Service", "n", "a");
+        assert_eq!(names(&index.delete(&key, &json!("1"))), ["a"]);
+        assert_eq!(names(&index.put(object("a", "1", 6, "the answer to a write that was under way"))), [""; 0]);
+        assert_eq!(value(&index, "a"), None);
+        assert_eq!(names(&index.put(object("a", "2", 7, "new"))), ["a"]);
     }
 
     #[test]

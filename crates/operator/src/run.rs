@@ -137,8 +137,9 @@ async fn terms(shared: Arc<Shared>) {
     }
 }
 
-/// A name that no other process has: this host's (a pod's own name), this process's id and the time.
+/// A name that no other process has: the pod's or the host's, this process's id and the time.
 fn identity() -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|h| !h.is_empty()).unwrap_or_else(|| "stead".into());
+    let name = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let host = name("POD_NAME").or_else(|| name("HOSTNAME")).unwrap_or_else(|| "stead".into());
     format!("{host}_{}-{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
 }

@@ -11,7 +11,7 @@ use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 
 use crate::audit::{self, AuditEvent};
 use crate::guard::Guard;
@@ -193,7 +193,7 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
     let mut args = flags([
         "--bind-address=127.0.0.1",
         "--cert-dir=certs",
-        "--service-account-key-file=sa.key",
+        "--service-account-key-file=sa.pub",
         "--service-account-signing-key-file=sa.key",
         "--service-account-issuer=https://kubernetes.default",
         "--token-auth-file=tokens.csv",
@@ -234,17 +234,29 @@ fn write_files(folder: &Path, options: &Options, server: &str) -> Result<()> {
     let write = |name: &str, content: String| {
         std::fs::write(folder.join(name), content).with_context(|| format!("writing {name} of the control plane"))
     };
-    write("sa.key", service_account_key()?)?;
+    let (private, public) = service_account_keys()?;
+    write("sa.key", private)?;
+    write("sa.pub", public)?;
     write("tokens.csv", tokens(&options.users))?;
     write("audit-policy.yaml", audit::POLICY.to_owned())?;
     kubeconfig::write(&folder.join("kubeconfig"), server, Some(&authority(folder)), ADMIN.0, ADMIN.1)
 }
 
-/// The key that signs the tokens of service accounts.
-fn service_account_key() -> Result<String> {
-    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
-        .map_err(|_| anyhow!("no key could be made for service accounts"))?;
-    Ok(pem::encode(&pem::Pem::new("PRIVATE KEY", key.as_ref())))
+/// What comes before a point of the curve P-256 to make it a public key as X.509 has it (RFC 5480).
+const P256_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// The keys that sign the tokens of service accounts, and check them. An elliptic curve's are made in no time.
+fn service_account_keys() -> Result<(String, String)> {
+    let (random, curve) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
+    let fault = || anyhow!("no key could be made for service accounts");
+    let private = EcdsaKeyPair::generate_pkcs8(curve, &random).map_err(|_| fault())?;
+    let pair = EcdsaKeyPair::from_pkcs8(curve, private.as_ref(), &random).map_err(|_| fault())?;
+    let public = [&P256_PREFIX, pair.public_key().as_ref()].concat();
+    let encode = |kind: &str, content: &[u8]| pem::encode(&pem::Pem::new(kind, content));
+    Ok((encode("PRIVATE KEY", private.as_ref()), encode("PUBLIC KEY", &public)))
 }
 
 /// The API server's list of tokens: token, user, uid, groups.

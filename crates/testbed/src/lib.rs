@@ -18,6 +18,8 @@
 //!
 //! It knows nothing of the rest of the project: what runs on the cluster is the test's business.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
+
 mod audit;
 mod binaries;
 mod control_plane;
@@ -26,6 +28,7 @@ mod kubeconfig;
 mod kubectl;
 mod nodes;
 mod options;
+mod proxy;
 mod skip;
 mod spec;
 
@@ -35,5 +38,6 @@ pub use control_plane::ControlPlane;
 pub use kubectl::Ran;
 pub use nodes::{JobEnd, Nodes};
 pub use options::{Options, User};
+pub use proxy::{FaultProxy, Faults, Tally};
 pub use skip::{SKIPPED, skip};
 pub use spec::{ClusterSpec, DriverSpec, NodeSpec};

@@ -15,6 +15,10 @@ const OWNERS: [&str; 7] =
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     let (kind, name) = target(&args.target)?;
     let Seen { items, kinds, namespace, place } = cluster::read(&args.source, &OWNERS)?;
+    // A warning has said that it may not be listed: that it is not there would be a guess.
+    if args.source.from.is_empty() && !kinds.contains(kind) {
+        bail!("cannot explain {}: {kind} objects may not be listed", args.target);
+    }
     let objects = Objects::from_items(items);
     let namespace = namespace.as_deref();
     let missing = |key: &ObjectKey| anyhow::anyhow!("{key} not found {place}");

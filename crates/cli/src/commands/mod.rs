@@ -4,6 +4,7 @@ mod completions;
 mod explain;
 mod install;
 mod manifests;
+mod operator;
 mod place;
 mod place_batch;
 mod place_cases;
@@ -21,6 +22,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Operator(args) => operator::run(args),
         Command::Completions(args) => completions::run(&args),
     }
 }

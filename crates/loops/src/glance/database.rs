@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::glance::inherit::service_account;
-use crate::glance_api::config::{Neighbours, password_environment};
+use crate::glance_api::config::{Neighbours, password_environment, with_database};
 use crate::kinds::hex;
 use crate::layout::{GLANCE_ID, SERVICE};
 use crate::object::{Texts, fields, flag, items, name, number, owned, pairs, present, set, text};
@@ -15,17 +15,9 @@ const MADE_FOR: &str = "stead.dev/made-for";
 
 /// The Job that brings the database's tables up to date, with a digest of what it does in its annotation.
 pub(crate) fn sync_job(glance: &Value, spec: &Value, neighbours: &Neighbours) -> Value {
-    let command = "/usr/local/bin/kolla_start";
-    let mut pod = pod(glance, spec, neighbours, "OnFailure", SYNC, command);
-    let environment = json!([{"name": "KOLLA_BOOTSTRAP", "value": "true"}, {"name": "KOLLA_CONFIG_STRATEGY", "value": "COPY_ALWAYS"}]);
-    let passwords = pod["containers"][0]["env"].as_array().cloned().unwrap_or_default();
-    pod["containers"][0]["env"] = environment.as_array().into_iter().flatten().cloned().chain(passwords).collect();
-    if let Some(mounts) = pod["containers"][0]["volumeMounts"].as_array_mut() {
-        let path = "/var/lib/kolla/config_files/config.json";
-        mounts.push(
-            json!({"name": "config-data", "mountPath": path, "subPath": "db-sync-config.json", "readOnly": true}),
-        );
-    }
+    let manage = "/usr/bin/glance-manage --config-dir /etc/glance/glance.conf.d";
+    let command = format!("{manage} db sync && {manage} db load_metadefs");
+    let pod = pod(glance, spec, neighbours, "OnFailure", SYNC, &command);
     let digest = hex(&format!("{pod}|{}|{}", neighbours.database, text(spec, "/customServiceConfig")))[..32].to_owned();
     let mut job = owned(glance, "batch/v1", "Job", SYNC, &pairs([("service", SERVICE)]));
     set(&mut job["metadata"], "annotations", json!({MADE_FOR: digest}));
@@ -104,7 +96,7 @@ fn pod(glance: &Value, spec: &Value, neighbours: &Neighbours, restart: &str, con
             "name": container,
             "image": text(spec, "/containerImage"),
             "command": ["/bin/bash"],
-            "args": ["-c", command],
+            "args": ["-c", with_database(command)],
             "env": passwords,
             "securityContext": {
                 "runAsUser": GLANCE_ID, "runAsGroup": GLANCE_ID, "runAsNonRoot": true,

@@ -11,7 +11,7 @@ use crate::finalizers;
 use crate::glance_api::base64;
 use crate::glance_api::config::{self, Neighbours};
 use crate::layout::{ApiType, SERVICE, api_name};
-use crate::object::{controls, deleting, fields, name, namespace, number, observed, owned, pairs, set, text, uid};
+use crate::object::{controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid};
 use crate::step::{Propagation, Step, World, Write};
 
 pub(crate) use inherit::without_nulls;
@@ -60,8 +60,16 @@ impl<'a> Run<'a> {
         Run { world, glance, spec, conditions: Conditions::new(&UNDECIDED), status, step: Step::default() }
     }
 
+    /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
     fn apply(&mut self, object: Value) {
-        self.step.writes.push(Write::Apply { object, whole: Vec::new() });
+        self.apply_whole(object, Vec::new());
+    }
+
+    fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
+        let live = self.world.store.find(text(&object, "/kind"), namespace(self.glance), name(&object));
+        if !live.is_some_and(|live| is_anothers(self.glance, live)) {
+            self.step.writes.push(Write::Apply { object, whole });
+        }
     }
 
     fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
@@ -117,6 +125,11 @@ impl<'a> Run<'a> {
     }
 
     fn input(&mut self) -> Result<(), Stopped> {
+        if text(&self.spec, "/containerImage").is_empty() {
+            let message = "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
         let (secret, key) = (text(&self.spec, "/secret"), text(&self.spec, "/passwordSelectors/service"));
         let Some(found) = self.world.store.find("Secret", namespace(self.glance), secret) else {
             self.conditions.waiting("InputReady", "Input data resources missing");
@@ -271,7 +284,7 @@ impl<'a> Run<'a> {
                     }
                 }
                 wanted.push(part_name);
-                self.step.writes.push(Write::Apply { object, whole: vec!["/spec"] });
+                self.apply_whole(object, vec!["/spec"]);
             }
         }
         for other in self.world.store.list("GlanceAPI", space) {

@@ -1,7 +1,8 @@
 //! The files that a Glance is configured by: a base that follows from the spec, and what the owner wants on top of it.
 //!
 //! No password stands in them. A container gets those as references to the Secret that holds them, by the names that
-//! oslo.config reads from the environment.
+//! oslo.config reads from the environment. Nobody here knows them, so that the containers themselves put them into the
+//! form that oslo.config and a database's address need.
 
 use std::fmt::Write as _;
 
@@ -84,8 +85,7 @@ pub(crate) fn password_environment(spec: &Value, neighbours: &Neighbours, custom
         && ini::option(custom, "database", "connection").is_none()
     {
         environment.push(reference("GLANCE_DATABASE_PASSWORD", secret, key));
-        let url = connection(spec, neighbours, ":$(GLANCE_DATABASE_PASSWORD)");
-        environment.push(json!({"name": "OS_DATABASE__CONNECTION", "value": url}));
+        environment.push(json!({"name": "OS_DATABASE__CONNECTION", "value": connection(spec, neighbours)}));
     }
     let (secret, key) = (text(spec, "/secret"), text(spec, "/passwordSelectors/service"));
     for section in ["keystone_authtoken", "service_user", "oslo_limit"] {
@@ -96,10 +96,21 @@ pub(crate) fn password_environment(spec: &Value, neighbours: &Neighbours, custom
     environment
 }
 
-fn connection(spec: &Value, neighbours: &Neighbours, password: &str) -> String {
+/// The database's address, without the password.
+fn connection(spec: &Value, neighbours: &Neighbours) -> String {
     let user = text(spec, "/databaseAccount");
     let host = &neighbours.database;
-    format!("mysql+pymysql://{user}{password}@{host}/{SERVICE}?read_default_file=/etc/my.cnf")
+    format!("mysql+pymysql://{user}@{host}/{SERVICE}?read_default_file=/etc/my.cnf")
+}
+
+/// What a container's shell does before all else: the password goes into the database's address, every byte of it
+/// quoted, so that it may hold any character. A `$(` that is no variable's name means to kubelet what it means to the
+/// shell.
+const COMPLETE_CONNECTION: &str = r#"if [[ -n "${GLANCE_DATABASE_PASSWORD:-}" ]]; then export OS_DATABASE__CONNECTION="${OS_DATABASE__CONNECTION/@/:$(printf %s "${GLANCE_DATABASE_PASSWORD}" | od -An -v -tx1 | tr ' ' % | tr -d '\n')@}"; fi"#;
+
+/// A shell's command that needs the database.
+pub(crate) fn with_database(command: &str) -> String {
+    format!("{COMPLETE_CONNECTION}; {command}")
 }
 
 /// The files of a GlanceAPI.
@@ -119,26 +130,35 @@ pub(crate) fn api_files(api: &Value, neighbours: &Neighbours, domain: &str) -> T
 /// The files of the jobs that look after a Glance's database.
 pub(crate) fn database_files(spec: &Value, neighbours: &Neighbours) -> Texts {
     let mut base = section("DEFAULT", &[("debug", "false")]);
-    base += &section("database", &[("connection", &connection(spec, neighbours, ""))]);
+    base += &section("database", &[("connection", &connection(spec, neighbours))]);
     let mut files = Texts::new();
     files.insert("00-config.conf".into(), base);
     files.insert("01-config.conf".into(), text(spec, "/customServiceConfig").to_owned());
     files.insert("my.cnf".into(), client());
-    let command = "glance-manage --config-dir /etc/glance/glance.conf.d db sync && glance-manage --config-dir /etc/glance/glance.conf.d db_load_metadefs";
-    files.insert("db-sync-config.json".into(), pretty(&json!({"command": command})));
     files
 }
 
-/// The script that tells each replica its own address, so that an import begun at one can be finished by another.
+/// The script that is run in a replica's container before Glance, by the shell that Glance then takes the place of. It
+/// completes the passwords, and tells Glance the replica's own address.
 pub(crate) fn scripts() -> Texts {
-    let script = "#!/bin/bash\n\
-        # Each replica tells the others where it is reached: they hand an import on to the one that staged it.\n\
-        if [[ -n \"${GLANCE_DOMAIN}\" ]]; then\n\
-        \x20 printf '[DEFAULT]\\nworker_self_reference_url=%s://%s.%s:%s\\n' \\\n\
-        \x20   \"${URISCHEME,,}\" \"$(hostname)\" \"${GLANCE_DOMAIN}\" \"${GLANCE_PORT:-9292}\" \\\n\
-        \x20   > /etc/glance/glance.conf.d/01-config.conf\n\
-        fi\n";
-    crate::object::pairs([("kolla_extend_start", script)])
+    let script = format!(
+        r#"#!/bin/bash
+# Passwords are nobody's business: what runs this script may trace its commands.
+{{ set +x; }} 2>/dev/null
+{COMPLETE_CONNECTION}
+# oslo.config takes a dollar sign for the name of another option, unless there are two.
+for name in OS_KEYSTONE_AUTHTOKEN__PASSWORD OS_SERVICE_USER__PASSWORD OS_OSLO_LIMIT__PASSWORD; do
+  if [[ -n "${{!name:-}}" ]]; then export "${{name}}=${{!name//\$/\$\$}}"; fi
+done
+# Each replica tells the others where it is reached: they hand an import on to the one that staged it.
+if [[ -n "${{GLANCE_DOMAIN:-}}" ]]; then
+  printf '[DEFAULT]\nworker_self_reference_url=%s://%s.%s:%s\n' \
+    "${{URISCHEME,,}}" "$(hostname)" "${{GLANCE_DOMAIN}}" "${{GLANCE_PORT:-9292}}" \
+    > /etc/glance/glance.conf.d/01-config.conf
+fi
+"#
+    );
+    crate::object::pairs([("kolla_extend_start", script.as_str())])
 }
 
 fn base(api: &Value, neighbours: &Neighbours) -> String {
@@ -171,7 +191,7 @@ fn base(api: &Value, neighbours: &Neighbours) -> String {
     }
     let first = ini::enabled_backends(custom).first().and_then(|b| b.split(':').next()).unwrap_or("default_backend");
     let mut file = section("DEFAULT", &default);
-    let connection = connection(spec, neighbours, "");
+    let connection = connection(spec, neighbours);
     file += &section("database", &[("connection", &connection), ("max_retries", "-1"), ("db_max_retries", "-1")]);
     file += &section("glance_store", &[("default_backend", first)]);
     file += &section("default_backend", &[("filesystem_store_datadir", "/var/lib/glance/images")]);
@@ -260,10 +280,12 @@ fn start_api(spec: &Value) -> String {
         "owner": "root:root",
         "perm": "0755",
     }));
+    let own = |path: &str| json!({"path": path, "owner": "glance:glance", "recurse": true});
     pretty(&json!({
         "command": format!("/usr/bin/glance-api --config-dir {folder}"),
         "config_files": files,
-        "permissions": [{"path": "/var/log/glance", "owner": "glance:glance", "recurse": true}],
+        // The folder of the configuration too: the script above adds a file to it.
+        "permissions": [own("/var/log/glance"), own("/var/lib/glance"), own(folder)],
     }))
 }
 

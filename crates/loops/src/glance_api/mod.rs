@@ -16,7 +16,7 @@ use crate::glance_api::config::Neighbours;
 use crate::glance_api::stateful_set::Parts;
 use crate::kinds::hex;
 use crate::layout::{KEYSTONE_ENDPOINT, api_name, labels, set_name};
-use crate::object::{deleting, name, namespace, number, observed, owned, text, texts, uid};
+use crate::object::{deleting, is_anothers, name, namespace, number, observed, owned, text, texts, uid};
 use crate::step::{Event, Propagation, Step, World, Write};
 use crate::topology_ref;
 
@@ -69,7 +69,15 @@ impl<'a> Run<'a> {
     }
 
     fn apply(&mut self, object: Value) {
-        self.step.writes.push(Write::Apply { object, whole: Vec::new() });
+        self.apply_whole(object, Vec::new());
+    }
+
+    /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
+    fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
+        let live = self.world.store.find(text(&object, "/kind"), namespace(self.api), name(&object));
+        if !live.is_some_and(|live| is_anothers(self.api, live)) {
+            self.step.writes.push(Write::Apply { object, whole });
+        }
     }
 
     /// Why an object could not be written when that was last tried.
@@ -93,6 +101,11 @@ impl<'a> Run<'a> {
 
     /// The Secret with the service's password is there.
     fn input(&mut self) -> Result<(), Stopped> {
+        if text(self.spec(), "/containerImage").is_empty() {
+            let message = "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
         let (secret, key) = (text(self.spec(), "/secret"), text(self.spec(), "/passwordSelectors/service"));
         let Some(found) = self.world.store.find("Secret", namespace(self.api), secret) else {
             self.conditions.waiting("InputReady", "Input data resources missing");
@@ -248,10 +261,7 @@ impl<'a> Run<'a> {
     fn topology(&mut self) -> Result<Option<&'a Value>, Stopped> {
         let space = namespace(self.api);
         let wanted = topology_ref::of(self.spec());
-        let last = text(self.api, "/status/lastAppliedTopology/name");
-        if !last.is_empty() && wanted != Some(last) {
-            self.step.writes.extend(self.release(last));
-        }
+        self.step.writes.extend(self.release_but(wanted));
         let Some(wanted) = wanted else {
             self.status.remove("lastAppliedTopology");
             return Ok(None);
@@ -277,19 +287,24 @@ impl<'a> Run<'a> {
         format!("{FINALIZER}-{}", api_name(self.api))
     }
 
-    /// Lets a Topology go, unless another part of the same API holds it by the same finalizer.
-    fn release(&self, topology: &str) -> Option<Write> {
+    /// Lets go every Topology that this API holds and has no use for: not this part of it, and no other part that holds
+    /// it by the same finalizer.
+    fn release_but(&self, wanted: Option<&str>) -> Vec<Write> {
         let space = namespace(self.api);
-        let shared = self.world.store.list("GlanceAPI", space).any(|other| {
+        let finalizer = self.topology_finalizer();
+        let follows = |other: &&Value, topology: &Value| {
             uid(other) != uid(self.api)
                 && !deleting(other)
                 && api_name(other) == api_name(self.api)
-                && topology_ref::of(&other["spec"]) == Some(topology)
-        });
-        if shared {
-            return None;
-        }
-        finalizers::remove(self.world.store.find("Topology", space, topology)?, &self.topology_finalizer())
+                && topology_ref::of(&other["spec"]) == Some(name(topology))
+        };
+        self.world
+            .store
+            .list("Topology", space)
+            .filter(|topology| wanted != Some(name(topology)))
+            .filter(|topology| !self.world.store.list("GlanceAPI", space).any(|other| follows(&other, topology)))
+            .filter_map(|topology| finalizers::remove(topology, &finalizer))
+            .collect()
     }
 
     fn deployment(
@@ -301,7 +316,8 @@ impl<'a> Run<'a> {
     ) -> Result<(), Stopped> {
         let set_name = set_name(self.api);
         let space = namespace(self.api);
-        let live = self.world.store.find("StatefulSet", space, &set_name).filter(|s| !deleting(s));
+        let live = self.world.store.find("StatefulSet", space, &set_name);
+        let live = live.filter(|set| !deleting(set) && !is_anothers(self.api, set));
         let storage = stateful_set::storage_digest(self.api);
         let outdated = live.filter(|set| stateful_set::made_with(set).is_some_and(|digest| digest != storage));
         if let Some(set) = outdated {
@@ -320,7 +336,7 @@ impl<'a> Run<'a> {
         let replace = self.world.settings.replace_default_anti_affinity;
         let parts = Parts { config, neighbours, topology, replace, networks, domain: &domain };
         let object = stateful_set::stateful_set(self.api, &parts);
-        self.step.writes.push(Write::Apply { object, whole: vec!["/spec/template/spec"] });
+        self.apply_whole(object, vec!["/spec/template/spec"]);
         if let Some(message) = self.failure("StatefulSet", &set_name) {
             self.conditions.failed("DeploymentReady", format!("Deployment error occurred {message}"));
             return Err(Stopped);
@@ -361,15 +377,7 @@ impl<'a> Run<'a> {
 
     /// The end of a GlanceAPI: its Topology is let go. What it made goes with it; claims stay.
     fn leave(&mut self) {
-        let last = text(self.api, "/status/lastAppliedTopology/name");
-        let wanted = topology_ref::of(self.spec()).unwrap_or_default();
-        for topology in [last, wanted].iter().filter(|t| !t.is_empty()) {
-            if let Some(write) = self.release(topology)
-                && !self.step.writes.contains(&write)
-            {
-                self.step.writes.push(write);
-            }
-        }
+        self.step.writes.extend(self.release_but(None));
         self.step.writes.extend(finalizers::remove(self.api, FINALIZER));
     }
 

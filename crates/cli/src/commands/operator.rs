@@ -1,0 +1,48 @@
+//! `stead operator`: the loops, on a real cluster.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use stead_loops::Settings;
+use stead_operator::{Logic, Options, log};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{AntiAffinity, LogFormat, OperatorArgs};
+use crate::connect;
+use crate::output::Outcome;
+
+pub(crate) fn run(args: OperatorArgs) -> anyhow::Result<Outcome> {
+    let format = match args.log_format {
+        LogFormat::Human => log::LogFormat::Human,
+        LogFormat::Json => log::LogFormat::Json,
+    };
+    log::begin(format, &args.log_level)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(operate(args))?;
+    Ok(Outcome::Yes)
+}
+
+async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
+    let (config, _) = connect::config(&args.connect).await?;
+    let options = Options {
+        settings: Settings {
+            replace_default_anti_affinity: args.default_anti_affinity == AntiAffinity::Replace,
+            glance_image: args.glance_image,
+            cluster_domain: args.cluster_domain,
+        },
+        namespace: args.namespace.unwrap_or_else(|| config.default_namespace.clone()),
+        leader_elect: args.leader_elect,
+        listen: args.listen,
+        workers: args.workers.into(),
+        watch_timeout: Duration::from_secs(args.watch_timeout),
+        logic: Logic::STEAD,
+    };
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    };
+    stead_operator::run(config, options, stop).await
+}

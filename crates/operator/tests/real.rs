@@ -1,0 +1,250 @@
+//! The operator on a real API server, with a small loop of the test's own. Skipped where that is not built.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use stead_loops::{ObjectKey, Propagation, Settings, Step, Store, Watched, World, Write};
+use stead_operator::{Logic, Options, log, run};
+use stead_testbed::{Binaries, ControlPlane, User};
+use tokio::signal::unix::{SignalKind, signal};
+
+const fn watched(api_version: &'static str, kind: &'static str, plural: &'static str) -> Watched {
+    Watched { api_version, kind, plural, namespaced: true, selector: "", optional: false }
+}
+
+/// Each Topology has a ConfigMap and a Secret of its name, until it says that it wants none.
+const LOGIC: Logic = Logic {
+    watched: &[
+        watched("topology.openstack.org/v1beta1", "Topology", "topologies"),
+        watched("v1", "ConfigMap", "configmaps"),
+        watched("v1", "Secret", "secrets"),
+    ],
+    reconciled: &["Topology"],
+    step,
+    concerned,
+};
+
+fn step(world: &World<'_>, key: &ObjectKey) -> Step {
+    let Some(topology) = world.store.get(key) else { return Step::default() };
+    let meta = json!({"name": key.name, "namespace": key.namespace});
+    let value = topology["spec"]["value"].as_str().unwrap_or_default();
+    let mut writes = Vec::new();
+    if topology["spec"]["none"] == true {
+        let live = world.store.find("ConfigMap", &key.namespace, &key.name);
+        writes.extend(live.and_then(|l| l["metadata"]["uid"].as_str()).map(|uid| Write::Delete {
+            key: ObjectKey::new("ConfigMap", &key.namespace, &key.name),
+            uid: uid.to_owned(),
+            propagation: Propagation::Background,
+        }));
+    } else {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"value": value}});
+        writes.push(Write::Apply { object: map, whole: vec!["/data"] });
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": {"value": "c2VjcmV0"}});
+        writes.push(Write::Apply { object: secret, whole: vec![] });
+    }
+    let said = world.failures.values().next().map_or("fine", |f| f.reason.as_str());
+    writes.push(Write::Status {
+        object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": meta,
+            "status": {"value": value, "said": said}}),
+    });
+    Step { writes, again: None, wants_cluster: false }
+}
+
+fn concerned(_: &Store, before: Option<&Value>, after: Option<&Value>) -> Vec<ObjectKey> {
+    let key = after.or(before).and_then(ObjectKey::of);
+    key.map(|k| ObjectKey { kind: "Topology".into(), ..k }).into_iter().collect()
+}
+
+/// Where a process of [`operator`] finds its cluster.
+const KUBECONFIG: &str = "STEAD_TEST_OPERATOR_KUBECONFIG";
+
+/// Not a test: the process that the test starts, ends and kills.
+#[test]
+#[ignore = "a process of the other test"]
+fn operator() {
+    let Some(file) = std::env::var_os(KUBECONFIG) else { return };
+    log::begin(log::LogFormat::Human, "info").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let kubeconfig = Kubeconfig::read_from(file).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let options = Options {
+            settings: Settings {
+                replace_default_anti_affinity: false,
+                glance_image: String::new(),
+                cluster_domain: "cluster.local".into(),
+            },
+            namespace: "default".into(),
+            leader_elect: true,
+            listen: "127.0.0.1:0".parse().unwrap(),
+            workers: 4,
+            watch_timeout: Duration::from_secs(20),
+            logic: LOGIC,
+        };
+        let mut term = signal(SignalKind::terminate()).unwrap();
+        run(config, options, async move { drop(term.recv().await) }).await.unwrap();
+    });
+}
+
+/// A process that is killed if the test ends before it.
+struct Process(Child);
+
+impl Process {
+    fn start(kubeconfig: &std::path::Path) -> Process {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["operator", "--exact", "--ignored", "--nocapture"])
+            .env(KUBECONFIG, kubeconfig)
+            .stdout(Stdio::null())
+            .spawn();
+        Process(child.unwrap())
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Asks it to end, and sees that it ends well.
+    fn end(mut self) {
+        assert!(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap().success());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Scene {
+    plane: ControlPlane,
+}
+
+impl Scene {
+    async fn kubectl(&self, args: &[&str]) -> String {
+        self.plane.kubectl(args).await.unwrap().ok().unwrap()
+    }
+
+    async fn apply(&self, object: &Value) {
+        self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().ok().unwrap();
+    }
+
+    async fn topology(&self, spec: Value) {
+        self.apply(&json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
+            "metadata": {"name": "a", "namespace": "default"}, "spec": spec}))
+            .await;
+    }
+
+    /// Asks kubectl until it says this.
+    async fn until(&self, seconds: u64, args: &[&str], expected: &str) {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            let said = self.plane.kubectl(args).await.unwrap();
+            if said.stdout.trim() == expected {
+                return;
+            }
+            assert!(Instant::now() < end, "{args:?} says {said:?}, not {expected}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// What the operators wrote so far, without what the election writes.
+    fn writes(&self) -> Vec<String> {
+        let events = self.plane.audit_events().unwrap();
+        let ours = events.iter().filter(|e| e.user() == "operator" && !["get", "list", "watch"].contains(&&*e.verb));
+        let about = ours.filter_map(|e| Some((e, e.object_ref.as_ref()?))).filter(|(_, o)| o.resource != "leases");
+        about
+            .map(|(e, o)| format!("{} {}/{} {}", e.verb, o.resource, o.name, o.subresource).trim().to_owned())
+            .collect()
+    }
+}
+
+const DATA: &[&str] = &["get", "configmap", "a", "--ignore-not-found", "-o", "jsonpath={.data}"];
+
+/// A definition as small as can be.
+fn definition() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "topologies.topology.openstack.org", "labels": {"app.kubernetes.io/part-of": "stead"}},
+        "spec": {
+            "group": "topology.openstack.org",
+            "scope": "Namespaced",
+            "names": {"kind": "Topology", "plural": "topologies", "singular": "topology", "listKind": "TopologyList"},
+            "versions": [{"name": "v1beta1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_life() {
+    let Some(binaries) = Binaries::find_or_skip() else { return };
+    let operator = User { name: "operator".into(), token: "operators".into(), groups: vec!["system:masters".into()] };
+    let options =
+        stead_testbed::Options { bare: true, audit: true, users: vec![operator], ..stead_testbed::Options::default() };
+    let scene = Scene { plane: ControlPlane::start(&binaries, options).await.unwrap() };
+    let kubeconfig = scene.plane.kubeconfig_for("operator", "operators").unwrap();
+
+    // It waits for its definition, then makes what is wanted, once.
+    let first = Process::start(&kubeconfig);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    scene.apply(&definition()).await;
+    scene.kubectl(&["wait", "--for=condition=Established", "crd/topologies.topology.openstack.org"]).await;
+    scene.topology(json!({"value": "one"})).await;
+    scene.until(20, DATA, r#"{"value":"one"}"#).await;
+    scene.until(5, &["get", "topologies", "a", "-o", "jsonpath={.status}"], r#"{"said":"fine","value":"one"}"#).await;
+    let mut expected = vec!["patch configmaps/a", "patch secrets/a", "patch topologies/a status"];
+    assert_eq!(scene.writes(), expected);
+
+    // What others change is set right: a value, something that nobody else has a say in, the whole.
+    scene.kubectl(&["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"value":"two"}}"#]).await;
+    scene.until(5, DATA, r#"{"value":"one"}"#).await;
+    scene.kubectl(&["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"more":"x"}}"#]).await;
+    scene.until(5, DATA, r#"{"value":"one"}"#).await;
+    scene.kubectl(&["delete", "configmap", "a"]).await;
+    scene.until(5, DATA, r#"{"value":"one"}"#).await;
+    expected.extend(["patch configmaps/a"; 3]);
+    assert_eq!(scene.writes(), expected);
+
+    // A second one stands by, and takes over from one that is killed.
+    let second = Process::start(&kubeconfig);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    first.kill();
+    scene.topology(json!({"value": "three"})).await;
+    scene.until(30, DATA, r#"{"value":"three"}"#).await;
+    scene.until(5, &["get", "topologies", "a", "-o", "jsonpath={.status.value}"], "three").await;
+    expected.extend(["patch configmaps/a", "patch topologies/a status"]);
+    assert_eq!(scene.writes(), expected);
+
+    // One that is told to end lets the next one lead at once; that one finds everything as it should be.
+    second.end();
+    let holder = ["get", "lease", "stead-operator", "-o", "jsonpath={.spec.holderIdentity}"];
+    assert_eq!(scene.kubectl(&holder).await, "");
+    let third = Process::start(&kubeconfig);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_ne!(scene.kubectl(&holder).await, "");
+    assert_eq!(scene.writes(), expected, "a new start writes nothing");
+
+    // What is not wanted any more goes.
+    scene.topology(json!({"value": "three", "none": true})).await;
+    scene.until(5, DATA, "").await;
+    third.end();
+    expected.extend(["delete configmaps/a"]);
+    assert_eq!(scene.writes(), expected);
+
+    // A definition that is somebody else's: nothing is written, whatever happens.
+    scene.kubectl(&["label", "crd", "topologies.topology.openstack.org", "app.kubernetes.io/part-of-"]).await;
+    let fourth = Process::start(&kubeconfig);
+    scene.topology(json!({"value": "four", "none": false})).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    fourth.end();
+    assert_eq!(scene.writes(), expected);
+}

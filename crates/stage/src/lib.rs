@@ -1,0 +1,111 @@
+//! A real control plane with Stead's definitions and its operator on it, for tests and walk-throughs.
+//!
+//! [`Stage::open`] starts Kubernetes' own programs and stand-in nodes; [`Stage::define`] installs what `stead manifests`
+//! prints; [`Stage::operate`] starts `stead operator` as a process of its own, which can be killed and started again.
+//! What then happens is looked at through kubectl, as a user would.
+
+mod operator;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use stead_testbed::{Binaries, ClusterSpec, ControlPlane, Nodes, Options};
+use tokio::process::Command;
+
+pub use operator::Operator;
+
+/// A cluster to play on.
+pub struct Stage {
+    /// The control plane.
+    pub plane: ControlPlane,
+    /// The nodes.
+    pub nodes: Nodes,
+    /// The program `stead`.
+    stead: PathBuf,
+}
+
+/// The image of every Glance on a stage. No node here looks at it.
+pub const IMAGE: &str = "registry.test/glance-api:1";
+
+impl Stage {
+    /// Starts a control plane and nodes, and waits until they are ready. `stead` is the program to test.
+    pub async fn open(binaries: &Binaries, stead: &Path, options: Options, nodes: ClusterSpec) -> Result<Stage> {
+        let plane = ControlPlane::start(binaries, options).await?;
+        let nodes = Nodes::start(plane.client(), nodes).await?;
+        nodes.ready().await?;
+        Ok(Stage { plane, nodes, stead: stead.to_owned() })
+    }
+
+    /// Installs the definitions and policies, and waits until the API server knows the kinds.
+    pub async fn define(&self) -> Result<()> {
+        let definitions = self.stead(&["manifests", "--only", "crds"]).await?;
+        self.kubectl_with(&["apply", "--server-side", "-f", "-"], &definitions).await?;
+        let wait =
+            ["wait", "--for=condition=Established", "--timeout=60s", "crd", "-l", "app.kubernetes.io/part-of=stead"];
+        self.kubectl(&wait).await.map(drop)
+    }
+
+    /// Starts the operator as whoever the kubeconfig is of, and waits until it is ready.
+    pub async fn operate(&self, kubeconfig: &Path, flags: &[&str]) -> Result<Operator> {
+        Operator::start(&self.stead, kubeconfig, self.plane.folder(), flags).await
+    }
+
+    /// Runs `stead` against this cluster; what it prints, or an error with what it complained of.
+    pub async fn stead(&self, args: &[&str]) -> Result<String> {
+        let (code, stdout, stderr) = self.stead_ran(args).await?;
+        if code != Some(0) {
+            bail!("stead {} ended with {code:?}: {}{}", args.join(" "), stdout, stderr.trim());
+        }
+        Ok(stdout)
+    }
+
+    /// Runs `stead` against this cluster: exit code, what it printed, what it complained of.
+    pub async fn stead_ran(&self, args: &[&str]) -> Result<(Option<i32>, String, String)> {
+        let mut command = Command::new(&self.stead);
+        command.args(args).env("KUBECONFIG", self.plane.kubeconfig()).env("NO_COLOR", "1").kill_on_drop(true);
+        let output = command.output().await.with_context(|| format!("running {}", self.stead.display()))?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((output.status.code(), text(output.stdout), text(output.stderr)))
+    }
+
+    /// Runs kubectl; what it prints, or an error with what it complained of.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with(args, "").await
+    }
+
+    /// Runs kubectl with something to read, for `-f -`.
+    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<String> {
+        let ran = self.plane.kubectl_with(args, input).await?;
+        ran.ok().with_context(|| format!("kubectl {}", args.join(" ")))
+    }
+
+    /// An object as kubectl gives it; none where there is none.
+    pub async fn get(&self, namespace: &str, what: &str) -> Result<Option<Value>> {
+        let text = self.kubectl(&["-n", namespace, "get", what, "-o", "json", "--ignore-not-found"]).await?;
+        Ok(if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text)?) })
+    }
+
+    /// The objects of a kind in a namespace, such as `pods`, by a label selector, in the order of their names.
+    pub async fn list(&self, namespace: &str, kind: &str, selector: &str) -> Result<Vec<Value>> {
+        let text = self.kubectl(&["-n", namespace, "get", kind, "-l", selector, "-o", "json"]).await?;
+        let mut list: Value = serde_json::from_str(&text)?;
+        Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+    }
+
+    /// Waits until something holds, looking again and again; fails with `what` if it takes too long.
+    pub async fn until<F>(&self, what: &str, limit: Duration, mut holds: impl FnMut() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<bool>>,
+    {
+        let end = Instant::now() + limit;
+        while !holds().await? {
+            if Instant::now() > end {
+                bail!("{what}: not within {} s", limit.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! The operator as a process.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// A running operator. It is killed when this value goes.
+pub struct Operator {
+    child: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Operator {
+    pub(crate) async fn start(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
+        let mut operator = Operator::begin(stead, kubeconfig, folder, flags)?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    fn begin(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = folder.join(format!("operator-{port}.log"));
+        let file = std::fs::File::create(&log).with_context(|| format!("writing {}", log.display()))?;
+        let listen = format!("127.0.0.1:{port}");
+        let child = Command::new(stead)
+            .args(["operator", "--namespace", "default", "--listen", &listen, "--glance-image", crate::IMAGE])
+            .args(flags)
+            .env("KUBECONFIG", kubeconfig)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("running {}", stead.display()))?;
+        Ok(Operator { child, port, log })
+    }
+
+    /// Waits until it says that it is ready and leads.
+    async fn ready(&mut self) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            if self.page("/readyz").await.is_ok_and(|page| page.contains("200 OK") && page.contains("leads")) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the operator ended with {status}: {}", self.log()?);
+            }
+            ensure!(Instant::now() < end, "the operator is not ready after a minute: {}", self.log()?);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A page of its own, such as `/metrics`, with the head of the answer.
+    pub async fn page(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: operator\r\n\r\n").as_bytes()).await?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).await?;
+        Ok(page)
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> Result<String> {
+        std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
+    }
+
+    /// Kills it, as a machine that loses its power would.
+    pub async fn kill(mut self) -> Result<()> {
+        self.child.kill().await.context("killing the operator")
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub async fn end(mut self) -> Result<()> {
+        let id = self.child.id().context("the operator has ended before")?;
+        let told = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;
+        ensure!(told.success(), "kill: {told}");
+        let status = self.child.wait().await?;
+        ensure!(status.success(), "the operator ended with {status}: {}", self.log()?);
+        Ok(())
+    }
+}
