@@ -6,6 +6,7 @@ mod ci;
 mod cluster;
 mod fixes;
 mod fuzz;
+mod image;
 mod kubernetes;
 mod layers;
 mod operators;
@@ -42,6 +43,8 @@ enum Chore {
     Bench(bench::Args),
     /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
     Fixes(fixes::Args),
+    /// Make the operator's image, as an OCI layout.
+    Image(image::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -74,6 +77,10 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         Chore::Cluster(args) => cluster::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
+        Chore::Image(args) => {
+            image::run(&args)?;
+            Outcome::Passed
+        }
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
