@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod fixes;
 mod fuzz;
+mod glance;
 mod layers;
 mod oracle;
 mod oracle_build;
@@ -33,6 +34,8 @@ enum Chore {
     Bench(bench::Args),
     /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
     Fixes(fixes::Args),
+    /// Start a real Glance from what the loops render, and use it.
+    Glance(glance::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -59,6 +62,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Outcome::Passed
         }
         Chore::Fixes(args) => fixes::run(&args)?,
+        Chore::Glance(args) => glance::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -21,4 +21,6 @@ pub fn definitions() -> Vec<Value> {
     .to_vec()
 }
 
-pub fn pols() -> Vec<Value> { policies::policies().into_iter().flat_map(|p| p.objects).collect() }
+pub fn pols() -> Vec<Value> {
+    policies::policies().into_iter().flat_map(|p| p.objects).collect()
+}
