@@ -8,6 +8,7 @@ mod fixes;
 mod fuzz;
 mod image;
 mod kubernetes;
+mod glance;
 mod layers;
 mod operators;
 mod oracle;
@@ -45,6 +46,8 @@ enum Chore {
     Fixes(fixes::Args),
     /// Make the operator's image, as an OCI layout.
     Image(image::Args),
+    /// Start a real Glance from what the loops render, and use it.
+    Glance(glance::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -81,6 +84,7 @@ fn main() -> anyhow::Result<ExitCode> {
             image::run(&args)?;
             Outcome::Passed
         }
+        Chore::Glance(args) => glance::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
