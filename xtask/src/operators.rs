@@ -54,6 +54,7 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path, python: &Path) -> 
     let storage = root().join("testdata/cluster/storage.yaml");
     stage.kubectl(&["apply", "-f", storage.to_str().context("a path that is no text")?]).await?;
     stage.define().await?;
+    stage.collects().await?;
     let operator = stage.operate(&stage.plane.kubeconfig(), &["--default-anti-affinity=replace"]).await?;
     let recorded = root().join("testdata/operators");
     let recordings = args.recordings.clone().unwrap_or_else(|| recorded.join("recordings.jsonl.gz"));
