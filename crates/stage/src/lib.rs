@@ -50,7 +50,8 @@ impl Stage {
     /// Waits until Kubernetes' garbage collector knows the kinds: it looks for new ones every half minute, and until then
     /// what a Glance owns stays behind when it goes.
     pub async fn collects(&self) -> Result<()> {
-        let owner = r#"{"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "owner"}}"#;
+        let owner =
+            r#"{"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "owner"}}"#;
         self.kubectl_with(&["apply", "-f", "-"], owner).await?;
         let uid = self.kubectl(&["get", "topology", "owner", "-o", "jsonpath={.metadata.uid}"]).await?;
         let owned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [
