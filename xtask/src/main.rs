@@ -6,8 +6,11 @@ mod ci;
 mod cluster;
 mod fixes;
 mod fuzz;
+mod glance;
+mod image;
 mod kubernetes;
 mod layers;
+mod operators;
 mod oracle;
 mod oracle_build;
 mod report;
@@ -36,12 +39,18 @@ enum Chore {
     Report(report::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
+    /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
+    Operators(operators::Args),
     /// Feed broken input to everything that reads any.
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
     Bench(bench::Args),
     /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
     Fixes(fixes::Args),
+    /// Make the operator's image, as an OCI layout.
+    Image(image::Args),
+    /// Start a real Glance from what the loops render, and use it.
+    Glance(glance::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -58,6 +67,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Ci => ci::run()?,
         Chore::Layers => layers::run()?,
         Chore::Verdicts(args) => verdicts::run(&args)?,
+        Chore::Operators(args) => operators::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;
@@ -74,6 +84,11 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Cluster(args) => cluster::run(&args)?,
         Chore::Report(args) => report::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
+        Chore::Image(args) => {
+            image::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Glance(args) => glance::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -9,8 +9,12 @@ use stead_explain::topology::{Consumer, Effect, TroubleReason, troubles};
 use crate::conditions::{seconds, status};
 use crate::layout::labels;
 use crate::object::{deleting, fields, items, name, namespace, text};
+use crate::placement_rules::spread;
 use crate::step::{Step, World, Write};
 use crate::topology_ref;
+
+/// So many users are named; the definition allows no more.
+const MOST_NAMED: usize = 4096;
 
 /// What a Topology's loop wants: a status, and nothing else.
 pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
@@ -28,6 +32,9 @@ pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
     let all: Vec<&str> = found.iter().filter(|t| t.effect != Effect::Note).map(|t| t.message.as_str()).collect();
     conditions.push(match worst {
         Some(worst) => ("Satisfiable", "False", worst.reason.as_str(), all.join("; ")),
+        None if world.store.keys("Node").next().is_none() => {
+            ("Satisfiable", "Unknown", "NoNodes", "there are no nodes to judge it by".to_owned())
+        }
         None => ("Satisfiable", "True", "Satisfiable", "the nodes can satisfy it".to_owned()),
     });
     for note in found.iter().filter(|t| t.effect == Effect::Note) {
@@ -44,8 +51,14 @@ pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
         .into_iter()
         .map(|(kind, is, reason, message)| condition(topology, world, kind, is, reason, &message))
         .collect();
+    let keys: Vec<&str> =
+        spread(topology).and_then(Value::as_array).into_iter().flatten().map(|c| text(c, "/topologyKey")).collect();
+    let users = used_by.len();
+    used_by.truncate(MOST_NAMED);
     let said = json!({
         "observedGeneration": topology["metadata"]["generation"],
+        "spreadBy": keys.join(","),
+        "users": users,
         "usedBy": used_by,
         "conditions": conditions,
     });

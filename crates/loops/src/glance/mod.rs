@@ -11,7 +11,9 @@ use crate::finalizers;
 use crate::glance_api::base64;
 use crate::glance_api::config::{self, Neighbours};
 use crate::layout::{ApiType, SERVICE, api_name};
-use crate::object::{controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid};
+use crate::object::{
+    controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid,
+};
 use crate::step::{Propagation, Step, World, Write};
 
 pub(crate) use inherit::without_nulls;
@@ -126,7 +128,8 @@ impl<'a> Run<'a> {
 
     fn input(&mut self) -> Result<(), Stopped> {
         if text(&self.spec, "/containerImage").is_empty() {
-            let message = "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
+            let message =
+                "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
             self.conditions.failed("InputReady", message);
             return Err(Stopped);
         }
@@ -262,7 +265,7 @@ impl<'a> Run<'a> {
         let mut failed = None;
         let apis: Vec<(String, Value)> =
             fields(&self.spec, "/glanceAPIs").map(|(k, v)| (k.clone(), v.clone())).collect();
-        let several = apis.len() > 1;
+        let mut differ = false;
         let mut wanted = Vec::new();
         for (api, template) in &apis {
             for (index, part) in ApiType::parts(inherit::layout(template)).iter().enumerate() {
@@ -277,6 +280,7 @@ impl<'a> Run<'a> {
                         endpoints.insert(format!("{api}-{side}"), address.clone());
                     }
                     if let Some(said) = mirror(live) {
+                        differ |= worst.as_ref().is_some_and(|(w, _)| w.message != said.message);
                         let is_worse = worst.as_ref().is_none_or(|(w, _)| said.rank() < w.rank());
                         if is_worse {
                             worst = Some((said, api.clone()));
@@ -309,8 +313,8 @@ impl<'a> Run<'a> {
             return Err(Stopped);
         }
         if let Some((mut said, api)) = worst {
-            // Which one it is has to be said where there are several.
-            if several && said.standing != Standing::Met {
+            // Which one it is has to be said where others say something else.
+            if differ && apis.len() > 1 && said.standing != Standing::Met {
                 said.message = format!("{api}: {}", said.message);
             }
             said.tell(&mut self.conditions, "GlanceAPIReady");
