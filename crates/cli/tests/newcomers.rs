@@ -156,21 +156,289 @@ async fn the_spelling_of_the_draft(stage: &Stage) -> Result<String> {
 }
 
 fn label() -> Expect {
-    expect![[""]]
+    expect![[r#"
+        topology.topology.openstack.org/spread serverside-applied
+
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), 6 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label
+
+        topology/spread: Satisfiable is False (NoNodeHasKey): pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it
+
+        $ stead explain topology/spread -n label
+        topology label/spread
+          used by GlanceAPI glance-default-single with 1 pods: 0 ready, 1 that no node takes
+
+        What it says
+          - pods are spread over the values of the node label topology.kubernetes.io/zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); the pods of each consumer are counted by themselves (no labelSelector)
+
+        What to know about it
+          - PODS STAY PENDING: pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it (NoNodeHasKey)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE   ZONE   STATE
+            glance-default-single-0   -      -      Pending
+
+        How the pods are spread
+          by topology.kubernetes.io/zone, pods of GlanceAPI glance-default-single: no node counts
+
+        Pods that wait
+          glance-default-single-0: none of the nodes takes it
+            6 x node(s) didn't match Pod's node affinity/selector
+            1 x node(s) didn't match pod topology spread constraints (missing required label)
+            best way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
+              kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            node by node, and another way out: stead explain pod/glance-default-single-0 -n label
+        (exit code 0)
+
+        $ stead explain glance/glance -n label
+        glance label/glance
+          0 of 1 pods are ready; 1 waits because no node takes it
+          condition Ready, GlanceAPIReady is False (Requested: Deployment in progress)
+          condition KeystoneServiceReady is False (Missing: no Service keystone-internal in this namespace)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+
+        API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
+        default   single   0/1     spread     inherited from Glance   external   1 pod fits on no node
+
+        glance-default-single is not ready
+          condition Ready, DeploymentReady is False (Requested: Deployment in progress)
+          condition DBReady is False (Missing: no password for the database: Secret osp-secret has no key GlanceDatabasePassword)
+          condition KeystoneEndpointReady is False (Missing: no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+          condition PodsScheduled is False (Unschedulable: glance-default-single-0: 0/7 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), 6 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label)
+          glance-default-single-0: none of the nodes takes it
+            6 x node(s) didn't match Pod's node affinity/selector
+            1 x node(s) didn't match pod topology spread constraints (missing required label)
+            best way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
+              kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            node by node, and another way out: stead explain pod/glance-default-single-0 -n label
+        (exit code 0)
+
+        $ stead explain pod/glance-default-single-0 -n label
+        pod label/glance-default-single-0
+          Pending: none of 7 nodes takes it
+
+        kube-scheduler 1.36 says
+          0/7 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), 6 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+
+        Why, node by node
+          6 x node(s) didn't match Pod's node affinity/selector
+            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-2 (zoneC), worker-3 (zoneA)
+            - master-0: nodeSelector wants kubernetes.io/hostname=worker-1: it has master-0
+            - master-1: nodeSelector wants kubernetes.io/hostname=worker-1: it has master-1
+            - master-2: nodeSelector wants kubernetes.io/hostname=worker-1: it has master-2
+            - worker-0: nodeSelector wants kubernetes.io/hostname=worker-1: it has worker-0
+            - worker-2: nodeSelector wants kubernetes.io/hostname=worker-1: it has worker-2
+            - worker-3: nodeSelector wants kubernetes.io/hostname=worker-1: it has worker-3
+          1 x node(s) didn't match pod topology spread constraints (missing required label)
+            worker-1 (zoneB)
+            - spread by node label topology.kubernetes.io/zone (from Topology spread): it has no label topology.kubernetes.io/zone
+            - with topology.kubernetes.io/zone=worker-1 it would fit
+
+        Ways out, each tried with the scheduler's own rules; the least harmful first
+          1. spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway)
+             it would go to worker-1; a rule is relaxed
+               kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+          2. label node worker-1 topology.kubernetes.io/zone=worker-1: no node has that label yet
+             it would go to worker-1; only if it is true
+               kubectl label node worker-1 --overwrite topology.kubernetes.io/zone=worker-1
+        (exit code 0)
+    "#]]
 }
 
 fn zone() -> Expect {
-    expect![[""]]
+    expect![[r#"
+        topology.topology.openstack.org/zone-d serverside-applied
+
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: drop the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone
+
+        topology/zone-d: Satisfiable is False (NoNodeMatches): no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC
+
+        $ stead explain topology/zone-d -n zone
+        topology zone/zone-d
+          used by GlanceAPI glance-default-single with 1 pods: 0 ready, 1 that no node takes
+
+        What it says
+          - pods go only to nodes with zone In [zoneD]
+
+        What to know about it
+          - PODS STAY PENDING: no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC (NoNodeMatches)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE   ZONE   STATE
+            glance-default-single-0   -      -      Pending
+
+        Pods that wait
+          glance-default-single-0: none of the nodes takes it
+            7 x node(s) didn't match Pod's node affinity/selector
+            best way out: drop the required node affinity from the pod; a rule is relaxed
+              # change what makes the pod, Glance glance, so that the pod gets [{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]
+            node by node, and another way out: stead explain pod/glance-default-single-0 -n zone
+        (exit code 0)
+
+        $ stead explain glance/glance -n zone
+        glance zone/glance
+          0 of 1 pods are ready; 1 waits because no node takes it
+          condition Ready, GlanceAPIReady is False (Requested: Deployment in progress)
+          condition KeystoneServiceReady is False (Missing: no Service keystone-internal in this namespace)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+
+        API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
+        default   single   0/1     zone-d     inherited from Glance   external   1 pod fits on no node
+
+        glance-default-single is not ready
+          condition Ready, DeploymentReady is False (Requested: Deployment in progress)
+          condition DBReady is False (Missing: no password for the database: Secret osp-secret has no key GlanceDatabasePassword)
+          condition KeystoneEndpointReady is False (Missing: no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+          condition PodsScheduled is False (Unschedulable: glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: drop the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone)
+          glance-default-single-0: none of the nodes takes it
+            7 x node(s) didn't match Pod's node affinity/selector
+            best way out: drop the required node affinity from the pod; a rule is relaxed
+              # change what makes the pod, Glance glance, so that the pod gets [{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]
+            node by node, and another way out: stead explain pod/glance-default-single-0 -n zone
+        (exit code 0)
+
+        $ stead explain pod/glance-default-single-0 -n zone
+        pod zone/glance-default-single-0
+          Pending: none of 7 nodes takes it
+
+        kube-scheduler 1.36 says
+          0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+
+        Why, node by node
+          7 x node(s) didn't match Pod's node affinity/selector
+            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB), worker-2 (zoneC), worker-3 (zoneA)
+            - required node affinity (from Topology zone-d): zone In [zoneD]
+            - master-0: nodeSelector wants kubernetes.io/hostname=worker-1: it has master-0
+            - master-1: nodeSelector wants kubernetes.io/hostname=worker-1: it has master-1
+            - master-2: nodeSelector wants kubernetes.io/hostname=worker-1: it has master-2
+            - worker-0: nodeSelector wants kubernetes.io/hostname=worker-1: it has worker-0
+            - worker-2: nodeSelector wants kubernetes.io/hostname=worker-1: it has worker-2
+            - worker-3: nodeSelector wants kubernetes.io/hostname=worker-1: it has worker-3
+            - worker-1: with zone=zoneD it would fit
+
+        Ways out, each tried with the scheduler's own rules; the least harmful first
+          1. drop the required node affinity from the pod
+             it would go to worker-1; a rule is relaxed
+               # change what makes the pod, Glance glance, so that the pod gets [{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]
+          2. label node worker-1 zone=zoneD
+             it would go to worker-1; a rule is relaxed
+               kubectl label node worker-1 --overwrite zone=zoneD
+        (exit code 0)
+    "#]]
 }
 
 fn missing() -> Expect {
-    expect![[""]]
+    expect![[r#"
+
+        glanceapi/glance-default-single: TopologyReady is False (Error): Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found
+
+        glance/glance: Ready is False (Error): Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found
+
+        $ stead explain glance/glance -n missing
+        glance missing/glance
+          0 of 1 pods are ready
+          condition Ready, GlanceAPIReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
+          condition KeystoneServiceReady is False (Missing: no Service keystone-internal in this namespace)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+
+        API       TYPE     READY   TOPOLOGY     FROM                    STORAGE    STATE
+        default   single   0/1     spread-pod   inherited from Glance   external   its Topology is missing
+
+        glance-default-single is not ready
+          Topology spread-pod does not exist: Glance glance, spec.topologyRef names it (inherited from Glance)
+          it has no StatefulSet yet
+          condition Ready, TopologyReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
+          condition DBReady is False (Missing: no password for the database: Secret osp-secret has no key GlanceDatabasePassword)
+          condition KeystoneEndpointReady is False (Missing: no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+        (exit code 0)
+
+        $ stead explain topology/spread-pod -n missing
+        topology missing/spread-pod
+          there is no such Topology; whoever refers to it waits for it
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            - GlanceAPI glance-default-single has no StatefulSet yet
+        (exit code 1)
+    "#]]
 }
 
 fn selector() -> Expect {
-    expect![[""]]
+    expect![[r#"
+        topology.topology.openstack.org/spread serverside-applied
+
+        glanceapi/glance-default-single: Ready is True (Ready): Setup complete
+
+        topology/spread: Satisfiable is False (SelectorMatchesNothing): the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-single has these labels, so that they are not spread: they carry component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance
+
+        $ stead explain topology/spread -n selector
+        topology selector/spread
+          used by GlanceAPI glance-default-single with 1 pods: 1 ready
+
+        What it says
+          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with app=glance
+
+        What to know about it
+          - IT DOES NOTHING: the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-single has these labels, so that they are not spread: they carry component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance (SelectorMatchesNothing)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE       ZONE    STATE
+            glance-default-single-0   worker-1   zoneB   Ready
+
+        How the pods are spread
+          by zone, pods with app=glance: zoneA 0, zoneB 0, zoneC 0; the fullest has 0 more than the emptiest, at most 1 allowed
+        (exit code 0)
+
+        $ stead explain glance/glance -n selector
+        glance selector/glance
+          1 of 1 pods are ready
+          condition KeystoneServiceReady is False (Missing: no Service keystone-internal in this namespace)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+
+        API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
+        default   single   1/1     spread     inherited from Glance   external   not ready
+
+        glance-default-single is not ready
+          condition DBReady is False (Missing: no password for the database: Secret osp-secret has no key GlanceDatabasePassword)
+          condition KeystoneEndpointReady is False (Missing: no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone)
+          condition MemcachedReady is False (Missing: no Service memcached in this namespace: tokens are not cached)
+        (exit code 0)
+    "#]]
 }
 
 fn draft() -> Expect {
-    expect![[""]]
+    expect![[r#"
+        Warning: Validation failed for ValidatingAdmissionPolicy 'stead.topologies.topology.openstack.org' with binding 'stead.topologies.topology.openstack.org': spec.topologySpreadConstraint is an early draft's spelling of spec.topologySpreadConstraints: please use that
+        topology.topology.openstack.org/spread serverside-applied
+
+        glanceapi/glance-default-single: Ready is True (Ready): Setup complete
+
+        topology/spread: Satisfiable is True (Satisfiable): the nodes can satisfy it
+
+        topology/spread: DraftSpelling is True (DraftSpelling): spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not
+
+        $ stead explain topology/spread -n draft
+        topology draft/spread
+          used by GlanceAPI glance-default-single with 1 pods: 1 ready
+
+        What it says
+          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with service=glance
+
+        What to know about it
+          - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not (DraftSpelling)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE       ZONE    STATE
+            glance-default-single-0   worker-1   zoneB   Ready
+
+        How the pods are spread
+          by zone, pods with service=glance: zoneA 0, zoneB 1, zoneC 0; the fullest has 1 more than the emptiest, at most 1 allowed
+        (exit code 0)
+    "#]]
 }
