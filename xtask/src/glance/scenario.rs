@@ -26,11 +26,12 @@ const SERVICE_PASSWORD: &str = "s$cret ${debug} $$ $(PATH) %40 #;'\" é";
 const REPLICAS: u32 = 2;
 
 /// What stands beside the Glance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scenario {
     /// Nothing: its owner has switched authentication off.
     Alone,
     /// A Keystone that checks passwords; the Glance has a cache and limits.
+    #[value(name = "keystone")]
     WithKeystone,
 }
 
@@ -125,7 +126,10 @@ pub(crate) fn play(
     let clients: Vec<Client> =
         (0..REPLICAS).map(|i| Client::new(format!("{}:9292", addresses.replica(i)), token)).collect();
     let [first, second] = clients.as_slice() else { anyhow::bail!("{REPLICAS} replicas, not two") };
-    let checked = checks::images(first, second);
+    let mut checked = checks::upload(first, second);
+    if token.is_some() {
+        checked = checked.and_then(|()| checks::import(first, second));
+    }
     for replica in &replicas {
         checked.as_ref().map_err(|error| anyhow::anyhow!("{error:#}; a replica said\n{}", replica.said()))?;
     }
