@@ -4,12 +4,14 @@
 mod bench;
 mod ci;
 mod cluster;
+mod disturb;
 mod fixes;
 mod fuzz;
 mod kubernetes;
 mod layers;
 mod oracle;
 mod oracle_build;
+mod scale;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -33,6 +35,10 @@ enum Chore {
     Cluster(cluster::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
+    /// Play a walk-through with the operator killed again and again, and behind a proxy that misbehaves.
+    Disturb(disturb::Args),
+    /// Have many GlanceAPIs made, and restart the operator.
+    Scale(scale::Args),
     /// Feed broken input to everything that reads any.
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
@@ -55,6 +61,8 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Ci => ci::run()?,
         Chore::Layers => layers::run()?,
         Chore::Verdicts(args) => verdicts::run(&args)?,
+        Chore::Disturb(args) => disturb::run(&args)?,
+        Chore::Scale(args) => scale::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;

@@ -79,7 +79,12 @@ fn the_loops_decide_as_the_recorded_operators_did() {
     }
     println!("{cases_agreed} of {} cases agree, {purposes} of them with differences on purpose", cases.len());
     let shown: Vec<&String> = faults.iter().take(400).collect();
-    assert!(faults.is_empty(), "{cases_agreed} of {} agree; {} differences, such as {shown:#?}", cases.len(), faults.len());
+    assert!(
+        faults.is_empty(),
+        "{cases_agreed} of {} agree; {} differences, such as {shown:#?}",
+        cases.len(),
+        faults.len()
+    );
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {

@@ -11,7 +11,9 @@ use crate::finalizers;
 use crate::glance_api::base64;
 use crate::glance_api::config::{self, Neighbours};
 use crate::layout::{ApiType, SERVICE, api_name};
-use crate::object::{controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid};
+use crate::object::{
+    controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid,
+};
 use crate::step::{Propagation, Step, World, Write};
 
 pub(crate) use inherit::without_nulls;
@@ -126,7 +128,8 @@ impl<'a> Run<'a> {
 
     fn input(&mut self) -> Result<(), Stopped> {
         if text(&self.spec, "/containerImage").is_empty() {
-            let message = "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
+            let message =
+                "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
             self.conditions.failed("InputReady", message);
             return Err(Stopped);
         }

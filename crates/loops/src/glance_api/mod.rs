@@ -102,7 +102,8 @@ impl<'a> Run<'a> {
     /// The Secret with the service's password is there.
     fn input(&mut self) -> Result<(), Stopped> {
         if text(self.spec(), "/containerImage").is_empty() {
-            let message = "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
+            let message =
+                "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
             self.conditions.failed("InputReady", message);
             return Err(Stopped);
         }

@@ -129,7 +129,8 @@ impl Cluster {
     fn remove(&mut self, key: &ObjectKey) {
         let Some(gone) = self.store.remove(key) else { return };
         self.queue.extend(concerned(&self.store, Some(&gone), None));
-        let kinds = ["Glance", "GlanceAPI", "StatefulSet", "Service", "Secret", "Job", "CronJob", "Role", "RoleBinding"];
+        let kinds =
+            ["Glance", "GlanceAPI", "StatefulSet", "Service", "Secret", "Job", "CronJob", "Role", "RoleBinding"];
         for kind in kinds {
             let owned: Vec<ObjectKey> = self
                 .store
@@ -250,7 +251,8 @@ impl Cluster {
     /// The identities of the StatefulSets.
     pub(crate) fn sets(&self) -> BTreeMap<String, Value> {
         let sets = self.store.list("StatefulSet", NAMESPACE);
-        sets.map(|s| (s["metadata"]["name"].as_str().unwrap_or_default().to_owned(), s["metadata"]["uid"].clone())).collect()
+        sets.map(|s| (s["metadata"]["name"].as_str().unwrap_or_default().to_owned(), s["metadata"]["uid"].clone()))
+            .collect()
     }
 
     /// What decides where pods run, in the recordings' form.
@@ -308,9 +310,8 @@ impl Cluster {
             }
             out
         });
-        let services = list("Service").filter(|s| {
-            !s["metadata"]["name"].as_str().is_some_and(|n| n.starts_with("hostname-for-"))
-        });
+        let services =
+            list("Service").filter(|s| !s["metadata"]["name"].as_str().is_some_and(|n| n.starts_with("hostname-for-")));
         let services = services.map(|s| {
             let ip = if s["spec"]["clusterIP"] == "None" { "None" } else { "<ip>" };
             json!({"name": s["metadata"]["name"], "selector": s["spec"]["selector"], "ports": s["spec"]["ports"], "clusterIP": ip})
