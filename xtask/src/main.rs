@@ -7,8 +7,11 @@ mod cluster;
 mod disturb;
 mod fixes;
 mod fuzz;
+mod glance;
+mod image;
 mod kubernetes;
 mod layers;
+mod operators;
 mod oracle;
 mod oracle_build;
 mod scale;
@@ -39,12 +42,18 @@ enum Chore {
     Disturb(disturb::Args),
     /// Have many GlanceAPIs made, and restart the operator.
     Scale(scale::Args),
+    /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
+    Operators(operators::Args),
     /// Feed broken input to everything that reads any.
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
     Bench(bench::Args),
     /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
     Fixes(fixes::Args),
+    /// Make the operator's image, as an OCI layout.
+    Image(image::Args),
+    /// Start a real Glance from what the loops render, and use it.
+    Glance(glance::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -63,6 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Verdicts(args) => verdicts::run(&args)?,
         Chore::Disturb(args) => disturb::run(&args)?,
         Chore::Scale(args) => scale::run(&args)?,
+        Chore::Operators(args) => operators::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;
@@ -78,6 +88,11 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         Chore::Cluster(args) => cluster::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
+        Chore::Image(args) => {
+            image::run(&args)?;
+            Outcome::Passed
+        }
+        Chore::Glance(args) => glance::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -16,12 +16,20 @@ use crate::topology_ref;
 const OWN_FIELDS: [&str; 8] =
     ["topologyRef", "storageClass", "secret", "nodeSelector", "glance", "tls", "extraMounts", "customServiceConfig"];
 
+const GLANCE_READY: &str = "OpenStackControlPlaneGlanceReady";
+
+/// Whether the control plane has a Glance: its section is there, and does not say otherwise.
+fn is_enabled(plane: &Value) -> bool {
+    plane["spec"]["glance"]["enabled"].as_bool().unwrap_or(present(plane, "/spec/glance").is_some())
+}
+
 /// What a control plane's loop wants.
 pub(crate) fn step(world: &World<'_>, plane: &Value) -> Step {
     if deleting(plane) {
         return Step::default();
     }
-    let mut conditions = Conditions::default();
+    let undecided = [(GLANCE_READY, "OpenStackControlPlane Glance not started")];
+    let mut conditions = Conditions::new(if is_enabled(plane) { &undecided } else { &[] });
     let mut writes = Vec::new();
     let found = topology(world, plane, &mut conditions);
     if found {
@@ -50,7 +58,7 @@ fn topology(world: &World<'_>, plane: &Value, conditions: &mut Conditions) -> bo
 
 fn glance(world: &World<'_>, plane: &Value, conditions: &mut Conditions, writes: &mut Vec<Write>) {
     let space = namespace(plane);
-    let enabled = plane["spec"]["glance"]["enabled"].as_bool().unwrap_or(present(plane, "/spec/glance").is_some());
+    let enabled = is_enabled(plane);
     let short: String = uid(plane).chars().take(5).collect();
     let unique = flag(plane, "/spec/glance/uniquePodNames");
     let wanted = if unique { format!("{SERVICE}-{short}") } else { SERVICE.to_owned() };
@@ -67,17 +75,16 @@ fn glance(world: &World<'_>, plane: &Value, conditions: &mut Conditions, writes:
     let mut object = owned(plane, "glance.openstack.org/v1beta1", "Glance", &wanted, &Texts::new());
     object["spec"] = without_nulls(spec(plane));
     writes.push(Write::Apply { object, whole: vec!["/spec"] });
-    let condition = "OpenStackControlPlaneGlanceReady";
     if let Some(failure) = world.failures.get(&ObjectKey::new("Glance", space, &wanted)) {
-        conditions.failed(condition, format!("OpenStackControlPlane Glance error occurred {}", failure.message));
+        conditions.failed(GLANCE_READY, format!("OpenStackControlPlane Glance error occurred {}", failure.message));
         return;
     }
     let live = world.store.find("Glance", space, &wanted);
     let done = live.is_some_and(|g| observed(g) && mirror(g).is_some_and(|m| m.standing == Standing::Met));
     if done {
-        conditions.met(condition, "OpenStackControlPlane Glance completed");
+        conditions.met(GLANCE_READY, "OpenStackControlPlane Glance completed");
     } else {
-        conditions.waiting(condition, "OpenStackControlPlane Glance in progress");
+        conditions.waiting(GLANCE_READY, "OpenStackControlPlane Glance in progress");
     }
 }
 

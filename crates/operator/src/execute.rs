@@ -68,8 +68,11 @@ impl<A: Api> Executor<A> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at an object.
+    /// Looks at an object, unless it has turned out to be somebody else's while it waited.
     pub(crate) async fn look(&self, key: &ObjectKey) -> Ended {
+        if !self.shared.is_ours(&key.kind) {
+            return Ended::Well { again: None };
+        }
         let began = self.shared.clock.now();
         let mut log = Vec::new();
         let ended = self.reconcile(key, &mut log).await;

@@ -1,4 +1,5 @@
 //! Steps of a made-up loop against a made-up server that fails where it is told to.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -198,6 +199,7 @@ fn scene() -> (Server, Executor<Server>) {
     server.state().objects.insert(TOPOLOGY.into(), topology.clone());
     let shared = Arc::new(Shared::new(LOGIC));
     shared.leadership.set(Standing::Leads(Term::Endless));
+    shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     shared.learn(|index| index.put(topology));
     let settings = Settings {
         replace_default_anti_affinity: false,
@@ -323,10 +325,21 @@ async fn only_what_was_meant_is_deleted() {
 #[tokio::test]
 async fn what_is_somebody_elses_is_not_written() {
     let (server, executor) = scene();
-    executor.shared.define("Topology", "topologies.topology.openstack.org", Some(true));
     executor.shared.define("Service", "services", Some(true));
-    executor.look(&key()).await;
-    assert_eq!(server.asked(), ["create n/events"]);
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.asked(), ["apply a/status", "create n/events"], "not to it");
+    executor.shared.define("Topology", "topologies.topology.openstack.org", Some(true));
+    see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["value"] = 2.into()));
+    assert_eq!(executor.look(&key()).await, Ended::Well { again: None });
+    assert_eq!(server.asked(), [""; 0], "nor because of it");
+}
+
+#[test]
+fn what_may_be_somebody_elses_is_not_ours_yet() {
+    let shared = Shared::new(LOGIC);
+    assert!(!shared.is_ours("Topology") && shared.is_ours("Service"));
+    shared.define("Topology", "topologies.topology.openstack.org", Some(false));
+    assert!(shared.is_ours("Topology"));
 }
 
 #[test]

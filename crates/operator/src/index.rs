@@ -14,9 +14,9 @@ pub(crate) struct Index {
     logic: Logic,
     store: Store,
     listed: BTreeSet<String>,
-    /// The identities of what went lately. An answer to a write may come after the news of the object's end: what has
-    /// gone does not come back.
-    gone: VecDeque<String>,
+    /// The identities of what went lately, and at which revision. An answer to a write may come after the news of the
+    /// object's end: what has gone does not come back. What only left a watch's selector does, with a later revision.
+    gone: VecDeque<(String, u128)>,
 }
 
 /// So many identities are remembered: far more than there can be answers under way.
@@ -42,7 +42,8 @@ impl Index {
     pub(crate) fn put(&mut self, object: Value) -> Vec<ObjectKey> {
         let object = trim(object);
         let Some(key) = ObjectKey::of(&object) else { return Vec::new() };
-        if object["metadata"]["uid"].as_str().is_some_and(|uid| self.gone.iter().any(|gone| gone == uid)) {
+        let uid = object["metadata"]["uid"].as_str();
+        if self.gone.iter().any(|(gone, at)| uid == Some(gone.as_str()) && revision(&object) <= *at) {
             return Vec::new();
         }
         let (before, taken) = self.store.put(object);
@@ -53,10 +54,21 @@ impl Index {
         (self.logic.concerned)(&self.store, before.as_deref(), after)
     }
 
-    /// An object is gone. If one of the same name has taken its place since, that one stays.
+    /// A watch says that an object is gone: from the cluster, or from what its selector matches.
+    pub(crate) fn left(&mut self, object: &Value) -> Vec<ObjectKey> {
+        let Some(key) = ObjectKey::of(object) else { return Vec::new() };
+        self.remove(&key, &object["metadata"]["uid"], revision(object))
+    }
+
+    /// An object is gone for good.
     pub(crate) fn delete(&mut self, key: &ObjectKey, uid: &Value) -> Vec<ObjectKey> {
+        self.remove(key, uid, u128::MAX)
+    }
+
+    /// If one of the same name has taken its place since, that one stays.
+    fn remove(&mut self, key: &ObjectKey, uid: &Value, at: u128) -> Vec<ObjectKey> {
         if let Some(uid) = uid.as_str() {
-            self.gone.push_back(uid.to_owned());
+            self.gone.push_back((uid.to_owned(), at));
             if self.gone.len() > REMEMBERED {
                 self.gone.pop_front();
             }
@@ -90,6 +102,11 @@ impl Index {
         self.listed.insert(kind.to_owned());
         concerned.into_iter().collect()
     }
+}
+
+/// The revision of an object, which grows with each change of anything of its kind.
+fn revision(object: &Value) -> u128 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok()).unwrap_or(0)
 }
 
 /// Whether two versions of an object say the same: a node's heartbeat changes nothing but its revision.
@@ -168,6 +185,16 @@ mod tests {
         assert_eq!(names(&index.put(object("a", "1", 6, "the answer to a write that was under way"))), [""; 0]);
         assert_eq!(value(&index, "a"), None);
         assert_eq!(names(&index.put(object("a", "2", 7, "new"))), ["a"]);
+    }
+
+    #[test]
+    fn what_left_a_selector_comes_back_when_it_matches_again() {
+        let mut index = Index::new(LOGIC);
+        index.put(object("a", "1", 5, "x"));
+        assert_eq!(names(&index.left(&object("a", "1", 6, "without its label"))), ["a"]);
+        assert_eq!(names(&index.put(object("a", "1", 6, "late"))), [""; 0]);
+        assert_eq!(names(&index.put(object("a", "1", 7, "with its label"))), ["a"]);
+        assert_eq!(value(&index, "a"), Some("with its label"));
     }
 
     #[test]

@@ -160,9 +160,10 @@ impl Shared {
         self.index().missing().iter().map(|kind| format!("{kind} has not been listed yet")).collect()
     }
 
-    /// Whether objects of this kind may be written: their definition is not somebody else's.
+    /// Whether objects of this kind may be written. One that has a loop may only when its definition is known to be
+    /// Stead's: until then it might be somebody else's.
     pub(crate) fn is_ours(&self, kind: &str) -> bool {
-        !self.definitions().foreign.get(kind).copied().unwrap_or(false)
+        self.definitions().foreign.get(kind).map_or(!self.logic.reconciles(kind), |foreign| !foreign)
     }
 
     /// Whether a kind's definition has been found, whomever it belongs to.

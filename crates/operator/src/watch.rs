@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
-use stead_loops::{ObjectKey, Watched};
+use stead_loops::Watched;
 use tracing::{debug, warn};
 
 use crate::client::chain;
@@ -58,10 +58,8 @@ pub(crate) async fn keep(client: Client, watched: &'static Watched, timeout: Dur
                 }
             }
             watcher::Event::Delete(object) => {
-                if let Some(object) = value(watched, object)
-                    && let Some(key) = ObjectKey::of(&object)
-                {
-                    shared.learn(|index| index.delete(&key, &object["metadata"]["uid"]));
+                if let Some(object) = value(watched, object) {
+                    shared.learn(|index| index.left(&object));
                 }
             }
         }

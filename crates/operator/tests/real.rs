@@ -85,7 +85,11 @@ fn operator() {
             logic: LOGIC,
         };
         let mut term = signal(SignalKind::terminate()).unwrap();
-        run(config, options, async move { drop(term.recv().await) }).await.unwrap();
+        run(config, options, async move {
+            term.recv().await;
+        })
+        .await
+        .unwrap();
     });
 }
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, Nodes, Options};
 use tokio::process::Command;
 
@@ -57,6 +57,24 @@ impl Stage {
         let wait =
             ["wait", "--for=condition=Established", "--timeout=60s", "crd", "-l", "app.kubernetes.io/part-of=stead"];
         self.kubectl(&wait).await.map(drop)
+    }
+
+    /// Waits until Kubernetes' garbage collector knows the kinds: it looks for new ones every half minute, and until then
+    /// what a Glance owns stays behind when it goes.
+    pub async fn collects(&self) -> Result<()> {
+        let owner =
+            r#"{"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "owner"}}"#;
+        self.kubectl_with(&["apply", "-f", "-"], owner).await?;
+        let uid = self.kubectl(&["get", "topology", "owner", "-o", "jsonpath={.metadata.uid}"]).await?;
+        let owned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [
+            {"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "name": "owner", "uid": uid}]}});
+        self.kubectl_with(&["apply", "-f", "-"], &owned.to_string()).await?;
+        self.kubectl(&["delete", "topology", "owner"]).await?;
+        let limit = Duration::from_secs(120);
+        self.until("the garbage collector knows the kinds", limit, async || {
+            Ok(self.get("default", "configmap/owned").await?.is_none())
+        })
+        .await
     }
 
     /// Starts the operator as whoever the kubeconfig is of, and waits until it is ready.

@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         let mut failed = None;
         let apis: Vec<(String, Value)> =
             fields(&self.spec, "/glanceAPIs").map(|(k, v)| (k.clone(), v.clone())).collect();
-        let several = apis.len() > 1;
+        let mut differ = false;
         let mut wanted = Vec::new();
         for (api, template) in &apis {
             for (index, part) in ApiType::parts(inherit::layout(template)).iter().enumerate() {
@@ -280,6 +280,7 @@ impl<'a> Run<'a> {
                         endpoints.insert(format!("{api}-{side}"), address.clone());
                     }
                     if let Some(said) = mirror(live) {
+                        differ |= worst.as_ref().is_some_and(|(w, _)| w.message != said.message);
                         let is_worse = worst.as_ref().is_none_or(|(w, _)| said.rank() < w.rank());
                         if is_worse {
                             worst = Some((said, api.clone()));
@@ -312,8 +313,8 @@ impl<'a> Run<'a> {
             return Err(Stopped);
         }
         if let Some((mut said, api)) = worst {
-            // Which one it is has to be said where there are several.
-            if several && said.standing != Standing::Met {
+            // Which one it is has to be said where others say something else.
+            if differ && apis.len() > 1 && said.standing != Standing::Met {
                 said.message = format!("{api}: {}", said.message);
             }
             said.tell(&mut self.conditions, "GlanceAPIReady");

@@ -80,6 +80,12 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Tells whoever looks at the object's events.
+    fn event(&mut self, warning: bool, reason: &str, message: String) {
+        let about = ObjectKey::new("GlanceAPI", namespace(self.api), name(self.api));
+        self.step.writes.push(Write::Event(Event { about, warning, reason: reason.to_owned(), message }));
+    }
+
     /// Why an object could not be written when that was last tried.
     fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
         let key = ObjectKey::new(kind, namespace(self.api), name);
@@ -275,6 +281,7 @@ impl<'a> Run<'a> {
             Some(topology) => finalizers::refused(topology, resource, &finalizer),
         };
         if let Some(fault) = fault {
+            self.event(true, "TopologyNotReady", fault.clone());
             self.conditions.failed("TopologyReady", format!("Topology config create error occurred {fault}"));
             return Err(Stopped);
         }
@@ -326,12 +333,7 @@ impl<'a> Run<'a> {
             self.step.writes.push(Write::Delete { key, uid: uid(set).into(), propagation: Propagation::Background });
             let message =
                 format!("StatefulSet {set_name} is made anew: its stores or claims cannot be changed. Claims stay.");
-            self.step.writes.push(Write::Event(Event {
-                about: ObjectKey::new("GlanceAPI", space, name(self.api)),
-                warning: false,
-                reason: "StatefulSetRecreated".into(),
-                message,
-            }));
+            self.event(false, "StatefulSetRecreated", message);
         }
         let domain = services::domain(self.api);
         let replace = self.world.settings.replace_default_anti_affinity;
@@ -355,6 +357,7 @@ impl<'a> Run<'a> {
         }
         if let Some(waiting) = waiting::waiting(self.world, self.api) {
             let standing = Standing::NotMet { reason: "Unschedulable", severity: Severity::Warning };
+            self.event(true, "PodsUnschedulable", waiting.message.clone());
             self.conditions.told("PodsScheduled", standing, waiting.message);
             self.step.wants_cluster = waiting.wants_cluster;
         }

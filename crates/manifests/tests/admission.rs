@@ -1,0 +1,356 @@
+//! The definitions and policies on a real API server: it takes them, and they let in and turn away what they should.
+
+use anyhow::{Context, Result};
+use http::{Method, Request};
+use kube::Client;
+use serde_json::{Value, json};
+use stead_manifests::{Options, Part, manifests};
+use stead_testbed::{Binaries, ControlPlane};
+
+/// An API server on which the definitions and policies are installed.
+struct Server {
+    client: Client,
+    _plane: ControlPlane,
+}
+
+impl Server {
+    /// None where Kubernetes' own programs are not at hand.
+    async fn real() -> Result<Option<Server>> {
+        let Some(binaries) = Binaries::find_or_skip() else { return Ok(None) };
+        let options = stead_testbed::Options { bare: true, ..stead_testbed::Options::default() };
+        let plane = ControlPlane::start(&binaries, options).await?;
+        let server = Server { client: plane.client(), _plane: plane };
+        for manifest in manifests(&Options::default()).iter().filter(|m| m.part == Part::Definitions) {
+            let path = format!("{}?fieldManager=test", manifest.path());
+            let (code, answer) =
+                server.send(Method::PATCH, &path, "application/apply-patch+yaml", &manifest.object).await?;
+            assert!(code == 200 || code == 201, "{manifest}: {}", answer["message"]);
+        }
+        server.settle().await?;
+        Ok(Some(server))
+    }
+
+    /// Waits until a policy acts, which is a moment after it was made.
+    async fn settle(&self) -> Result<()> {
+        let bad = glance(json!({"topologyRef": {"name": "t", "namespace": "elsewhere"}}));
+        for _ in 0..120 {
+            if self.create("/apis/glance.openstack.org/v1beta1/namespaces/default/glances", &bad).await?.0 == 422 {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        }
+        anyhow::bail!("the policies do not act after 30s")
+    }
+
+    async fn send(&self, method: Method, path: &str, form: &str, body: &Value) -> Result<(u16, Value)> {
+        let request = Request::builder().method(method).uri(path).header("content-type", form);
+        let request = request.body(body.to_string().into_bytes())?;
+        match self.client.request::<Value>(request).await {
+            Ok(answer) => Ok((200, answer)),
+            Err(kube::Error::Api(status)) => Ok((status.code, serde_json::to_value(status)?)),
+            Err(error) => Err(error).with_context(|| path.to_owned()),
+        }
+    }
+
+    /// Tries to make an object. Nothing is kept.
+    async fn create(&self, collection: &str, object: &Value) -> Result<(u16, Value)> {
+        self.send(Method::POST, &format!("{collection}?dryRun=All"), "application/json", object).await
+    }
+}
+
+const GLANCES: &str = "/apis/glance.openstack.org/v1beta1/namespaces/default/glances";
+const PLANES: &str = "/apis/core.openstack.org/v1beta1/namespaces/default/openstackcontrolplanes";
+const TOPOLOGIES: &str = "/apis/topology.openstack.org/v1beta1/namespaces/default/topologies";
+const RBD: &str = "[DEFAULT]\nenabled_backends=backend1:rbd";
+
+/// A Glance with one single API, and these fields.
+fn glance(fields: Value) -> Value {
+    let mut spec = json!({
+        "databaseInstance": "openstack",
+        "secret": "osp-secret",
+        "glanceAPIs": {"default": {"type": "single"}},
+    });
+    merge(&mut spec, fields);
+    json!({"apiVersion": "glance.openstack.org/v1beta1", "kind": "Glance", "metadata": {"name": "glance"}, "spec": spec})
+}
+
+fn merge(under: &mut Value, over: Value) {
+    if let (Some(under), Value::Object(over)) = (under.as_object_mut(), over) {
+        under.extend(over);
+    }
+}
+
+/// APIs in place of the one of [`glance`].
+fn apis(apis: Value) -> Value {
+    glance(json!({"glanceAPIs": apis}))
+}
+
+async fn glances(server: &Server) -> Result<()> {
+    let split = |config: &str| json!({"default": {"customServiceConfig": config}});
+    let named = |length: usize, kind: &str| {
+        let name = "a".repeat(length);
+        let config = if kind == "single" { "" } else { RBD };
+        glance(json!({
+            "keystoneEndpoint": "main",
+            "glanceAPIs": {name: {"type": kind, "customServiceConfig": config}, "main": {"type": "single"}},
+        }))
+    };
+    const FILE: &str = "split cannot be used in combination with File and NFS backend";
+    const NO_FILE: &str = "single can only be used in combination with File and NFS backend";
+    const ENDPOINT: &str = "KeystoneEndpoint is assigned to an invalid GlanceAPI instance";
+    const LONG: &str = "must be no more than 52 characters";
+    const NAMESPACE: &str =
+        r#"topologyRef.namespace: Invalid value: "x": Customizing namespace field is not supported"#;
+    let table: Vec<(&str, Value, Option<&str>)> = vec![
+        (
+            "nothing but a name",
+            json!({"apiVersion": "glance.openstack.org/v1beta1", "kind": "Glance", "metadata": {"name": "g"}}),
+            None,
+        ),
+        ("a single API", glance(json!({})), None),
+        ("no API", apis(json!({})), None),
+        ("no API, but an endpoint", glance(json!({"glanceAPIs": {}, "keystoneEndpoint": "x"})), None),
+        ("split on files", apis(split("")), Some(FILE)),
+        ("split on rbd", apis(split(RBD)), None),
+        ("split on rbd and files", apis(split("[DEFAULT]\nenabled_backends = a:rbd, b:file")), Some(FILE)),
+        ("split on rbd, files in a comment", apis(split(&format!("#enabled_backends=a:file\n{RBD}"))), None),
+        ("split on a backend that only looks like files", apis(split("enabled_backends=file:filesystem")), None),
+        ("split on files without replicas", apis(json!({"default": {"replicas": 0}})), None),
+        ("split on the rbd of all", glance(json!({"customServiceConfig": RBD, "glanceAPIs": {"default": {}}})), None),
+        ("single on the rbd of all", glance(json!({"customServiceConfig": RBD})), Some(NO_FILE)),
+        ("single on rbd", apis(json!({"default": {"type": "single", "customServiceConfig": RBD}})), Some(NO_FILE)),
+        (
+            "single on files, the others on rbd",
+            glance(
+                json!({"customServiceConfig": RBD, "glanceAPIs": {"default": {"type": "single", "customServiceConfig": "enabled_backends=a:file"}}}),
+            ),
+            None,
+        ),
+        ("an edge alone", apis(json!({"a": {"type": "edge", "customServiceConfig": RBD}})), Some(ENDPOINT)),
+        (
+            "an edge as endpoint",
+            glance(json!({"keystoneEndpoint": "a", "glanceAPIs": {"a": {"type": "edge"}, "b": {"type": "single"}}})),
+            Some(ENDPOINT),
+        ),
+        ("two and no endpoint", apis(json!({"a": {"type": "single"}, "b": {"type": "single"}})), Some(ENDPOINT)),
+        ("an endpoint that is not there", glance(json!({"keystoneEndpoint": "x"})), Some(ENDPOINT)),
+        ("a layout that is none", apis(json!({"default": {"type": "triple"}})), Some("Unsupported value")),
+        ("33 replicas", apis(json!({"default": {"type": "single", "replicas": 33}})), Some("less than or equal to 32")),
+        (
+            "-1 replicas",
+            apis(json!({"default": {"type": "single", "replicas": -1}})),
+            Some("greater than or equal to 0"),
+        ),
+        ("no time to answer", glance(json!({"apiTimeout": 0})), Some("greater than or equal to 1")),
+        ("rows purged at once", glance(json!({"dbPurge": {"age": 0}})), Some("greater than or equal to 1")),
+        ("capitals in a name", apis(json!({"Default": {"type": "single"}})), Some("RFC 1123 label")),
+        ("38 letters, single", named(38, "single"), None),
+        ("39 letters, single", named(39, "single"), Some(LONG)),
+        ("36 letters, edge", named(36, "edge"), None),
+        ("37 letters, edge", named(37, "edge"), Some(LONG)),
+        ("32 letters, split", named(32, "split"), None),
+        ("33 letters, split", named(33, "split"), Some(LONG)),
+        (
+            "an override of an endpoint",
+            apis(
+                json!({"default": {"type": "single", "override": {"service": {"public": {"endpointURL": "http://x"}}}}}),
+            ),
+            None,
+        ),
+        (
+            "an override of no endpoint",
+            apis(json!({"default": {"type": "single", "override": {"service": {"admin": {}}}}})),
+            Some("invalid endpoint type"),
+        ),
+        ("a reference", glance(json!({"topologyRef": {"name": "t"}})), None),
+        ("its own namespace", glance(json!({"topologyRef": {"name": "t", "namespace": "default"}})), None),
+        ("another namespace", glance(json!({"topologyRef": {"name": "t", "namespace": "x"}})), Some(NAMESPACE)),
+        ("another namespace without a name", glance(json!({"topologyRef": {"namespace": "x"}})), Some(NAMESPACE)),
+        (
+            "another namespace in an API",
+            apis(json!({"default": {"type": "single", "topologyRef": {"name": "t", "namespace": "x"}}})),
+            Some("spec.glanceAPIs[default].topologyRef.namespace"),
+        ),
+        ("an opt-out", glance(json!({"topologyRef": {}})), None),
+    ];
+    check(server, GLANCES, &table).await
+}
+
+/// Each object is let in, or turned away as invalid with these words.
+async fn check(server: &Server, collection: &str, table: &[(&str, Value, Option<&str>)]) -> Result<()> {
+    for (about, object, refused) in table {
+        let (code, answer) = server.create(collection, object).await?;
+        let message = answer["message"].as_str().unwrap_or_default();
+        match refused {
+            None => assert_eq!(code, 200, "{about}: {message}"),
+            Some(words) => {
+                assert_eq!(code, 422, "{about}: {message}");
+                assert!(message.contains(words), "{about}: {message}");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn control_planes(server: &Server) -> Result<()> {
+    let plane = |spec: Value| json!({"apiVersion": "core.openstack.org/v1beta1", "kind": "OpenStackControlPlane", "metadata": {"name": "p"}, "spec": spec});
+    let with = |section: Value| plane(json!({"secret": "s", "glance": section}));
+    let elsewhere = json!({"name": "t", "namespace": "x"});
+    let single = json!({"default": {"type": "single"}});
+    let table: Vec<(&str, Value, Option<&str>)> = vec![
+        ("no service at all", plane(json!({})), None),
+        ("other services alone", plane(json!({"keystone": {"enabled": false}, "watcher": {"new": [1]}})), None),
+        ("Glance without a template", with(json!({})), None),
+        ("Glance", with(json!({"template": {"glanceAPIs": single}})), None),
+        ("split on files", with(json!({"template": {"glanceAPIs": {"default": {}}}})), Some("File and NFS backend")),
+        (
+            "split on files, switched off",
+            with(json!({"enabled": false, "template": {"glanceAPIs": {"default": {}}}})),
+            None,
+        ),
+        ("a long name", with(json!({"template": {"glanceAPIs": {"a".repeat(38): {"type": "single"}}}})), None),
+        (
+            "a long name that is made unique",
+            with(json!({"uniquePodNames": true, "template": {"glanceAPIs": {"a".repeat(38): {"type": "single"}}}})),
+            Some("no more than 52"),
+        ),
+        (
+            "another namespace",
+            plane(json!({"topologyRef": elsewhere})),
+            Some(r#"spec.topologyRef.namespace: Invalid value: "x""#),
+        ),
+        (
+            "another namespace for Glance",
+            with(json!({"template": {"glanceAPIs": single, "topologyRef": elsewhere}})),
+            Some("spec.glance.template.topologyRef.namespace"),
+        ),
+        (
+            "another namespace for an API",
+            with(json!({"template": {"glanceAPIs": {"default": {"type": "single", "topologyRef": elsewhere}}}})),
+            Some("spec.glance.template.glanceAPIs[default].topologyRef.namespace"),
+        ),
+        (
+            "the same, switched off",
+            with(
+                json!({"enabled": false, "template": {"glanceAPIs": {"default": {"type": "single", "topologyRef": elsewhere}}}}),
+            ),
+            None,
+        ),
+    ];
+    check(server, PLANES, &table).await
+}
+
+/// What the API server keeps of an object: opt-outs, others' sections, and defaults as in the OpenStack operators.
+async fn what_is_kept_and_filled_in(server: &Server) -> Result<()> {
+    let object = glance(json!({
+        "topologyRef": {},
+        "glanceAPIs": {"default": {"type": "single", "topologyRef": {}, "nodeSelector": {}}},
+    }));
+    let (_, kept) = server.create(GLANCES, &object).await?;
+    let spec = &kept["spec"];
+    let api = &spec["glanceAPIs"]["default"];
+    assert_eq!((&spec["topologyRef"], &api["topologyRef"], &api["nodeSelector"]), (&json!({}), &json!({}), &json!({})));
+    assert_eq!(spec["dbPurge"], json!({"age": 30, "schedule": "1 0 * * *"}));
+    assert_eq!(api["tls"], json!({"api": {"internal": {}, "public": {}}}));
+    assert_eq!(spec["passwordSelectors"], json!({"service": "GlancePassword"}));
+    let plane = json!({
+        "apiVersion": "core.openstack.org/v1beta1",
+        "kind": "OpenStackControlPlane",
+        "metadata": {"name": "p"},
+        "spec": {"nova": {"template": {"cells": [{"a": 1}]}}, "later": {"b": 2}, "glance": {}},
+    });
+    let (_, kept) = server.create(PLANES, &plane).await?;
+    assert_eq!(kept["spec"]["nova"], plane["spec"]["nova"]);
+    assert_eq!(kept["spec"]["later"], plane["spec"]["later"]);
+    assert_eq!(kept["spec"]["glance"], json!({"enabled": true, "uniquePodNames": false}));
+    Ok(())
+}
+
+async fn a_layout_stays(server: &Server) -> Result<()> {
+    let first = apis(json!({"default": {"type": "single"}}));
+    assert_eq!(server.send(Method::POST, GLANCES, "application/json", &first).await?.0, 200);
+    let path = format!("{GLANCES}/glance?dryRun=All");
+    for (about, apis, refused) in [
+        ("the same", json!({"default": {"type": "single"}}), false),
+        ("another layout", json!({"default": {"type": "split", "replicas": 0}}), true),
+        ("one more", json!({"other": {"type": "split", "customServiceConfig": RBD}}), false),
+        ("none: a split one would take its place", json!({"default": null}), true),
+    ] {
+        let patch = json!({"spec": {"keystoneEndpoint": "default", "glanceAPIs": apis}});
+        let (code, answer) = server.send(Method::PATCH, &path, "application/merge-patch+json", &patch).await?;
+        assert_eq!(code, if refused { 422 } else { 200 }, "{about}: {}", answer["message"]);
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(!refused || message.contains("layout (type) cannot be modified"), "{about}: {message}");
+    }
+    Ok(())
+}
+
+/// A Topology takes what a StatefulSet takes: each content is given to both. Where Kubernetes lets something through
+/// that leaves pods unmade or Pending for ever, a Topology refuses it.
+async fn topologies_are_checked_as_pods_are(server: &Server) -> Result<()> {
+    const STRICTER: [&str; 3] =
+        ["exists in both matchLabelKeys and labelSelector", "values must be a number", "only one of the two"];
+    let (mut taken, mut refused) = (0, 0);
+    for line in include_str!("data/contents.jsonl").lines() {
+        let content: Value = serde_json::from_str(line)?;
+        let topology = json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "t"}, "spec": content});
+        let (ours, answer) = server.create(TOPOLOGIES, &topology).await?;
+        let labels = json!({"service": "glance"});
+        let mut pod = content.clone();
+        for constraint in pod["topologySpreadConstraints"].as_array_mut().into_iter().flatten() {
+            if constraint["labelSelector"].is_null() {
+                constraint["labelSelector"] = json!({"matchLabels": labels});
+            }
+        }
+        if pod["topologySpreadConstraints"].is_null() {
+            merge(&mut pod, json!({"topologySpreadConstraints": []}));
+        }
+        merge(&mut pod, json!({"containers": [{"name": "c", "image": "i"}]}));
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"},
+            "spec": {"serviceName": "s", "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+        });
+        let (theirs, reason) = server.create("/apis/apps/v1/namespaces/default/statefulsets", &set).await?;
+        let message = answer["message"].as_str().unwrap_or_default();
+        let stricter = ours == 422 && STRICTER.iter().any(|words| message.contains(words));
+        assert!(
+            ours == theirs || stricter,
+            "{line}\ntopology {ours} {message}\nstatefulset {theirs} {}",
+            reason["message"]
+        );
+        *(if ours == 200 { &mut taken } else { &mut refused }) += 1;
+    }
+    assert!(taken > 40 && refused > 40, "{taken} taken, {refused} refused");
+    Ok(())
+}
+
+async fn the_drafts_spelling(server: &Server) -> Result<()> {
+    let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+    let topology = |spec: Value| json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "t"}, "spec": spec});
+    let draft = topology(json!({"topologySpreadConstraint": spread}));
+    let request = Request::post(format!("{TOPOLOGIES}?dryRun=All")).header("content-type", "application/json");
+    let answer = server.client.send(request.body(draft.to_string().into_bytes())?.map(Into::into)).await?;
+    assert_eq!(answer.status(), 201);
+    let warning = answer.headers().get("warning").context("a warning")?.to_str()?;
+    assert!(warning.contains("early draft's spelling of spec.topologySpreadConstraints"), "{warning}");
+    let both = topology(json!({"topologySpreadConstraint": spread, "topologySpreadConstraints": spread}));
+    let (code, answer) = server.create(TOPOLOGIES, &both).await?;
+    assert_eq!(code, 422, "{}", answer["message"]);
+    let wrong = topology(
+        json!({"topologySpreadConstraint": [{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}),
+    );
+    assert_eq!(server.create(TOPOLOGIES, &wrong).await?.0, 422);
+    Ok(())
+}
+
+/// One server for all of it: starting one takes longer than all that is asked of it.
+#[tokio::test]
+async fn admission() -> Result<()> {
+    let Some(server) = Server::real().await? else { return Ok(()) };
+    glances(&server).await?;
+    control_planes(&server).await?;
+    what_is_kept_and_filled_in(&server).await?;
+    a_layout_stays(&server).await?;
+    topologies_are_checked_as_pods_are(&server).await?;
+    the_drafts_spelling(&server).await
+}

@@ -1,0 +1,189 @@
+//! What is installed, looked at without a cluster.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use stead_manifests::plan::{Action, compare, foreign, is_left_out};
+use stead_manifests::removal::{HELD, claim_commands};
+use stead_manifests::{AntiAffinity, Manifest, Options, Part, is_ours, manifests, rights};
+
+fn all() -> Vec<Manifest> {
+    manifests(&Options::default())
+}
+
+#[test]
+fn every_object_is_whole_and_marked_as_ours() {
+    for manifest in all() {
+        assert!(is_ours(&manifest.object), "{manifest}");
+        assert_eq!(manifest.object["metadata"]["labels"]["app.kubernetes.io/managed-by"], "stead", "{manifest}");
+        assert!(!manifest.object.to_string().contains("\"$"), "{manifest}: a piece was not put in");
+        assert!(!manifest.object.to_string().contains("{spec}"), "{manifest}: a word was not put in");
+        if manifest.is_definition() {
+            assert_eq!(manifest.object["metadata"]["annotations"]["stead.dev/version"], env!("CARGO_PKG_VERSION"));
+        }
+    }
+}
+
+#[test]
+fn what_others_need_comes_first() {
+    let kinds: Vec<String> = all().iter().map(|m| m.kind().to_owned()).collect();
+    let first = |kind: &str| kinds.iter().position(|k| k == kind).expect("the kind is there");
+    let last = |kind: &str| kinds.iter().rposition(|k| k == kind).expect("the kind is there");
+    assert_eq!(first("Namespace"), 0);
+    assert!(last("CustomResourceDefinition") < first("ValidatingAdmissionPolicy"));
+    assert!(last("ClusterRoleBinding") < first("Deployment"));
+    assert_eq!(last("Deployment"), kinds.len() - 1);
+}
+
+/// kube-apiserver estimates what rules may cost at most; without bounds it refuses a definition.
+#[test]
+fn every_list_and_map_of_a_spec_is_bounded() {
+    fn walk(schema: &Value, at: &str, faults: &mut Vec<String>) {
+        if schema["type"] == "array" && schema["maxItems"].is_null() {
+            faults.push(format!("{at}: a list without maxItems"));
+        }
+        if schema["additionalProperties"].is_object() && schema["maxProperties"].is_null() {
+            faults.push(format!("{at}: a map without maxProperties"));
+        }
+        for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+            walk(inner, &format!("{at}.{name}"), faults);
+        }
+        for inner in ["items", "additionalProperties"] {
+            if schema[inner].is_object() {
+                walk(&schema[inner], &format!("{at}[]"), faults);
+            }
+        }
+    }
+    let mut faults = Vec::new();
+    for manifest in all().iter().filter(|m| m.is_definition()) {
+        walk(&manifest.object["spec"]["versions"][0]["schema"]["openAPIV3Schema"], manifest.name(), &mut faults);
+    }
+    assert_eq!(faults, Vec::<String>::new());
+}
+
+#[test]
+fn the_operator_may_watch_what_its_loops_look_at() {
+    for watched in stead_loops::WATCHED {
+        let group = watched.api_version.split_once('/').map_or("", |(group, _)| group);
+        for verb in ["list", "watch"] {
+            let may = rights::CLUSTER
+                .iter()
+                .any(|r| r.group == group && r.resources.contains(&watched.plural) && r.verbs.contains(&verb));
+            assert!(may, "{verb} {}", watched.plural);
+        }
+    }
+}
+
+#[test]
+fn no_right_is_without_bounds_or_reason() {
+    for right in rights::CLUSTER.iter().chain(rights::OWN_NAMESPACE) {
+        assert!(!right.why.is_empty(), "{right:?}");
+        let words = right.resources.iter().chain(right.verbs).chain([&right.group]);
+        assert!(words.clone().all(|word| !word.contains('*')), "{right:?}");
+    }
+}
+
+#[test]
+fn the_operator_runs_with_as_little_as_it_can() {
+    let options = Options { default_anti_affinity: AntiAffinity::Replace, ..Options::default() };
+    let deployment = manifests(&options).pop().expect("the Deployment is the last").object;
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(
+        container["securityContext"],
+        json!({
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        })
+    );
+    assert_eq!(
+        pod["securityContext"],
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}),
+        "and no user id"
+    );
+    assert!(container["args"].to_string().contains("--default-anti-affinity=replace"));
+}
+
+#[test]
+fn what_is_about_a_foreign_definition_is_left_out() {
+    let theirs = json!({"metadata": {"name": "glances.glance.openstack.org"}});
+    let ours = json!({"metadata": {
+        "name": "topologies.topology.openstack.org",
+        "labels": {"app.kubernetes.io/part-of": "stead"},
+    }});
+    let foreign = foreign([&theirs, &ours]);
+    assert_eq!(foreign, BTreeSet::from(["glances.glance.openstack.org".to_owned()]));
+    let left_out: Vec<String> = all().iter().filter(|m| is_left_out(m, &foreign)).map(ToString::to_string).collect();
+    assert_eq!(
+        left_out,
+        [
+            "customresourcedefinition/glances.glance.openstack.org",
+            "validatingadmissionpolicy/stead.glances.glance.openstack.org",
+            "validatingadmissionpolicybinding/stead.glances.glance.openstack.org",
+        ]
+    );
+    assert!(all().iter().any(|m| m.part == Part::Operator && m.kind() == "Deployment"));
+}
+
+#[test]
+fn what_a_plan_counts_as_a_change() {
+    let live = json!({
+        "metadata": {"name": "a", "resourceVersion": "5", "generation": 1, "managedFields": [1]},
+        "spec": {"replicas": 2, "list": [1, 2], "gone": true},
+        "status": {"ready": 1},
+    });
+    let with = |change: fn(&mut Value)| {
+        let mut applied = live.clone();
+        change(&mut applied);
+        compare(&live, &applied)
+    };
+    assert_eq!(with(|_| ()), Action::Unchanged);
+    assert_eq!(with(|o| o["metadata"]["managedFields"] = json!([2])), Action::Unchanged);
+    assert_eq!(with(|o| o["metadata"]["generation"] = json!(2)), Action::Unchanged);
+    assert_eq!(with(|o| o["status"] = json!({})), Action::Unchanged);
+    assert_eq!(with(|o| o["spec"]["replicas"] = json!(3)), Action::Change(vec!["spec.replicas".to_owned()]));
+    assert_eq!(with(|o| o["spec"]["list"][1] = json!(3)), Action::Change(vec!["spec.list[1]".to_owned()]));
+    assert_eq!(with(|o| o["spec"]["list"] = json!([1])), Action::Change(vec!["spec.list".to_owned()]));
+    assert_eq!(
+        with(|o| o["spec"] = json!({"replicas": 2, "list": [1, 2], "new": 1})),
+        Action::Change(vec!["spec.gone".to_owned(), "spec.new".to_owned()])
+    );
+}
+
+#[test]
+fn only_our_finalizers_are_let_go_of() {
+    for (kind, finalizers, kept) in [
+        ("Glance", json!(["openstack.org/glance"]), Some(json!([]))),
+        ("Glance", json!(["openstack.org/glanceapi"]), None),
+        ("GlanceAPI", json!(["a.example/b", "openstack.org/glanceapi"]), Some(json!(["a.example/b"]))),
+        ("OpenStackControlPlane", json!(["openstack.org/openstackcontrolplane"]), Some(json!([]))),
+        (
+            "Topology",
+            json!(["openstack.org/glanceapi-azone", "openstack.org/memcached-m", "openstack.org/glanceapi-default"]),
+            Some(json!(["openstack.org/memcached-m"])),
+        ),
+        ("Topology", json!(["openstack.org/memcached-m"]), None),
+        ("Topology", Value::Null, None),
+    ] {
+        let held = HELD.iter().find(|h| h.kind == kind).expect("a kind");
+        let object = json!({"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": finalizers}});
+        let patch = held.release(&object);
+        assert_eq!(patch.as_ref().map(|p| p["metadata"]["finalizers"].clone()), kept, "{kind} {finalizers}");
+        if let Some(patch) = patch {
+            assert_eq!((&patch["metadata"]["uid"], &patch["metadata"]["resourceVersion"]), (&json!("u"), &json!("7")));
+        }
+    }
+}
+
+#[test]
+fn owners_go_before_what_they_own() {
+    assert_eq!(HELD.map(|h| h.kind), ["OpenStackControlPlane", "Glance", "GlanceAPI", "Topology"]);
+}
+
+#[test]
+fn the_commands_that_delete_claims() {
+    let claim = |namespace: &str, name: &str| json!({"metadata": {"namespace": namespace, "name": name}});
+    let claims = [claim("b", "z"), claim("a", "y"), claim("b", "x")];
+    assert_eq!(claim_commands(&claims), ["kubectl -n a delete pvc y", "kubectl -n b delete pvc x z"]);
+}
