@@ -45,6 +45,7 @@ pub async fn open(binaries: &Binaries, stead: &Path, storage: &str) -> Result<St
     let stage = Stage::open(binaries, stead, options, ClusterSpec::seven()).await?;
     stage.kubectl_with(&["apply", "-f", "-"], storage).await?;
     stage.define().await?;
+    stage.collects().await?;
     Ok(stage)
 }
 

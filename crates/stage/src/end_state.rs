@@ -11,7 +11,7 @@ use crate::objects::{Objects, kinds};
 pub type EndState = BTreeMap<String, Value>;
 
 /// Reads all that Stead makes or writes in a namespace, its pods and their claims.
-pub async fn read(objects: &Objects) -> Result<EndState> {
+pub(crate) async fn read(objects: &Objects) -> Result<EndState> {
     let mut state = EndState::new();
     for kind in kinds() {
         for object in objects.list(kind).await? {
