@@ -15,6 +15,7 @@ mod operators;
 mod oracle;
 mod oracle_build;
 mod scale;
+mod report;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ enum Chore {
     Kubernetes(kubernetes::Args),
     /// Run a real control plane with stand-in nodes until Ctrl-C.
     Cluster(cluster::Args),
+    /// Play a field report on a real control plane, with the operator running, and print what is typed and seen.
+    Report(report::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
     /// Play a walk-through with the operator killed again and again, and behind a proxy that misbehaves.
@@ -87,6 +90,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Outcome::Passed
         }
         Chore::Cluster(args) => cluster::run(&args)?,
+        Chore::Report(args) => report::run(&args)?,
         Chore::Fixes(args) => fixes::run(&args)?,
         Chore::Image(args) => {
             image::run(&args)?;

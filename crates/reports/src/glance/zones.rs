@@ -1,0 +1,208 @@
+//! Seven nodes in three zones: pods held in a zone, pods spread over them, and volumes in the way.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use stead_testbed::Nodes;
+
+use super::{Walk, nodes};
+use crate::pods::{self, PATIENCE, Pod, SPACE, condition};
+
+/// The nodes of the report, and whether each is of the control plane.
+const SEVEN: [(&str, bool); 7] = [
+    ("master-0", true),
+    ("master-1", true),
+    ("master-2", true),
+    ("worker-0", false),
+    ("worker-1", false),
+    ("worker-2", false),
+    ("worker-3", false),
+];
+
+/// The labels that make the zones.
+const LABELS: [(&str, u8, char); 7] = [
+    ("master-0", 1, 'A'),
+    ("worker-0", 2, 'A'),
+    ("worker-3", 3, 'A'),
+    ("master-1", 4, 'B'),
+    ("worker-1", 5, 'B'),
+    ("master-2", 6, 'C'),
+    ("worker-2", 7, 'C'),
+];
+
+/// The pods that find no node once they are to be spread.
+const STUCK: [&str; 2] = ["glance-default-external-api-2", "glance-default-internal-api-1"];
+
+/// What the scheduler says about them. (Kubernetes 1.29 said "had volume node affinity conflict".)
+const REASON: &str = "0/7 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing \
+                      required label), 6 node(s) didn't match PersistentVolume's node affinity.";
+
+const ALL: &str = "kubectl get pods -l service=glance -o wide";
+const DEFAULT: &str = "kubectl get pods -l service=glance -o wide | grep default";
+
+impl Walk<'_> {
+    /// The seven nodes, with a control plane on them.
+    pub(super) async fn seven_nodes(&mut self) -> Result<()> {
+        self.stage.nodes = Nodes::start(self.stage.plane.client(), nodes(&SEVEN)).await?;
+        self.stage.nodes.ready().await?;
+        let terminal = &mut self.terminal;
+        terminal.heading("Seven nodes in three zones")?;
+        terminal.types("kubectl delete node crc").await?;
+        terminal.types("kubectl get nodes").await?;
+        terminal.types("kubectl get sc").await?;
+        for (node, number, zone) in LABELS {
+            let line = format!("kubectl label nodes {node} node=node{number} zone=zone{zone} --overwrite");
+            terminal.types(&line).await?;
+        }
+        terminal.remark("worker-3 loses its label again, as it did in the report without anybody noticing")?;
+        terminal.types("kubectl label nodes worker-3 zone-").await?;
+        terminal.types("kubectl create namespace openstack").await?;
+        terminal.types("kubectl apply -f neighbours.yaml").await?;
+        terminal.remark("claims where the report's were: the scheduler chooses among equal nodes at random")?;
+        terminal.types("kubectl apply -f claims.yaml").await?;
+        terminal.types("kubectl apply -f control-plane.yaml").await?;
+        pods::settled(&self.stage, 2).await.map(drop)
+    }
+
+    pub(super) async fn zones(&mut self) -> Result<()> {
+        self.edges().await?;
+        self.three_replicas().await?;
+        self.spread().await?;
+        self.why_pending().await?;
+        self.external().await
+    }
+
+    async fn edges(&mut self) -> Result<()> {
+        self.terminal.heading("An edge API in each zone, held there by node affinity")?;
+        let line = "for F in $(echo glance-{a,b,c}zone-node-affinity.yaml); do kubectl apply -f $F; done";
+        self.terminal.types(line).await?;
+        self.terminal.edits("oscp", "edits/edge-apis.yaml").await?;
+        let pods = pods::settled(&self.stage, 11).await?;
+        self.terminal.types(ALL).await?;
+        pods::edges_in_their_zones(&pods)?;
+        self.terminal.types("kubectl get topo").await.map(drop)
+    }
+
+    async fn three_replicas(&mut self) -> Result<()> {
+        self.terminal.heading("The default API, scaled to three and then spread over the zones")?;
+        self.terminal.edits("oscp", "edits/three-replicas.yaml").await?;
+        let pods = pods::settled(&self.stage, 15).await?;
+        self.terminal.types(DEFAULT).await?;
+        for name in STUCK {
+            let pod = pods.iter().find(|pod| pod.name == name).context("a pod is missing")?;
+            ensure!(pod.node()? == "worker-3", "{name} is on {}", pod.node()?);
+        }
+        self.terminal.types("kubectl get pod glance-default-internal-api-0 -o yaml | grep affinity -A 11").await?;
+        let affinity = pods::one(&self.stage, "glance-default-internal-api-0").await?.map(|p| p.spec["affinity"].clone());
+        ensure!(affinity == Some(apart()), "the default anti-affinity is {affinity:?}");
+        Ok(())
+    }
+
+    async fn spread(&mut self) -> Result<()> {
+        let created = self.terminal.types("kubectl create -f draft/glance-default-spread-pods.yaml").await?;
+        ensure!(created.contains("Warning: "), "the draft's spelling passes without a warning");
+        self.terminal.edits("oscp", "edits/spread.yaml").await?;
+        self.stage
+            .until("two pods are Pending and four run", PATIENCE, || async {
+                let pods = pods::glance(&self.stage, "glance-default-").await?;
+                let stuck = pods.iter().filter(|pod| STUCK.contains(&pod.name.as_str()));
+                let others = pods.iter().filter(|pod| !STUCK.contains(&pod.name.as_str()));
+                let moved = |pod: &Pod| !pod.spec["topologySpreadConstraints"].is_null();
+                Ok(stuck.into_iter().all(|p| p.unschedulable.is_some() && moved(p))
+                    && others.clone().count() == 4
+                    && others.clone().all(|pod| pod.ready && !pod.deleting)
+                    && others.into_iter().any(|pod| pod.name == "glance-default-internal-api-2" && moved(pod)))
+            })
+            .await?;
+        self.terminal.types(DEFAULT).await.map(drop)
+    }
+
+    async fn why_pending(&mut self) -> Result<()> {
+        let pod = pods::one(&self.stage, STUCK[0]).await?.context("the pod is gone")?;
+        let spread = json!([{
+            "labelSelector": {"matchLabels": {"service": "glance"}},
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+        }]);
+        ensure!(pod.spec["topologySpreadConstraints"] == spread, "spread {}", pod.spec["topologySpreadConstraints"]);
+        ensure!(pod.spec["affinity"] == apart(), "the anti-affinity beside the spread is {}", pod.spec["affinity"]);
+        for name in STUCK {
+            let why = pods::one(&self.stage, name).await?.and_then(|pod| pod.unschedulable).unwrap_or_default();
+            ensure!(why.starts_with(REASON), "{name}: the scheduler says {why}");
+        }
+        let line = format!("kubectl get pod {} -o yaml | grep -A 8 'message:.*nodes are available'", STUCK[0]);
+        self.terminal.types(&line).await?;
+        for claim in ["internal-api-1", "external-api-2"] {
+            let volume = self.terminal.types(&format!("kubectl get pv | grep {claim} | awk {{'print $1'}}")).await?;
+            let node = self.terminal.types(&format!("kubectl get pv {} -o yaml | grep worker", volume.trim())).await?;
+            ensure!(node.trim() == "- worker-3", "the volume of {claim} is on {node}");
+        }
+        self.terminal.remark("what nobody told the report's author")?;
+        let answer = self.terminal.types(&format!("stead explain pod/{} || true", STUCK[0])).await?;
+        for part in [
+            REASON,
+            "which can be used only on worker-3",
+            "spread by node label zone (from Topology glance-default-spread-pods): it has no label zone",
+            "zoneA 5, zoneB 4, zoneC 4; with this one zoneA would have 6",
+            "external storage, or none",
+        ] {
+            ensure!(answer.contains(part), "the explanation does not say: {part}");
+        }
+        self.condition_tells().await?;
+        self.terminal.types("stead explain topology/glance-default-spread-pods || true").await?;
+        self.terminal.types("kubectl replace -f glance-default-spread-pods.yaml").await.map(drop)
+    }
+
+    /// The GlanceAPI says the scheduler's reason, and a way out.
+    async fn condition_tells(&mut self) -> Result<()> {
+        let told = |api: Value| condition(&api, "PodsScheduled").map(|c| c["message"].to_string()).unwrap_or_default();
+        for (api, pod) in [("glance-default-external", STUCK[0]), ("glance-default-internal", STUCK[1])] {
+            self.stage
+                .until(&format!("{api} says why {pod} waits"), PATIENCE, || async {
+                    let object = self.stage.get(SPACE, &format!("glanceapi/{api}")).await?;
+                    let said = object.map(told).unwrap_or_default();
+                    Ok(said.contains(pod) && said.contains(REASON) && said.contains("A way out: "))
+                })
+                .await?;
+        }
+        let line = "kubectl get glanceapi glance-default-external \
+                    -o jsonpath='{.status.conditions[?(@.type==\"PodsScheduled\")].message}{\"\\n\"}'";
+        self.terminal.types(line).await.map(drop)
+    }
+
+    async fn external(&mut self) -> Result<()> {
+        self.terminal.heading("External storage: the volumes are no longer in the way")?;
+        self.terminal.edits("oscp", "edits/default-external.yaml").await?;
+        let pods = pods::settled(&self.stage, 15).await?;
+        self.terminal.types(DEFAULT).await?;
+        let default: Vec<&Pod> = pods.iter().filter(|pod| pod.name.starts_with("glance-default-")).collect();
+        let zones = pods::by_zone(default.iter().copied())?;
+        ensure!(zones == BTreeMap::from([('A', 2), ('B', 2), ('C', 2)]), "the default pods are in {zones:?}");
+        ensure!(!default.iter().any(|pod| pod.has_claim()), "a default pod still has a claim");
+        self.terminal.edits("oscp", "edits/all-external.yaml").await?;
+        self.stage
+            .until("no Glance pod has a claim", PATIENCE, || async {
+                Ok(!pods::glance(&self.stage, "").await?.iter().any(Pod::has_claim))
+            })
+            .await?;
+        let pods = pods::settled(&self.stage, 15).await?;
+        let line = "for P in $(kubectl get pods | grep glance | grep -v purge | awk {'print $1'}); do \
+                    echo $P; kubectl get pod $P -o yaml | grep -i persistentVolumeClaim ; done; true";
+        let seen = self.terminal.types(line).await?;
+        ensure!(!seen.contains("persistentVolumeClaim"), "a pod still has a claim");
+        pods::edges_in_their_zones(&pods)
+    }
+}
+
+/// The anti-affinity that every Glance pod has unless a Topology brings its own.
+fn apart() -> Value {
+    json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+        "podAffinityTerm": {
+            "labelSelector": {"matchExpressions": [{"key": "service", "operator": "In", "values": ["glance"]}]},
+            "topologyKey": "kubernetes.io/hostname",
+        },
+        "weight": 100,
+    }]}})
+}
