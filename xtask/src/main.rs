@@ -14,8 +14,8 @@ mod layers;
 mod operators;
 mod oracle;
 mod oracle_build;
-mod scale;
 mod report;
+mod scale;
 mod verdicts;
 
 use std::path::PathBuf;

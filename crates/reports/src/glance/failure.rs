@@ -68,7 +68,8 @@ impl Walk<'_> {
                 let plane = self.stage.get(space, "oscp/openstack-control-plane").await?.context("no control plane")?;
                 let wanted = &plane["spec"]["glance"]["template"]["glanceAPIs"]["azone"]["topologyRef"]["name"];
                 let current = |o: &serde_json::Value| o["status"]["observedGeneration"] == o["metadata"]["generation"];
-                let follows = !set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"].is_null() == !wanted.is_null();
+                let follows =
+                    !set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"].is_null() == !wanted.is_null();
                 Ok(api["spec"]["topologyRef"]["name"] == *wanted && current(&api) && current(&set) && follows)
             })
             .await

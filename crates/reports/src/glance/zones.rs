@@ -94,7 +94,8 @@ impl Walk<'_> {
             ensure!(pod.node()? == "worker-3", "{name} is on {}", pod.node()?);
         }
         self.terminal.types("kubectl get pod glance-default-internal-api-0 -o yaml | grep affinity -A 11").await?;
-        let affinity = pods::one(&self.stage, "glance-default-internal-api-0").await?.map(|p| p.spec["affinity"].clone());
+        let affinity =
+            pods::one(&self.stage, "glance-default-internal-api-0").await?.map(|p| p.spec["affinity"].clone());
         ensure!(affinity == Some(apart()), "the default anti-affinity is {affinity:?}");
         Ok(())
     }
