@@ -13,24 +13,38 @@ use crate::api::Api;
 use crate::request::Resource;
 use crate::shared::Shared;
 
-/// How long what was read serves all who ask.
-const FRESH: Duration = Duration::from_secs(20);
+/// What was read serves all who ask for at least so long.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// And for so many times as long as reading it took, so that a large cluster is not read all the time.
+const SPARING: u32 = 10;
 
 /// Reads the cluster, at most once in a while, for all who ask.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    last: Mutex<Option<(Duration, Arc<Objects>)>>,
+    last: Mutex<Option<Reading>>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    began: Duration,
+    took: Duration,
+    objects: Arc<Objects>,
+}
+
+impl Reading {
+    fn is_fresh(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) < FRESH.max(self.took * SPARING)
+    }
 }
 
 impl Reader {
     /// The cluster as it was a short while ago. What may not be read is left out.
     pub(crate) async fn read(&self, api: &impl Api, shared: &Shared) -> Arc<Objects> {
         let mut last = self.last.lock().await;
-        let now = shared.clock.now();
-        if let Some((at, objects)) = last.as_ref()
-            && now.saturating_sub(*at) < FRESH
-        {
-            return objects.clone();
+        let began = shared.clock.now();
+        if let Some(reading) = last.as_ref().filter(|reading| reading.is_fresh(began)) {
+            return reading.objects.clone();
         }
         let mut items = Vec::new();
         for kind in KINDS {
@@ -43,7 +57,8 @@ impl Reader {
             items.extend(ours.cloned());
         }
         let objects = Arc::new(Objects::from_items(items));
-        *last = Some((now, objects.clone()));
+        let took = shared.clock.now().saturating_sub(began);
+        *last = Some(Reading { began, took, objects: objects.clone() });
         objects
     }
 }

@@ -360,6 +360,7 @@ impl<'a> Run<'a> {
             self.event(true, "PodsUnschedulable", waiting.message.clone());
             self.conditions.told("PodsScheduled", standing, waiting.message);
             self.step.wants_cluster = waiting.wants_cluster;
+            self.step.again = Some(waiting.again);
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! Pods that no node takes: what the scheduler says, and the best way out.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
-use stead_explain::{KINDS, ObjectKey, explain};
+use stead_explain::{KINDS, ObjectKey, Objects, explain};
 
-use crate::object::{items, name, namespace, present, text};
+use crate::object::{items, name, namespace, present, text, uid};
 use crate::step::World;
 
 /// What is to be said about the pods of a GlanceAPI that wait for a node.
@@ -13,7 +14,15 @@ pub(crate) struct Waiting {
     pub(crate) message: String,
     /// Whether the whole cluster would have told a way out.
     pub(crate) wants_cluster: bool,
+    /// When to look again: what else changes in the cluster may open a way out, and is not told to us.
+    pub(crate) again: Duration,
 }
+
+/// So often is a way out looked for while pods wait.
+const OFTEN: Duration = Duration::from_secs(60);
+
+/// So soon where the cluster was read before the pod waited.
+const SOON: Duration = Duration::from_secs(3);
 
 /// None where none waits.
 pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
@@ -21,7 +30,7 @@ pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
         .store
         .list("Pod", namespace(api))
         .filter(|pod| pod["metadata"]["labels"]["owner"] == api["metadata"]["name"])
-        .filter(|pod| text(pod, "/spec/nodeName").is_empty() && present(pod, "/metadata/deletionTimestamp").is_none())
+        .filter(|pod| waits(pod))
         .filter_map(|pod| {
             let scheduled = items(pod, "/status/conditions").find(|c| c["type"] == "PodScheduled")?;
             (scheduled["status"] == "False").then(|| (pod, text(scheduled, "/message")))
@@ -49,5 +58,12 @@ pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
         name(first),
         namespace(first)
     );
-    Some(Waiting { message, wants_cluster: world.cluster.is_none() })
+    let is_there = |cluster: &Objects| cluster.get(&key).is_some_and(|pod| waits(pod) && uid(pod) == uid(first));
+    let again = if world.cluster.is_some_and(is_there) { OFTEN } else { SOON };
+    Some(Waiting { message, wants_cluster: world.cluster.is_none(), again })
+}
+
+/// Whether a pod is on no node, and is to be.
+fn waits(pod: &Value) -> bool {
+    text(pod, "/spec/nodeName").is_empty() && present(pod, "/metadata/deletionTimestamp").is_none()
 }

@@ -1,11 +1,15 @@
 //! A node falls silent: its pods are Terminating until it answers again, or somebody deletes them by force.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::Walk;
 use crate::pods::{self, PATIENCE, Pod, zone};
 
 const SILENT: &str = "worker-0";
+
+/// The pod of azone that is elsewhere.
+const HEALTHY: &str = "glance-azone-edge-api-2";
 
 const ZONE_A: &str = "kubectl get pods -l service=glance -o wide | egrep \"master-0|worker-0|worker-3\"";
 const EDGES: &str = "kubectl get pods -l service=glance -o wide | grep azone";
@@ -43,8 +47,15 @@ impl Walk<'_> {
 
     /// Neither a restart nor another Topology frees a pod whose node does not answer.
     async fn still_stuck(&mut self, stuck: &[Pod]) -> Result<()> {
+        let healthy = pods::one(&self.stage, HEALTHY).await?.context("no pod of azone is left")?;
         self.terminal.types("kubectl rollout restart sts glance-azone-edge-api").await?;
-        self.observed().await?;
+        // It makes things worse: the only pod that served is replaced, and those that are stuck stay so.
+        self.stage
+            .until("the restart has replaced the healthy pod", PATIENCE, || async {
+                let now = pods::one(&self.stage, HEALTHY).await?;
+                Ok(now.is_some_and(|now| now.uid != healthy.uid && now.ready))
+            })
+            .await?;
         self.terminal.types(EDGES).await?;
         self.terminal.edits("oscp", "edits/azone-anywhere.yaml").await?;
         self.observed().await?;
@@ -67,9 +78,9 @@ impl Walk<'_> {
                 let set = self.stage.get(space, "sts/glance-azone-edge-api").await?.context("no StatefulSet")?;
                 let plane = self.stage.get(space, "oscp/openstack-control-plane").await?.context("no control plane")?;
                 let wanted = &plane["spec"]["glance"]["template"]["glanceAPIs"]["azone"]["topologyRef"]["name"];
-                let current = |o: &serde_json::Value| o["status"]["observedGeneration"] == o["metadata"]["generation"];
-                let follows =
-                    !set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"].is_null() == !wanted.is_null();
+                let current = |o: &Value| o["status"]["observedGeneration"] == o["metadata"]["generation"];
+                let affinity = &set["spec"]["template"]["spec"]["affinity"];
+                let follows = affinity["nodeAffinity"].is_null() == wanted.is_null();
                 Ok(api["spec"]["topologyRef"]["name"] == *wanted && current(&api) && current(&set) && follows)
             })
             .await

@@ -182,17 +182,26 @@ impl Walk<'_> {
         let zones = pods::by_zone(default.iter().copied())?;
         ensure!(zones == BTreeMap::from([('A', 2), ('B', 2), ('C', 2)]), "the default pods are in {zones:?}");
         ensure!(!default.iter().any(|pod| pod.has_claim()), "a default pod still has a claim");
+        self.terminal.remark("azone-0 and azone-1 on worker-0, azone-2 on master-0, as the report had them")?;
+        self.terminal.types("kubectl cordon master-0").await?;
         self.terminal.edits("oscp", "edits/all-external.yaml").await?;
         self.stage
             .until("no Glance pod has a claim", PATIENCE, || async {
                 Ok(!pods::glance(&self.stage, "").await?.iter().any(Pod::has_claim))
             })
             .await?;
+        pods::settled(&self.stage, 15).await?;
+        self.terminal.types("kubectl uncordon master-0").await?;
+        self.terminal.types("kubectl delete pod glance-azone-edge-api-2").await?;
         let pods = pods::settled(&self.stage, 15).await?;
         let line = "for P in $(kubectl get pods | grep glance | grep -v purge | awk {'print $1'}); do \
                     echo $P; kubectl get pod $P -o yaml | grep -i persistentVolumeClaim ; done; true";
         let seen = self.terminal.types(line).await?;
         ensure!(!seen.contains("persistentVolumeClaim"), "a pod still has a claim");
+        for (name, node) in [("azone-edge-api-0", "worker-0"), ("azone-edge-api-2", "master-0")] {
+            let pod = pods.iter().find(|pod| pod.name.ends_with(name)).context("a pod is missing")?;
+            ensure!(pod.node()? == node, "{name} is on {}", pod.node()?);
+        }
         pods::edges_in_their_zones(&pods)
     }
 }

@@ -1,0 +1,144 @@
+//! A namespace of a stage in which something is played: what is applied, and what is then seen.
+
+#![allow(dead_code, reason = "each test uses its own part of it")]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use stead_stage::Stage;
+
+/// So long may it take until something is seen, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A namespace of its own.
+pub struct Scene<'a> {
+    pub stage: &'a Stage,
+    pub space: &'a str,
+}
+
+impl<'a> Scene<'a> {
+    /// A new namespace with what a Glance leans on: a Secret with passwords, and a database's Service.
+    pub async fn open(stage: &'a Stage, space: &'a str) -> Result<Scene<'a>> {
+        stage.kubectl(&["create", "namespace", space]).await?;
+        let scene = Scene { stage, space };
+        let password = "MTIzNDU2Nzg=";
+        scene.apply("v1", "Secret", "osp-secret", json!({"data": {"GlancePassword": password}})).await?;
+        scene.apply("v1", "Service", "openstack", json!({"spec": {"ports": [{"port": 3306}]}})).await?;
+        Ok(scene)
+    }
+
+    /// Applies an object; what kubectl says, warnings included.
+    pub async fn apply(&self, version: &str, kind: &str, name: &str, rest: Value) -> Result<String> {
+        let (code, said) = self.try_to_apply(version, kind, name, rest).await?;
+        ensure!(code == Some(0), "{kind} {name}: {said}");
+        Ok(said)
+    }
+
+    /// Tries to apply an object; exit code, and what kubectl says.
+    pub async fn try_to_apply(&self, version: &str, kind: &str, name: &str, rest: Value) -> Result<(Option<i32>, String)> {
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+        object.as_object_mut().context("an object")?.extend(rest.as_object().cloned().unwrap_or_default());
+        let args = ["-n", self.space, "apply", "--server-side", "-f", "-"];
+        let ran = self.stage.plane.kubectl_with(&args, &object.to_string()).await?;
+        Ok((ran.code, ran.stderr + &ran.stdout))
+    }
+
+    pub async fn topology(&self, name: &str, spec: Value) -> Result<String> {
+        self.apply("topology.openstack.org/v1beta1", "Topology", name, json!({"spec": spec})).await
+    }
+
+    /// The namespace's Glance, with these APIs, and with this Topology for all of them.
+    pub async fn glance(&self, apis: Value, topology_ref: Value) -> Result<String> {
+        let spec = glance_spec(apis, topology_ref);
+        self.apply("glance.openstack.org/v1beta1", "Glance", "glance", json!({"spec": spec})).await
+    }
+
+    pub async fn control_plane(&self, spec: Value) -> Result<String> {
+        self.apply("core.openstack.org/v1beta1", "OpenStackControlPlane", "plane", json!({"spec": spec})).await
+    }
+
+    pub async fn delete(&self, what: &str) -> Result<()> {
+        self.stage.kubectl(&["-n", self.space, "delete", what, "--wait=false"]).await.map(drop)
+    }
+
+    /// An object, such as `glanceapi/glance-default-single`; none where there is none.
+    pub async fn get(&self, what: &str) -> Result<Option<Value>> {
+        let (resource, name) = what.split_once('/').context("KIND/NAME")?;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.stage.plane.client(), self.space, &self.resource(resource)?);
+        let found = api.get_opt(name).await.with_context(|| what.to_owned())?;
+        Ok(found.map(serde_json::to_value).transpose()?)
+    }
+
+    fn resource(&self, kind: &str) -> Result<ApiResource> {
+        let (group, version, kind, plural) = match kind {
+            "topology" => ("topology.openstack.org", "v1beta1", "Topology", "topologies"),
+            "glance" => ("glance.openstack.org", "v1beta1", "Glance", "glances"),
+            "glanceapi" => ("glance.openstack.org", "v1beta1", "GlanceAPI", "glanceapis"),
+            "oscp" => ("core.openstack.org", "v1beta1", "OpenStackControlPlane", "openstackcontrolplanes"),
+            "sts" => ("apps", "v1", "StatefulSet", "statefulsets"),
+            "pod" => ("", "v1", "Pod", "pods"),
+            other => bail!("no resource {other}"),
+        };
+        Ok(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural))
+    }
+
+    /// Waits until a part of an object is what it should be; null where it should not be there.
+    pub async fn sees(&self, what: &str, pointer: &str, expected: Value) -> Result<()> {
+        let part = |object: Option<Value>| object.and_then(|o| o.pointer(pointer).cloned()).unwrap_or_default();
+        self.expects(&format!("{what} {pointer}"), expected, || async { Ok(part(self.get(what).await?)) }).await
+    }
+
+    /// Waits until a condition says this: status, reason, message; null where it should not be there.
+    pub async fn says(&self, what: &str, condition: &str, expected: Value) -> Result<()> {
+        let part = |object: Option<Value>| {
+            let found = object.as_ref().and_then(|o| self::condition(o, condition));
+            found.map(|c| json!([c["status"], c["reason"], c["message"]])).unwrap_or_default()
+        };
+        self.expects(&format!("{what} {condition}"), expected, || async { Ok(part(self.get(what).await?)) }).await
+    }
+
+    /// Waits until an object is gone.
+    pub async fn is_gone(&self, what: &str) -> Result<()> {
+        self.expects(what, Value::Null, || async { Ok(self.get(what).await?.unwrap_or_default()) }).await
+    }
+
+    async fn expects<F>(&self, what: &str, expected: Value, mut look: impl FnMut() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<Value>>,
+    {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let found = look().await?;
+            if found == expected {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                bail!("{}: {what} is {found:#}\nand should be {expected:#}", self.space);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// A Glance's spec, with these APIs, and with this Topology for all of them.
+pub fn glance_spec(apis: Value, topology_ref: Value) -> Value {
+    let mut spec = json!({"databaseInstance": "openstack", "secret": "osp-secret", "glanceAPIs": apis});
+    if let Some(names) = spec["glanceAPIs"].as_object()
+        && names.len() > 1
+    {
+        spec["keystoneEndpoint"] = "default".into();
+    }
+    if !topology_ref.is_null() {
+        spec["topologyRef"] = topology_ref;
+    }
+    spec
+}
+
+/// A condition of an object.
+pub fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
+}
