@@ -305,7 +305,8 @@ async fn deleted_while_in_use(stage: &Stage) -> Result<()> {
     scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
     placed(&scene, SET, apart(), sample()).await?;
     scene.delete("topology/t").await?;
-    let since = scene.get("topology/t").await?.context("the Topology is gone")?["metadata"]["deletionTimestamp"].clone();
+    let since =
+        scene.get("topology/t").await?.context("the Topology is gone")?["metadata"]["deletionTimestamp"].clone();
     let since = since.as_str().context("it is not being deleted")?;
     let message = format!(
         "it was deleted at {since} and is kept until nobody uses it any more; it is held by Glance API default \
@@ -375,7 +376,8 @@ async fn held_by_both_parts_of_an_api(stage: &Stage) -> Result<()> {
         placed(&scene, &format!("sts/glance-default-{part}-api"), apart(), sample()).await?;
     }
     scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
-    let all = [("Glance", "glance"), ("GlanceAPI", "glance-default-external"), ("GlanceAPI", "glance-default-internal")];
+    let all =
+        [("Glance", "glance"), ("GlanceAPI", "glance-default-external"), ("GlanceAPI", "glance-default-internal")];
     scene.sees("topology/t", "/status/usedBy", users(&all)).await?;
     scene.glance(split, Value::Null).await?;
     scene.sees("topology/t", "/metadata/finalizers", Value::Null).await?;

@@ -38,7 +38,13 @@ impl<'a> Scene<'a> {
     }
 
     /// Tries to apply an object; exit code, and what kubectl says.
-    pub async fn try_to_apply(&self, version: &str, kind: &str, name: &str, rest: Value) -> Result<(Option<i32>, String)> {
+    pub async fn try_to_apply(
+        &self,
+        version: &str,
+        kind: &str,
+        name: &str,
+        rest: Value,
+    ) -> Result<(Option<i32>, String)> {
         let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
         object.as_object_mut().context("an object")?.extend(rest.as_object().cloned().unwrap_or_default());
         let args = ["-n", self.space, "apply", "--server-side", "-f", "-"];
