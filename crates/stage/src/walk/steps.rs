@@ -39,10 +39,15 @@ fn neighbours() -> [Act; 2] {
     ]
 }
 
+/// Images in Ceph: an API in two parts cannot keep them in files.
+const CEPH: &str =
+    "[DEFAULT]\nenabled_backends = default_backend:rbd\n[glance_store]\ndefault_backend = default_backend\n";
+
 /// A control plane with one API in two parts. No schedule comes due in the time of a walk.
 fn plane() -> Value {
     let template = json!({
         "databaseInstance": "openstack",
+        "customServiceConfig": CEPH,
         "keystoneEndpoint": "default",
         "preserveJobs": true,
         "dbPurge": {"schedule": "0 0 29 2 *"},
@@ -182,7 +187,9 @@ pub fn steps() -> Vec<Step> {
             restarts: &[B, C, EXTERNAL, INTERNAL],
             ..step(
                 "configuration of one's own",
-                vec![template(json!({"customServiceConfig": "[DEFAULT]\ndebug = true\n"}))],
+                vec![template(
+                    json!({"customServiceConfig": format!("{CEPH}[oslo_concurrency]\ndisable_process_locking = true\n")}),
+                )],
                 &[(B, 1, ""), (C, 1, "spread"), (EXTERNAL, 3, "spread"), (INTERNAL, 3, "spread")],
             )
         },
