@@ -14,14 +14,14 @@ use stead_stage::Stage;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace of its own.
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     pub stage: &'a Stage,
     pub space: &'a str,
 }
 
 impl<'a> Scene<'a> {
     /// A new namespace with what a Glance leans on: a Secret with passwords, and a database's Service.
-    pub async fn open(stage: &'a Stage, space: &'a str) -> Result<Scene<'a>> {
+    pub(crate) async fn open(stage: &'a Stage, space: &'a str) -> Result<Scene<'a>> {
         stage.kubectl(&["create", "namespace", space]).await?;
         let scene = Scene { stage, space };
         let password = "MTIzNDU2Nzg=";
@@ -31,14 +31,14 @@ impl<'a> Scene<'a> {
     }
 
     /// Applies an object; what kubectl says, warnings included.
-    pub async fn apply(&self, version: &str, kind: &str, name: &str, rest: Value) -> Result<String> {
+    pub(crate) async fn apply(&self, version: &str, kind: &str, name: &str, rest: Value) -> Result<String> {
         let (code, said) = self.try_to_apply(version, kind, name, rest).await?;
         ensure!(code == Some(0), "{kind} {name}: {said}");
         Ok(said)
     }
 
     /// Tries to apply an object; exit code, and what kubectl says.
-    pub async fn try_to_apply(
+    pub(crate) async fn try_to_apply(
         &self,
         version: &str,
         kind: &str,
@@ -52,26 +52,26 @@ impl<'a> Scene<'a> {
         Ok((ran.code, ran.stderr + &ran.stdout))
     }
 
-    pub async fn topology(&self, name: &str, spec: Value) -> Result<String> {
+    pub(crate) async fn topology(&self, name: &str, spec: Value) -> Result<String> {
         self.apply("topology.openstack.org/v1beta1", "Topology", name, json!({"spec": spec})).await
     }
 
     /// The namespace's Glance, with these APIs, and with this Topology for all of them.
-    pub async fn glance(&self, apis: Value, topology_ref: Value) -> Result<String> {
+    pub(crate) async fn glance(&self, apis: Value, topology_ref: Value) -> Result<String> {
         let spec = glance_spec(apis, topology_ref);
         self.apply("glance.openstack.org/v1beta1", "Glance", "glance", json!({"spec": spec})).await
     }
 
-    pub async fn control_plane(&self, spec: Value) -> Result<String> {
+    pub(crate) async fn control_plane(&self, spec: Value) -> Result<String> {
         self.apply("core.openstack.org/v1beta1", "OpenStackControlPlane", "plane", json!({"spec": spec})).await
     }
 
-    pub async fn delete(&self, what: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, what: &str) -> Result<()> {
         self.stage.kubectl(&["-n", self.space, "delete", what, "--wait=false"]).await.map(drop)
     }
 
     /// An object, such as `glanceapi/glance-default-single`; none where there is none.
-    pub async fn get(&self, what: &str) -> Result<Option<Value>> {
+    pub(crate) async fn get(&self, what: &str) -> Result<Option<Value>> {
         let (resource, name) = what.split_once('/').context("KIND/NAME")?;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.stage.plane.client(), self.space, &self.resource(resource)?);
@@ -93,13 +93,13 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until a part of an object is what it should be; null where it should not be there.
-    pub async fn sees(&self, what: &str, pointer: &str, expected: Value) -> Result<()> {
+    pub(crate) async fn sees(&self, what: &str, pointer: &str, expected: Value) -> Result<()> {
         let part = |object: Option<Value>| object.and_then(|o| o.pointer(pointer).cloned()).unwrap_or_default();
         self.expects(&format!("{what} {pointer}"), expected, || async { Ok(part(self.get(what).await?)) }).await
     }
 
     /// Waits until a condition says this: status, reason, message; null where it should not be there.
-    pub async fn says(&self, what: &str, condition: &str, expected: Value) -> Result<()> {
+    pub(crate) async fn says(&self, what: &str, condition: &str, expected: Value) -> Result<()> {
         let part = |object: Option<Value>| {
             let found = object.as_ref().and_then(|o| self::condition(o, condition));
             found.map(|c| json!([c["status"], c["reason"], c["message"]])).unwrap_or_default()
@@ -108,7 +108,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until an object is gone.
-    pub async fn is_gone(&self, what: &str) -> Result<()> {
+    pub(crate) async fn is_gone(&self, what: &str) -> Result<()> {
         self.expects(what, Value::Null, || async { Ok(self.get(what).await?.unwrap_or_default()) }).await
     }
 
@@ -131,7 +131,7 @@ impl<'a> Scene<'a> {
 }
 
 /// A Glance's spec, with these APIs, and with this Topology for all of them.
-pub fn glance_spec(apis: Value, topology_ref: Value) -> Value {
+pub(crate) fn glance_spec(apis: Value, topology_ref: Value) -> Value {
     let mut spec = json!({"databaseInstance": "openstack", "secret": "osp-secret", "glanceAPIs": apis});
     if let Some(names) = spec["glanceAPIs"].as_object()
         && names.len() > 1
@@ -145,6 +145,6 @@ pub fn glance_spec(apis: Value, topology_ref: Value) -> Value {
 }
 
 /// A condition of an object.
-pub fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+pub(crate) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }
