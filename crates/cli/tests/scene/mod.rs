@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace of its own.
 pub(crate) struct Scene<'a> {
-    pub stage: &'a Stage,
-    pub space: &'a str,
+    pub(crate) stage: &'a Stage,
+    pub(crate) space: &'a str,
 }
 
 impl<'a> Scene<'a> {
