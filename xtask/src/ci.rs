@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::{Outcome, fixes, layers, root, verdicts};
+use crate::{Outcome, fixes, glance, layers, operators, root, verdicts};
 
 /// So many fresh cases are compared each time: enough to see a mistake, few enough to wait for.
 const FRESH_CASES: u64 = 500;
@@ -45,6 +45,10 @@ pub(crate) fn run() -> Result<Outcome> {
     count.add(fixes::run(&fixes::Args::default())?);
     say("fresh verdicts of the real kube-scheduler");
     count.add(verdicts::run(&verdicts::Args::fresh(FRESH_CASES))?);
+    say("recordings of the OpenStack operators, on the real Kubernetes");
+    count.add(operators::run(&operators::Args::default())?);
+    say("a real Glance, from what is rendered");
+    count.add(glance::run(&glance::Args::default())?);
     say("not run here");
     println!("bench: `cargo xtask bench` measures, which needs an idle machine");
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");

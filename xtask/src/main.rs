@@ -4,6 +4,7 @@
 mod bench;
 mod ci;
 mod cluster;
+mod disturb;
 mod fixes;
 mod fuzz;
 mod glance;
@@ -14,6 +15,7 @@ mod operators;
 mod oracle;
 mod oracle_build;
 mod report;
+mod scale;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -39,6 +41,10 @@ enum Chore {
     Report(report::Args),
     /// Compare fresh random cases with the real kube-scheduler.
     Verdicts(verdicts::Args),
+    /// Play a walk-through with the operator killed again and again, and behind a proxy that misbehaves.
+    Disturb(disturb::Args),
+    /// Have many GlanceAPIs made, and restart the operator.
+    Scale(scale::Args),
     /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
     Operators(operators::Args),
     /// Feed broken input to everything that reads any.
@@ -67,6 +73,8 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Ci => ci::run()?,
         Chore::Layers => layers::run()?,
         Chore::Verdicts(args) => verdicts::run(&args)?,
+        Chore::Disturb(args) => disturb::run(&args)?,
+        Chore::Scale(args) => scale::run(&args)?,
         Chore::Operators(args) => operators::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {

@@ -33,7 +33,12 @@ const TOPOLOGY: &str = "topology.openstack.org";
 const GLANCE: &str = "glance.openstack.org";
 const PLANE: &str = "core.openstack.org";
 
+/// To follow what others write.
+const WATCH: &[&str] = &["list", "watch"];
+/// To follow what the operator writes too: after a conflict an object is read anew.
 const READ: &[&str] = &["get", "list", "watch"];
+/// To apply objects, whether they are there or not. The garbage collector takes them away with their owner.
+const APPLY: &[&str] = &["create", "patch"];
 const MAKE: &[&str] = &["create", "patch", "delete"];
 const PATCH: &[&str] = &["patch"];
 
@@ -47,7 +52,6 @@ pub const CLUSTER: &[Right] = &[
     right(GLANCE, &["glances/status", "glanceapis/status"], PATCH, "conditions"),
     right(GLANCE, &["glances/finalizers", "glanceapis/finalizers"], &["update"], "they own what is made for them"),
     right(PLANE, &["openstackcontrolplanes"], READ, "the loops look after control planes"),
-    right(PLANE, &["openstackcontrolplanes"], PATCH, "a finalizer"),
     right(PLANE, &["openstackcontrolplanes/status"], PATCH, "conditions"),
     right(PLANE, &["openstackcontrolplanes/finalizers"], &["update"], "they own their Glance"),
     right("apps", &["statefulsets"], READ, "how far the pods of an API are"),
@@ -55,13 +59,13 @@ pub const CLUSTER: &[Right] = &[
     right("batch", &["jobs", "cronjobs"], READ, "how far the database is"),
     right("batch", &["jobs", "cronjobs"], MAKE, "database sync and purge, cleaning of caches"),
     right("", &["services"], READ, "endpoints"),
-    right("", &["services"], MAKE, "endpoints of an API"),
+    right("", &["services"], APPLY, "endpoints of an API"),
     right("", &["secrets"], READ, "passwords and certificates that a spec names; only their digests are kept"),
-    right("", &["secrets"], MAKE, "the rendered configuration"),
+    right("", &["secrets"], APPLY, "the rendered configuration"),
     right("", &["serviceaccounts"], READ, "the account that pods run under"),
-    right("", &["serviceaccounts"], MAKE, "the account that pods run under"),
+    right("", &["serviceaccounts"], APPLY, "the account that pods run under"),
     right("rbac.authorization.k8s.io", &["roles", "rolebindings"], READ, "what pods may do under their account"),
-    right("rbac.authorization.k8s.io", &["roles", "rolebindings"], MAKE, "what pods may do under their account"),
+    right("rbac.authorization.k8s.io", &["roles", "rolebindings"], APPLY, "what pods may do under their account"),
     Right {
         group: "security.openshift.io",
         resources: &["securitycontextconstraints"],
@@ -69,8 +73,8 @@ pub const CLUSTER: &[Right] = &[
         names: &["anyuid", "privileged"],
         why: "nobody may give a right that they do not have: this is what the role of Glance's pods gives on OpenShift",
     },
-    right("k8s.cni.cncf.io", &["network-attachment-definitions"], READ, "networks that an API asks for"),
-    right("", &["pods", "persistentvolumeclaims", "nodes"], READ, "why pods wait, and where they could run"),
+    right("k8s.cni.cncf.io", &["network-attachment-definitions"], WATCH, "networks that an API asks for"),
+    right("", &["pods", "persistentvolumeclaims", "nodes"], WATCH, "why pods wait, and where they could run"),
     right("", &["namespaces", "persistentvolumes", "replicationcontrollers"], &["list"], "kube-scheduler's view"),
     right("apps", &["replicasets"], &["list"], "kube-scheduler's view"),
     right("policy", &["poddisruptionbudgets"], &["list"], "kube-scheduler's view"),
@@ -81,8 +85,7 @@ pub const CLUSTER: &[Right] = &[
         "kube-scheduler's view",
     ),
     right("resource.k8s.io", &["deviceclasses"], &["list"], "kube-scheduler's view"),
-    right("", &["events"], &["create", "patch"], "events tell what was done and why"),
-    right("events.k8s.io", &["events"], &["create", "patch"], "events tell what was done and why"),
+    right("events.k8s.io", &["events"], &["create"], "events tell what was done and why"),
     Right {
         group: "apiextensions.k8s.io",
         resources: &["customresourcedefinitions"],
@@ -103,7 +106,7 @@ pub const OWN_NAMESPACE: &[Right] = &[
     Right {
         group: "coordination.k8s.io",
         resources: &["leases"],
-        verbs: &["get", "update", "patch"],
+        verbs: &["get", "update"],
         names: &[NAME],
         why: "leader election",
     },

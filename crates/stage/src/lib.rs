@@ -3,8 +3,18 @@
 //! [`Stage::open`] starts Kubernetes' own programs and stand-in nodes; [`Stage::define`] installs what `stead manifests`
 //! prints; [`Stage::operate`] starts `stead operator` as a process of its own, which can be killed and started again.
 //! What then happens is looked at through kubectl, as a user would.
+//!
+//! [`walk`] is a walk-through of all that the operator does, [`disturb`] plays it undisturbed, with the operator killed
+//! again and again, and behind a proxy that misbehaves, and compares the ends. [`scale`] plays many APIs at once. What
+//! the operator did is read from the API server's audit log ([`deeds`]).
 
+pub mod deeds;
+pub mod disturb;
+mod end_state;
+mod objects;
 mod operator;
+pub mod scale;
+pub mod walk;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,6 +24,8 @@ use serde_json::{Value, json};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, Nodes, Options};
 use tokio::process::Command;
 
+pub use end_state::{EndState, differences};
+pub use objects::Objects;
 pub use operator::Operator;
 
 /// A cluster to play on.
@@ -67,7 +79,19 @@ impl Stage {
 
     /// Starts the operator as whoever the kubeconfig is of, and waits until it is ready.
     pub async fn operate(&self, kubeconfig: &Path, flags: &[&str]) -> Result<Operator> {
-        Operator::start(&self.stead, kubeconfig, self.plane.folder(), flags).await
+        let mut operator = self.launch(kubeconfig, flags)?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    /// Starts the operator, and does not wait for it.
+    pub fn launch(&self, kubeconfig: &Path, flags: &[&str]) -> Result<Operator> {
+        Operator::begin(&self.stead, kubeconfig, self.plane.folder(), flags)
+    }
+
+    /// The objects of a namespace, without kubectl.
+    pub fn objects(&self, namespace: &str) -> Objects {
+        Objects::new(self.plane.client(), namespace)
     }
 
     /// Runs `stead` against this cluster; what it prints, or an error with what it complained of.

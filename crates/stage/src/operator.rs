@@ -18,13 +18,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub(crate) async fn start(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
-        let mut operator = Operator::begin(stead, kubeconfig, folder, flags)?;
-        operator.ready().await?;
-        Ok(operator)
-    }
-
-    fn begin(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
+    pub(crate) fn begin(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = folder.join(format!("operator-{port}.log"));
         let file = std::fs::File::create(&log).with_context(|| format!("writing {}", log.display()))?;
@@ -44,7 +38,7 @@ impl Operator {
     }
 
     /// Waits until it says that it is ready and leads.
-    async fn ready(&mut self) -> Result<()> {
+    pub async fn ready(&mut self) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             if self.page("/readyz").await.is_ok_and(|page| page.contains("200 OK") && page.contains("leads")) {
@@ -65,6 +59,15 @@ impl Operator {
         let mut page = String::new();
         stream.read_to_string(&mut page).await?;
         Ok(page)
+    }
+
+    /// The most memory that it has had so far, in bytes: VmHWM of its process.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let id = self.child.id().context("the operator has ended before")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("the operator's memory")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("a process without VmHWM")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is no number")?;
+        Ok(kib * 1024)
     }
 
     /// What it has logged.

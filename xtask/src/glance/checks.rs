@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::glance::http::{Message, ask};
 use crate::glance::saw;
 
+/// The media type of an image's bytes.
+const STREAM: &str = "application/octet-stream";
 /// So long is the image.
 const LENGTH: usize = 3_000_000;
 
@@ -59,38 +61,56 @@ impl Client {
         let image: Value = serde_json::from_slice(&answer.body).context("an image")?;
         Ok(image["status"].as_str().unwrap_or_default().to_owned())
     }
+
+    /// An image is active, and holds just these bytes.
+    fn holds(&self, id: &str, bytes: &[u8]) -> Result<()> {
+        ensure!(self.status(id)? == "active", "image {id} is not active");
+        let read = self.expect(200, "GET", &format!("/v2/images/{id}/file"), STREAM, b"")?;
+        ensure!(
+            read.body == bytes,
+            "image {id}: {} bytes were read, not the {} that went in",
+            read.body.len(),
+            bytes.len()
+        );
+        Ok(())
+    }
 }
 
-/// What goes in at one replica comes out at the other, whichever way it goes in.
-pub(crate) fn images(first: &Client, second: &Client) -> Result<()> {
-    let bytes: Vec<u8> = (0..LENGTH).map(|i| u8::try_from((i * i + i / 251) % 256).unwrap_or(0)).collect();
-    let stream = "application/octet-stream";
+/// An image goes in at one replica and comes out at the other, and goes where it came out.
+pub(crate) fn upload(first: &Client, second: &Client) -> Result<()> {
+    let bytes = bytes();
     let id = first.create("uploaded")?;
     let file = format!("/v2/images/{id}/file");
-    first.expect(204, "PUT", &file, stream, &bytes)?;
-    ensure!(second.status(&id)? == "active", "the image is not active");
-    let read = second.expect(200, "GET", &file, stream, b"")?;
-    ensure!(read.body == bytes, "{} bytes were read, not the {LENGTH} that were uploaded", read.body.len());
+    first.expect(204, "PUT", &file, STREAM, &bytes)?;
+    second.holds(&id, &bytes)?;
     saw(&format!(
         "an image of {LENGTH} bytes was uploaded through one replica and read byte for byte through the other"
     ));
+    second.expect(204, "DELETE", &format!("/v2/images/{id}"), STREAM, b"")?;
+    first.expect(404, "GET", &file, STREAM, b"")?;
+    saw("it was deleted through the other replica and is gone from both");
+    Ok(())
+}
 
-    let imported = first.create("imported")?;
-    first.expect(204, "PUT", &format!("/v2/images/{imported}/stage"), stream, &bytes)?;
+/// What is staged at one replica can be imported by asking the other: that one asks the first. It says to Keystone who
+/// it is to do so, and cannot without one.
+pub(crate) fn import(first: &Client, second: &Client) -> Result<()> {
+    let bytes = bytes();
+    let id = first.create("imported")?;
+    first.expect(204, "PUT", &format!("/v2/images/{id}/stage"), STREAM, &bytes)?;
     let method = json!({"method": {"name": "glance-direct"}}).to_string();
-    let path = format!("/v2/images/{imported}/import");
+    let path = format!("/v2/images/{id}/import");
     second.expect(202, "POST", &path, "application/json", method.as_bytes())?;
     let start = Instant::now();
-    while second.status(&imported)? != "active" {
+    while second.status(&id)? != "active" {
         ensure!(start.elapsed() < Duration::from_secs(30), "the image that was staged is never imported");
         std::thread::sleep(Duration::from_millis(200));
     }
-    let read = second.expect(200, "GET", &format!("/v2/images/{imported}/file"), stream, b"")?;
-    ensure!(read.body == bytes, "{} bytes were imported, not the {LENGTH} that were staged", read.body.len());
+    second.holds(&id, &bytes)?;
     saw("an image was staged at one replica and its import asked of the other, which handed that on");
-
-    second.expect(204, "DELETE", &format!("/v2/images/{id}"), stream, b"")?;
-    first.expect(404, "GET", &file, stream, b"")?;
-    saw("the first was deleted through the other replica and is gone from both");
     Ok(())
+}
+
+fn bytes() -> Vec<u8> {
+    (0..LENGTH).map(|i| u8::try_from((i * i + i / 251) % 256).unwrap_or(0)).collect()
 }

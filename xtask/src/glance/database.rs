@@ -38,7 +38,8 @@ impl Database {
     pub(crate) fn make(&self, name: &str, user: &str, password: &str) -> Result<()> {
         let password = password.replace('\\', "\\\\").replace('\'', "\\'");
         let statements = format!(
-            "CREATE OR REPLACE DATABASE {name} CHARACTER SET utf8mb4;\n\
+            "SET foreign_key_checks = 0;\n\
+             CREATE OR REPLACE DATABASE {name} CHARACTER SET utf8mb4;\n\
              CREATE OR REPLACE USER {user}@'%' IDENTIFIED BY '{password}';\n\
              GRANT ALL ON {name}.* TO {user}@'%';\n"
         );

@@ -32,4 +32,7 @@ while [[ $1 != -- ]]; do
 done
 shift
 hostname "$name"
-exec chroot "$root" setpriv --reuid="$user" --regid="$group" --clear-groups -- "$@"
+# No exec: a change of user would undo that the death of the one who waits for this shell is its own, and with it that
+# of all that runs here.
+chroot "$root" setpriv --reuid="$user" --regid="$group" --clear-groups -- "$@" || exit $?
+exit 0

@@ -12,6 +12,9 @@ use crate::glance::http::Message;
 /// The token of somebody who may use a project.
 pub(crate) const TOKEN: &str = "token-of-a-member";
 
+/// What Glance has limits for.
+const LIMITS: [&str; 4] = ["image_size_total", "image_stage_total", "image_count_total", "image_count_uploading"];
+
 /// What a Keystone knows, and what it was asked.
 pub(crate) struct Keystone {
     /// The password of the service's user.
@@ -95,9 +98,8 @@ impl Keystone {
             ("GET", "/v3/limits/model") => (200, None, json!({"model": {"name": "flat", "description": ""}})),
             ("GET", "/v3/limits") => list("limits", json!([])),
             ("GET", "/v3/registered_limits") => {
-                let name = path.split(['?', '&']).find_map(|p| p.strip_prefix("resource_name=")).unwrap_or_default();
-                let limit = json!({"id": name, "resource_name": name, "default_limit": 1000, "service_id": "service", "region_id": null, "description": null});
-                list("registered_limits", json!([limit]))
+                let limit = |name: &&str| json!({"id": name, "resource_name": name, "default_limit": 1000, "service_id": "service", "region_id": "regionOne", "description": null});
+                list("registered_limits", LIMITS.iter().map(limit).collect())
             }
             _ => (404, None, json!({"error": {"code": 404, "title": "Not Found", "message": path}})),
         }

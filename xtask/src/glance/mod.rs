@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
 use crate::Outcome;
 use crate::glance::database::Database;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// Keep the folder with what was rendered, laid out and said.
     #[arg(long)]
     keep: bool,
+    /// Play only one of the scenarios.
+    #[arg(long, value_enum)]
+    only: Option<Scenario>,
 }
 
 /// A folder that goes with the chore.
@@ -96,8 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     // Dropped last: what runs in it is dropped before it.
     let folder = Temporary::new(args.keep)?;
     let addresses = Addresses { run: std::process::id() % 250 + 1 };
-    let outcome = all(&glance, &folder.path, &addresses);
-    match outcome {
+    match all(&glance, &folder.path, &addresses, args.only) {
         Ok(()) => {
             println!("glance: passed, {} s", start.elapsed().as_secs());
             Ok(Outcome::Passed)
@@ -109,9 +112,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
 }
 
-fn all(glance: &needed::Glance, folder: &Path, addresses: &Addresses) -> Result<()> {
+fn all(glance: &needed::Glance, folder: &Path, addresses: &Addresses, only: Option<Scenario>) -> Result<()> {
     let database = Database::start(folder, &addresses.database())?;
-    for scenario in [Scenario::Alone, Scenario::WithKeystone] {
+    for scenario in Scenario::value_variants().iter().copied().filter(|s| only.is_none_or(|only| only == *s)) {
         println!("\n{scenario}");
         play(glance, &database, &folder.join(scenario.word()), addresses, scenario)
             .with_context(|| scenario.to_string())?;

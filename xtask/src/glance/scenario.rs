@@ -1,6 +1,7 @@
 //! A Glance from its custom resource to an image that one replica took and another gave back.
 
 use std::fmt;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -22,15 +23,18 @@ use crate::glance::{Addresses, http, image, options, saw};
 const DATABASE_PASSWORD: &str = "p@ss/w:rd%41 $(PATH) $$x #?&+='\"\\";
 const SERVICE_PASSWORD: &str = "s$cret ${debug} $$ $(PATH) %40 #;'\" é";
 
+/// Where Glance writes its log.
+const LOGS: &str = "/var/log/glance";
 /// So many replicas.
 const REPLICAS: u32 = 2;
 
 /// What stands beside the Glance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scenario {
     /// Nothing: its owner has switched authentication off.
     Alone,
     /// A Keystone that checks passwords; the Glance has a cache and limits.
+    #[value(name = "keystone")]
     WithKeystone,
 }
 
@@ -125,7 +129,10 @@ pub(crate) fn play(
     let clients: Vec<Client> =
         (0..REPLICAS).map(|i| Client::new(format!("{}:9292", addresses.replica(i)), token)).collect();
     let [first, second] = clients.as_slice() else { anyhow::bail!("{REPLICAS} replicas, not two") };
-    let checked = checks::images(first, second);
+    let mut checked = checks::upload(first, second);
+    if token.is_some() {
+        checked = checked.and_then(|()| checks::import(first, second));
+    }
     for replica in &replicas {
         checked.as_ref().map_err(|error| anyhow::anyhow!("{error:#}; a replica said\n{}", replica.said()))?;
     }
@@ -205,7 +212,14 @@ impl Run<'_> {
                 other => own.join(other),
             }
         };
-        let container = container(&self.rendered, pod, container_name, &stage.files(), &folder)?;
+        let mut container = container(&self.rendered, pod, container_name, &stage.files(), &folder)?;
+        // The image has a folder for logs; here it is one that can be read afterwards.
+        if !container.mounts.iter().any(|(_, target)| target == LOGS) {
+            let logs = own.join("logs");
+            std::fs::create_dir_all(&logs).with_context(|| format!("making {}", logs.display()))?;
+            chown(&logs, Some(container.user), Some(container.group))?;
+            container.mounts.push((logs, LOGS.to_owned()));
+        }
         if stage.files().join("var/lib/kolla").is_dir() {
             image::configure(&stage.files(), &container)?;
         }
@@ -291,17 +305,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Rows of images that were deleted long ago go; those of the image that is there stay.
+    /// What belonged to images that were deleted long ago goes. The images' own rows stay: Glance has a command of its
+    /// own for those, lest an id be used twice.
     fn purge(&self, database: &Database) -> Result<()> {
-        let rows = "SELECT count(*) FROM glance.images";
-        database.ask("UPDATE glance.images SET deleted_at = '2020-01-01' WHERE deleted = 1")?;
+        let rows = "SELECT count(*) FROM glance.image_locations WHERE deleted = 1";
         let before = database.ask(rows)?;
+        database.ask("UPDATE glance.image_locations SET deleted_at = '2020-01-01' WHERE deleted = 1")?;
         let job = self.rendered.get("CronJob", "glance-db-purge")?;
         self.run(&job["spec"]["jobTemplate"]["spec"]["template"]["spec"], name(job), 0)?;
         let after = database.ask(rows)?;
-        let deleted = database.ask("SELECT count(*) FROM glance.images WHERE deleted = 1")?;
-        ensure!(before != after && deleted == "0", "{before} rows of images before the purge, {after} after it");
-        saw(&format!("CronJob {}: {before} rows of images before it, {after} after it", name(job)));
+        ensure!(
+            before != "0" && after == "0",
+            "{before} deleted locations of images before the purge, {after} after it"
+        );
+        saw(&format!("CronJob {}: {before} deleted locations of images before it, {after} after it", name(job)));
         Ok(())
     }
 

@@ -227,7 +227,8 @@ async fn wait_until_gone(server: &Server, manifest: &Manifest, was: &Value, time
             let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
             let why: Vec<&str> =
                 conditions.filter(|c| c["status"] == "True").filter_map(|c| c["message"].as_str()).collect();
-            anyhow::bail!("{manifest} is still going after {}s: {}", timeout.as_secs(), why.join("; "));
+            let why = if why.is_empty() { "and does not say why".to_owned() } else { why.join("; ") };
+            anyhow::bail!("{manifest} is still going after {}s: {why}", timeout.as_secs());
         }
         tokio::time::sleep(PACE).await;
     }

@@ -1,20 +1,22 @@
-//! The jobs that keep an image cache within its size: two for each claim that holds one, where that claim's pod is.
+//! The jobs that keep an image cache within its size: two for each claim that holds one and has a pod.
 
 use serde_json::{Value, json};
 use stead_explain::ObjectKey;
 
 use crate::layout::{API_NAME, ApiType, GLANCE_ID, SERVICE, api_name, labels};
-use crate::object::{controls, name, namespace, owned, present, set, text};
+use crate::object::{controls, name, namespace, number, owned, present, set, text};
 use crate::step::{Propagation, Write};
 use crate::store::Store;
 
-/// What should be there: a cleaner and a pruner for the cache of each pod that has one.
+/// What should be there: a cleaner and a pruner for the cache of each pod that there should be. That a pod is not there
+/// for a moment, because it is made anew, is no reason to end them.
 pub(crate) fn wanted(store: &Store, api: &Value) -> Vec<Value> {
     if text(api, "/spec/imageCache/size").is_empty() {
         return Vec::new();
     }
+    let replicas = number(api, "/spec/replicas").unwrap_or(1);
     caches(store, api)
-        .filter(|claim| store.find("Pod", namespace(api), name(claim).trim_start_matches("glance-cache-")).is_some())
+        .filter(|claim| ordinal(claim).is_some_and(|ordinal| ordinal < replicas))
         .flat_map(|claim| {
             let cleaner = ("cleaner", "/usr/bin/glance-cache-cleaner", "cleanerScheduler", "*/30 * * * *");
             let pruner = ("pruner", "/usr/bin/glance-cache-pruner", "prunerScheduler", "1 0 * * *");
@@ -39,6 +41,11 @@ pub(crate) fn unwanted(store: &Store, api: &Value, wanted: &[Value]) -> Vec<Writ
             Some(Write::Delete { key: ObjectKey::of(job)?, uid, propagation: Propagation::Background })
         })
         .collect()
+}
+
+/// The number of the pod that a claim was made for: it stands at the end of both names.
+fn ordinal(claim: &Value) -> Option<i64> {
+    name(claim).rsplit_once('-')?.1.parse().ok()
 }
 
 fn caches<'a>(store: &'a Store, api: &'a Value) -> impl Iterator<Item = &'a Value> {

@@ -223,6 +223,8 @@ fn base(api: &Value, neighbours: &Neighbours) -> String {
             ("username", user),
             ("system_scope", "all"),
             ("user_domain_id", "default"),
+            // Limits belong to an endpoint, whose id only Keystone knows: it is found by its type.
+            ("endpoint_service_type", "image"),
         ];
         file += &section("oslo_limit", &limits);
     }
