@@ -53,13 +53,17 @@ impl<'a> Reading<'a> {
     /// A Topology is applied, and a Glance that follows it.
     async fn applies(&mut self, topology: &str, spec: Value) -> Result<()> {
         self.text += &self.scene.topology(topology, spec).await?;
-        self.follows(topology).await
+        self.follows(topology, json!({})).await
     }
 
-    async fn follows(&mut self, topology: &str) -> Result<()> {
-        // One node would do; which of several it is would be chosen at random.
-        let on_one = json!({"kubernetes.io/hostname": "worker-1"});
-        let api = json!({"default": {"type": "single", "replicas": 1, "nodeSelector": on_one}});
+    /// The same with a pod that will run, and so on one node: which of several it is would be chosen at random.
+    async fn applies_on_one_node(&mut self, topology: &str, spec: Value) -> Result<()> {
+        self.text += &self.scene.topology(topology, spec).await?;
+        self.follows(topology, json!({"kubernetes.io/hostname": "worker-1"})).await
+    }
+
+    async fn follows(&mut self, topology: &str, nodes: Value) -> Result<()> {
+        let api = json!({"default": {"type": "single", "replicas": 1, "nodeSelector": nodes}});
         self.scene.glance(api, json!({"name": topology})).await.map(drop)
     }
 
@@ -123,7 +127,7 @@ async fn a_zone_that_is_not_there(stage: &Stage) -> Result<String> {
 async fn a_topology_that_is_missing(stage: &Stage) -> Result<String> {
     let mut reading = Reading::open(stage, "missing").await?;
     reading.scene.topology("spread-pods", json!({"topologySpreadConstraints": []})).await?;
-    reading.follows("spread-pod").await?;
+    reading.follows("spread-pod", json!({})).await?;
     reading.tells(API, "TopologyReady", "not found").await?;
     reading.tells("glance/glance", "Ready", "not found").await?;
     reading.explains("glance/glance").await?;
@@ -135,7 +139,7 @@ async fn a_selector_that_matches_nothing(stage: &Stage) -> Result<String> {
     let mut reading = Reading::open(stage, "selector").await?;
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "glance"}}}]);
-    reading.applies("spread", json!({"topologySpreadConstraints": spread})).await?;
+    reading.applies_on_one_node("spread", json!({"topologySpreadConstraints": spread})).await?;
     reading.tells(API, "Ready", "Setup complete").await?;
     reading.tells("topology/spread", "Satisfiable", "False").await?;
     reading.explains("topology/spread").await?;
@@ -147,7 +151,7 @@ async fn the_spelling_of_the_draft(stage: &Stage) -> Result<String> {
     let mut reading = Reading::open(stage, "draft").await?;
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"service": "glance"}}}]);
-    reading.applies("spread", json!({"topologySpreadConstraint": spread})).await?;
+    reading.applies_on_one_node("spread", json!({"topologySpreadConstraint": spread})).await?;
     reading.tells(API, "Ready", "Setup complete").await?;
     reading.tells("topology/spread", "Satisfiable", "True").await?;
     reading.tells("topology/spread", "DraftSpelling", "True").await?;
