@@ -101,7 +101,8 @@ pub fn explain(
     let notes = if missing.is_empty() { Vec::new() } else { vec![format!("no {} were read", missing.join(", "))] };
     let mut remarks: Vec<String> = Vec::new();
     for said in made.iter().map(|(_, api)| *api).chain([object]).flat_map(self::remarks) {
-        if !remarks.contains(&said) {
+        // A Glance says in short what its APIs say in full.
+        if !remarks.iter().any(|other| other.starts_with(&said)) {
             remarks.push(said);
         }
     }
