@@ -33,9 +33,9 @@ fn glance_text(kind: &str, name: &str, change: impl Fn(&mut Vec<Value>)) -> Stri
     glance::render(&explained.expect("it is there"))
 }
 
-/// The lines that have one of the words in them.
+/// The lines that have one of the words in them, without their indentation: an expected text has none of its own.
 fn lines(text: &str, words: &[&str]) -> String {
-    text.lines().filter(|l| words.iter().any(|w| l.contains(w))).map(|l| format!("{l}\n")).collect()
+    text.lines().filter(|l| words.iter().any(|w| l.contains(w))).map(|l| format!("{}\n", l.trim_start())).collect()
 }
 
 fn check(text: &str, words: &[&str], expect: Expect) {
@@ -109,9 +109,9 @@ fn the_most_specific_reference_wins() {
         &topology_text("default-sample", of_template),
         &words,
         expect![[r#"
-        Also referred to by
-          OpenStackControlPlane openstack-control-plane, spec.topologyRef
-    "#]],
+            Also referred to by
+            OpenStackControlPlane openstack-control-plane, spec.topologyRef
+        "#]],
     );
     let opted_out = |items: &mut Vec<Value>| {
         of_plane(items);
@@ -131,15 +131,15 @@ fn the_most_specific_reference_wins() {
         &topology_text("glance-default-spread-pods", opted_out),
         &["instead", "GlanceAPI", "Also referred", "spec.topologyRef"],
         expect![[r#"
-              used by 2 GlanceAPIs with 6 pods: 4 ready, 2 that no node takes
-              GlanceAPI glance-default-external, its own: GlanceAPI glance-default-external, spec.topologyRef
-                - OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.default.topologyRef asks for no Topology instead, which is not handed on yet
-              GlanceAPI glance-default-internal, its own: GlanceAPI glance-default-internal, spec.topologyRef
-                - OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.default.topologyRef asks for no Topology instead, which is not handed on yet
+            used by 2 GlanceAPIs with 6 pods: 4 ready, 2 that no node takes
+            GlanceAPI glance-default-external, its own: GlanceAPI glance-default-external, spec.topologyRef
+            - OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.default.topologyRef asks for no Topology instead, which is not handed on yet
+            GlanceAPI glance-default-internal, its own: GlanceAPI glance-default-internal, spec.topologyRef
+            - OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.default.topologyRef asks for no Topology instead, which is not handed on yet
             Also referred to by
-              OpenStackControlPlane openstack-control-plane, spec.topologyRef
-                  Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
-                  Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
+            OpenStackControlPlane openstack-control-plane, spec.topologyRef
+            Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
+            Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
         "#]],
     );
 }
@@ -149,7 +149,7 @@ fn a_topology_that_is_not_there() {
     let gone = |items: &mut Vec<Value>| items.retain(|o| o["metadata"]["name"] != "glance-azone-node-affinity");
     expect![[r#"
         topology openstack/glance-azone-node-affinity
-          there is no such Topology; whoever refers to it waits for it
+          there is no such Topology; whoever refers to it waits for it; namespace openstack has default-sample, glance-bzone-node-affinity, glance-czone-node-affinity, glance-default-spread-pods
 
         Who uses it
           GlanceAPI glance-azone-edge, its own: OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.azone.topologyRef
@@ -162,10 +162,10 @@ fn a_topology_that_is_not_there() {
         &glance_text("Glance", "glance", gone),
         &["azone"],
         expect![[r#"
-        azone     edge       3/3     glance-azone-node-affinity   its own   10G of lvms-local-storage   its Topology is missing
-        glance-azone-edge is not ready
-          Topology glance-azone-node-affinity does not exist: OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.azone.topologyRef names it (its own)
-    "#]],
+            azone     edge       3/3     glance-azone-node-affinity   its own   10G of lvms-local-storage   its Topology is missing
+            glance-azone-edge is not ready
+            Topology glance-azone-node-affinity does not exist: OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.azone.topologyRef names it (its own); namespace openstack has default-sample, glance-bzone-node-affinity, glance-czone-node-affinity, glance-default-spread-pods
+        "#]],
     );
 }
 
@@ -205,12 +205,12 @@ fn rules_that_are_not_handed_on_yet() {
         &glance_text("Glance", "glance", no_api),
         &["azone", "GlanceAPI"],
         expect![[r#"
-        azone     edge       0/3     -                            -         -                           not ready
-        azone is not ready
-          no GlanceAPI has been made for it yet
-              Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
-              Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
-    "#]],
+            azone     edge       0/3     -                            -         -                           not ready
+            azone is not ready
+            no GlanceAPI has been made for it yet
+            Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
+            Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
+        "#]],
     );
 }
 
@@ -227,16 +227,16 @@ fn troubles_are_shown_with_those_who_have_them() {
         &topology_text("glance-default-spread-pods", deleted),
         &["  - "],
         expect![[r#"
-          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with app=glance
-          - IT DOES NOTHING: the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-external and GlanceAPI glance-default-internal has these labels, so that they are not spread: those of GlanceAPI glance-default-external carry component=glance-api,glanceAPI=glance-default-external,owner=glance-default-external,service=glance (SelectorMatchesNothing)
-          - pods are spread by the node label zone, but 1 of 7 nodes has no such label: no pod that follows it can go to worker-3 (NodesWithoutKey)
-          - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not (DraftSpelling)
-          - it was deleted at 2025-01-08T17:00:00Z and is kept until nobody uses it any more; it is held by Glance API default (finalizer openstack.org/glanceapi-default) (BeingDeleted)
+            - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with app=glance
+            - IT DOES NOTHING: the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-external and GlanceAPI glance-default-internal has these labels, so that they are not spread: those of GlanceAPI glance-default-external carry component=glance-api,glanceAPI=glance-default-external,owner=glance-default-external,service=glance (SelectorMatchesNothing)
+            - pods are spread by the node label zone, but 1 of 7 nodes has no such label: no pod that follows it can go to worker-3 (NodesWithoutKey)
+            - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not (DraftSpelling)
+            - it was deleted at 2025-01-08T17:00:00Z and is kept until nobody uses it any more; it is held by Glance API default (finalizer openstack.org/glanceapi-default) (BeingDeleted)
             - StatefulSet glance-default-external-api does not carry these rules yet
             glance-default-external-api-2   -          -       Pending
             - StatefulSet glance-default-internal-api does not carry these rules yet
             glance-default-internal-api-1   -          -       Pending
-    "#]],
+        "#]],
     );
 }
 
@@ -252,14 +252,14 @@ fn a_selector_that_was_filled_in_is_seen_through() {
         &text,
         &["  by zone", "best way out", "also used", "patch topology", "do not carry"],
         expect![[r#"
-          by zone, pods of GlanceAPI glance-default-external: zoneA 1, zoneB 0, zoneC 1; the fullest has 1 more than the emptiest, at most 1 allowed
-          by zone, pods of GlanceAPI glance-default-internal: zoneA 1, zoneB 1, zoneC 0; the fullest has 1 more than the emptiest, at most 1 allowed
+            by zone, pods of GlanceAPI glance-default-external: zoneA 1, zoneB 0, zoneC 1; the fullest has 1 more than the emptiest, at most 1 allowed
+            by zone, pods of GlanceAPI glance-default-internal: zoneA 1, zoneB 1, zoneC 0; the fullest has 1 more than the emptiest, at most 1 allowed
             best way out: spread by zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
-              Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
-              kubectl -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
+            kubectl -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
             best way out: spread by zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
-              Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
-              kubectl -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
-    "#]],
+            Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
+            kubectl -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+        "#]],
     );
 }
