@@ -109,7 +109,7 @@ async fn kill(stage: &Stage, file: &Path, most: u32, dice: &mut Dice, over: &Ato
             return Ok((operator, kills));
         }
         // From before it has read anything to well after it has settled.
-        tokio::time::sleep(dice.up_to(Duration::from_secs(5))).await;
+        tokio::time::sleep(dice.up_to(Duration::from_secs(3))).await;
         operator.kill().await?;
         kills += 1;
     }

@@ -1,6 +1,6 @@
 //! Many APIs at once, and an operator that comes to a cluster where all is done.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -38,7 +38,7 @@ fn namespace(index: usize) -> String {
 
 /// Makes `apis` GlanceAPIs in so many namespaces, with a Glance each, waits until all are ready; then starts another
 /// operator in place of the first. Gives the effort of the first and of the second.
-pub async fn play(stage: &Stage, kubeconfig: &PathBuf, apis: usize, namespaces: usize) -> Result<(Effort, Effort)> {
+pub async fn play(stage: &Stage, kubeconfig: &Path, apis: usize, namespaces: usize) -> Result<(Effort, Effort)> {
     let before = stage.plane.audit_events()?.len();
     let began = Instant::now();
     let operator = stage.operate(kubeconfig, &[]).await?;
