@@ -64,7 +64,7 @@ pub(crate) fn spread_origin<'a>(trial: &'a Trial, rule: &Value) -> Option<(&'a O
 }
 
 /// The Topology that the pod's node affinity comes from, likewise.
-fn affinity_origin<'a>(trial: &'a Trial, affinity: &Value) -> Option<&'a ObjectKey> {
+pub(crate) fn affinity_origin<'a>(trial: &'a Trial, affinity: &Value) -> Option<&'a ObjectKey> {
     topologies(trial).find(|(_, t)| t["spec"]["affinity"]["nodeAffinity"] == *affinity).map(|(key, _)| key)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::because::{glance_api, spread_origin};
+use crate::because::{affinity_origin, glance_api, spread_origin};
 use crate::change::{Action, Change, Trial};
 use crate::explanation::some;
 use crate::objects::ObjectKey;
@@ -228,20 +228,25 @@ fn controller(object: &Value) -> Option<(String, String)> {
     Some((owner["kind"].as_str()?.to_owned(), owner["name"].as_str()?.to_owned()))
 }
 
-/// The rule of a Topology that operations on a pod are about: the pod's own place of it, and the Topology's.
+/// The rule of a Topology that operations on a pod are about: where the pod has it, and where the Topology does.
 struct Brought<'a> {
     here: String,
     topology: &'a ObjectKey,
-    list: &'static str,
-    place: usize,
+    there: String,
 }
 
 fn brought<'a>(trial: &'a Trial, pod: &Value, operations: &[Value]) -> Option<Brought<'a>> {
+    let path = operations.first()?["path"].as_str()?;
+    let affinity = "/spec/affinity/nodeAffinity/";
+    if path.starts_with(affinity) {
+        let topology = affinity_origin(trial, &pod["spec"]["affinity"]["nodeAffinity"])?;
+        return Some(Brought { here: affinity.into(), topology, there: affinity.into() });
+    }
     let own = "/spec/topologySpreadConstraints/";
-    let at = operations.first()?["path"].as_str()?.strip_prefix(own)?.split('/').next()?;
+    let at = path.strip_prefix(own)?.split('/').next()?;
     let rule = &pod["spec"]["topologySpreadConstraints"][at.parse::<usize>().ok()?];
     let (topology, list, place) = spread_origin(trial, rule)?;
-    Some(Brought { here: format!("{own}{at}/"), topology, list, place })
+    Some(Brought { here: format!("{own}{at}/"), topology, there: format!("/spec/{list}/{place}/") })
 }
 
 /// A rule that a Topology brought is changed there.
@@ -251,7 +256,7 @@ fn topology(trial: &Trial, pod: &Value, operations: &[Value]) -> Option<Vec<Stri
     for op in operations {
         let field = op["path"].as_str()?.strip_prefix(&brought.here)?;
         let mut op = op.clone();
-        op["path"] = json!(format!("/spec/{}/{}/{field}", brought.list, brought.place));
+        op["path"] = json!(format!("{}{field}", brought.there));
         there.push(op);
     }
     let (namespace, name) = (&brought.topology.namespace, &brought.topology.name);

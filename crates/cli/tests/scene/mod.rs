@@ -25,7 +25,14 @@ impl<'a> Scene<'a> {
         stage.kubectl(&["create", "namespace", space]).await?;
         let scene = Scene { stage, space };
         let password = "MTIzNDU2Nzg=";
-        scene.apply("v1", "Secret", "osp-secret", json!({"data": {"GlancePassword": password}})).await?;
+        scene
+            .apply(
+                "v1",
+                "Secret",
+                "osp-secret",
+                json!({"data": {"GlancePassword": password, "GlanceDatabasePassword": password}}),
+            )
+            .await?;
         scene.apply("v1", "Service", "openstack", json!({"spec": {"ports": [{"port": 3306}]}})).await?;
         Ok(scene)
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::objects::{ObjectError, ObjectKey, Objects};
 use crate::references::{Chosen, chosen, controller, entry, titled};
-use crate::topology::stateful_set;
+use crate::topology::{stateful_set, there_are};
 use crate::workload_pods::{Observer, PodStanding};
 
 /// How a Glance stands.
@@ -23,6 +23,9 @@ pub struct GlanceExplanation {
     /// What its own conditions say that is not well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
+    /// What conditions say that its pods do not wait for, such as a neighbour that is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// Its APIs.
     pub apis: Vec<Api>,
     /// What the answer depends on and was not read.
@@ -86,7 +89,7 @@ pub fn explain(
             _ => *api == key,
         })
         .collect();
-    for (api_key, api) in made {
+    for (api_key, api) in &made {
         apis.push(one(objects, kinds, &mut observer, api_key, api)?);
     }
     if key.kind == "Glance" {
@@ -96,11 +99,19 @@ pub fn explain(
     let needs = ["GlanceAPI", "StatefulSet", "Pod"];
     let missing: Vec<&str> = needs.into_iter().filter(|k| !kinds.contains(*k)).collect();
     let notes = if missing.is_empty() { Vec::new() } else { vec![format!("no {} were read", missing.join(", "))] };
+    let mut remarks: Vec<String> = Vec::new();
+    for said in made.iter().map(|(_, api)| *api).chain([object]).flat_map(self::remarks) {
+        // A Glance says in short what its APIs say in full.
+        if !remarks.iter().any(|other| other.starts_with(&said)) {
+            remarks.push(said);
+        }
+    }
     Ok(Some(GlanceExplanation {
         kind: key.kind.clone(),
         name: format!("{}/{}", key.namespace, key.name),
         summary: summary(object, &apis),
         conditions: if key.kind == "Glance" { conditions(object) } else { Vec::new() },
+        remarks,
         apis,
         notes,
         namespace: key.namespace.clone(),
@@ -126,7 +137,8 @@ fn one(
     let wanted = api["spec"]["replicas"].as_u64().unwrap_or(1);
     let mut faults = Vec::new();
     if let (Some(name), Some(None), true) = (rules, found, kinds.contains("Topology")) {
-        faults.push(format!("Topology {name} does not exist: {}", refers(topology.as_ref())));
+        let there = there_are(objects, &key.namespace);
+        faults.push(format!("Topology {name} does not exist: {}; {there}", refers(topology.as_ref())));
     }
     match &set {
         None => faults.push("it has no StatefulSet yet".to_owned()),
@@ -140,7 +152,9 @@ fn one(
     if let Some(since) = api["metadata"]["deletionTimestamp"].as_str() {
         faults.push(format!("it is being deleted since {since}"));
     }
-    faults.extend(conditions(api));
+    // The pods that wait are told one by one, with more than the condition says.
+    let told = pods.iter().any(|pod| pod.waiting.is_some());
+    faults.extend(conditions(api).into_iter().filter(|c| !(told && c.starts_with("condition PodsScheduled "))));
     let glance = controller(objects, api, "Glance").map_or(&Value::Null, |(_, glance)| glance);
     Ok(Api {
         entry: entry(key, api, glance).unwrap_or_default().to_owned(),
@@ -195,11 +209,23 @@ fn storage(storage: &Value) -> String {
     }
 }
 
+/// The reason of a condition about something that Glance can start without.
+const MISSING: &str = "Missing";
+
+fn unmet(object: &Value) -> impl Iterator<Item = &Value> {
+    object["status"]["conditions"].as_array().into_iter().flatten().filter(|c| c["status"] == "False")
+}
+
+/// What conditions say that nothing waits for, in words.
+fn remarks(object: &Value) -> Vec<String> {
+    let missing = unmet(object).filter(|c| c["reason"] == MISSING);
+    missing.filter_map(|c| c["message"].as_str()).map(str::to_owned).collect()
+}
+
 /// The conditions that are not well, in words.
 fn conditions(object: &Value) -> Vec<String> {
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let mut out: Vec<(String, String)> = Vec::new();
-    for c in conditions.filter(|c| c["status"] == "False") {
+    for c in unmet(object).filter(|c| c["reason"] != MISSING) {
         let text = |field: &str| c[field].as_str().unwrap_or_default();
         let said = format!("{}: {}", text("reason"), text("message"));
         // Ready repeats the first of the others.

@@ -19,6 +19,12 @@ pub fn render(e: &GlanceExplanation) -> String {
     for api in e.apis.iter().filter(|a| !a.is_well()) {
         render_api(&mut out, api, &e.namespace);
     }
+    if !e.remarks.is_empty() {
+        let _ = writeln!(out, "\nWhat else to know");
+    }
+    for remark in &e.remarks {
+        let _ = writeln!(out, "  - {remark}");
+    }
     for note in &e.notes {
         let _ = writeln!(out, "\nnote: {note}");
     }

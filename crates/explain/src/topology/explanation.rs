@@ -11,6 +11,7 @@ use super::carries::carries;
 use super::rules::{Rules, labelled};
 use super::troubles::{Consumer, Trouble, troubles};
 use super::words::says;
+use crate::explanation::some;
 use crate::objects::{ObjectError, ObjectKey, Objects, part};
 use crate::references::{Level, Reference, chosen, followers, references, titled};
 use crate::workload_pods::{Observer, PodStanding, controlled};
@@ -132,7 +133,7 @@ pub fn explain(
         domain,
         namespace: key.namespace.clone(),
     };
-    out.summary = summary(&out);
+    out.summary = summary(&out, &there_are(objects, &key.namespace));
     Ok(out)
 }
 
@@ -243,7 +244,17 @@ fn notes(kinds: &BTreeSet<String>) -> Vec<String> {
     vec![format!("no {} were read: who uses it is told only as far as that goes", missing.join(", "))]
 }
 
-fn summary(e: &TopologyExplanation) -> String {
+/// Which Topologies a namespace has: a name may have been mistyped.
+pub(crate) fn there_are(objects: &Objects, namespace: &str) -> String {
+    let there = objects.of_kind("Topology").filter(|(key, _)| key.namespace == namespace);
+    let names: Vec<String> = there.map(|(key, _)| key.name.clone()).collect();
+    match names.as_slice() {
+        [] => format!("namespace {namespace} has no Topology at all"),
+        names => format!("namespace {namespace} has {}", some(names)),
+    }
+}
+
+fn summary(e: &TopologyExplanation, there: &str) -> String {
     let users = match e.used_by.len() {
         0 if e.references.is_empty() => "nobody uses it".to_owned(),
         0 => "it is referred to, but no pods follow it".to_owned(),
@@ -252,13 +263,15 @@ fn summary(e: &TopologyExplanation) -> String {
     };
     if !e.exists {
         let wait = if e.references.is_empty() { "nobody refers to it" } else { "whoever refers to it waits for it" };
-        return format!("there is no such Topology; {wait}");
+        return format!("there is no such Topology; {wait}; {there}");
     }
     let pods = || e.used_by.iter().flat_map(|u| &u.pods);
     let (all, ready, stuck) =
         (pods().count(), pods().filter(|p| p.ready).count(), pods().filter(|p| p.waiting.is_some()).count());
     let pods = match all {
         0 => String::new(),
+        1 if stuck > 0 => " with 1 pod, which no node takes".to_owned(),
+        1 => format!(" with 1 pod: {ready} ready"),
         _ if stuck > 0 => format!(" with {all} pods: {ready} ready, {stuck} that no node takes"),
         _ => format!(" with {all} pods: {ready} ready"),
     };

@@ -11,7 +11,7 @@ mod troubles;
 mod words;
 
 pub(crate) use carries::{constraints, same_rule};
-pub(crate) use explanation::stateful_set;
 pub use explanation::{Count, TopologyExplanation, Use, explain};
+pub(crate) use explanation::{stateful_set, there_are};
 pub use render::render;
 pub use troubles::{Consumer, Effect, Trouble, TroubleReason, troubles};
