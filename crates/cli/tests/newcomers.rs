@@ -213,10 +213,8 @@ fn label() -> Expect {
             node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n label
 
         What else to know
-          - no password for the database: Secret osp-secret has no key GlanceDatabasePassword
           - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
-          - no Service keystone-internal in this namespace
         (exit code 0)
 
         $ stead explain pod/glance-default-single-0 -n label
@@ -300,10 +298,8 @@ fn zone() -> Expect {
             node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n zone
 
         What else to know
-          - no password for the database: Secret osp-secret has no key GlanceDatabasePassword
           - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
-          - no Service keystone-internal in this namespace
         (exit code 0)
 
         $ stead explain pod/glance-default-single-0 -n zone
@@ -354,10 +350,8 @@ fn missing() -> Expect {
           condition Ready, TopologyReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
 
         What else to know
-          - no password for the database: Secret osp-secret has no key GlanceDatabasePassword
           - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
-          - no Service keystone-internal in this namespace
         (exit code 0)
 
         $ stead explain topology/spread-pod -n missing
@@ -406,10 +400,8 @@ fn selector() -> Expect {
         default   single   1/1     spread     inherited from Glance   external   ready
 
         What else to know
-          - no password for the database: Secret osp-secret has no key GlanceDatabasePassword
           - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
-          - no Service keystone-internal in this namespace
         (exit code 0)
     "#]]
 }
