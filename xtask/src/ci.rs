@@ -51,6 +51,7 @@ pub(crate) fn run() -> Result<Outcome> {
     count.add(glance::run(&glance::Args::default())?);
     say("not run here");
     println!("bench: `cargo xtask bench` measures, which needs an idle machine");
+    println!("disturb, scale: a short form was run as a test; `cargo xtask disturb` kills the operator 100 times");
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })

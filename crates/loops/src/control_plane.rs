@@ -7,14 +7,13 @@ use crate::conditions::{Conditions, Severity, Standing, mirror, status};
 use crate::glance::without_nulls;
 use crate::layout::SERVICE;
 use crate::object::{
-    Texts, controls, deleting, fields, flag, name, namespace, observed, owned, present, set, text, uid,
+    Texts, controls, deleting, fields, flag, items, name, namespace, observed, owned, present, set, text, uid,
 };
 use crate::step::{Propagation, Step, World, Write};
 use crate::topology_ref;
 
 /// What belongs to the control plane itself; every other section is a service's.
-const OWN_FIELDS: [&str; 8] =
-    ["topologyRef", "storageClass", "secret", "nodeSelector", "glance", "tls", "extraMounts", "customServiceConfig"];
+const OWN_FIELDS: [&str; 6] = ["topologyRef", "storageClass", "secret", "nodeSelector", "glance", "extraMounts"];
 
 const GLANCE_READY: &str = "OpenStackControlPlaneGlanceReady";
 
@@ -31,8 +30,7 @@ pub(crate) fn step(world: &World<'_>, plane: &Value) -> Step {
     let undecided = [(GLANCE_READY, "OpenStackControlPlane Glance not started")];
     let mut conditions = Conditions::new(if is_enabled(plane) { &undecided } else { &[] });
     let mut writes = Vec::new();
-    let found = topology(world, plane, &mut conditions);
-    if found {
+    if topology(world, plane, &mut conditions) || !is_enabled(plane) {
         glance(world, plane, &mut conditions, &mut writes);
     }
     left_alone(plane, &mut conditions);
@@ -106,6 +104,12 @@ fn spec(plane: &Value) -> Value {
         if text(&spec, &format!("/{field}")).is_empty() && !value.is_empty() {
             set(&mut spec, field, value.into());
         }
+    }
+    let shared: Vec<Value> = items(from, "/extraMounts").cloned().collect();
+    if !shared.is_empty() {
+        let own = items(&spec, "/extraMounts").cloned();
+        let all: Vec<Value> = own.chain(shared).collect();
+        set(&mut spec, "extraMounts", all.into());
     }
     let class = text(from, "/storageClass");
     if text(&spec, "/storage/storageClass").is_empty() && !class.is_empty() {

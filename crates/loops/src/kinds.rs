@@ -71,6 +71,10 @@ pub fn trim(mut object: Value) -> Value {
 
 /// Values of a Secret give way to their digests: that they changed is all that anyone here may know.
 fn digest(secret: &mut Value) {
+    // kubectl apply leaves a copy of all that was applied, in plain sight.
+    if let Some(meta) = secret.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("annotations");
+    }
     for field in ["data", "stringData"] {
         let Some(data) = secret.get_mut(field).and_then(Value::as_object_mut) else { continue };
         for value in data.values_mut() {

@@ -177,8 +177,10 @@ pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
             json!({"name": NAME, "namespace": namespace}),
             json!({"roleRef": reference("Role"), "subjects": subjects}),
         ),
-        // Whoever may look at, or change, what is in a namespace may do so with our kinds too.
+        // Whoever may look at what is in a namespace may look at our kinds too. To change them is another matter: who may
+        // write a Glance may have a container of theirs run as Glance's user, or with a Cinder store as root of a node.
+        // That is for somebody to give.
         aggregated("stead-view", &["view", "edit", "admin"], READ),
-        aggregated("stead-edit", &["edit", "admin"], &["create", "update", "patch", "delete", "deletecollection"]),
+        aggregated("stead-edit", &[], &["create", "update", "patch", "delete", "deletecollection"]),
     ]
 }

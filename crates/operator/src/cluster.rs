@@ -39,16 +39,19 @@ impl Reading {
 }
 
 impl Reader {
-    /// The cluster as it was a short while ago. What may not be read is left out.
-    pub(crate) async fn read(&self, api: &impl Api, shared: &Shared) -> Arc<Objects> {
+    /// The cluster as it was a short while ago; none where it could not be read whole. What may not be read, or is not
+    /// known there, is left out.
+    pub(crate) async fn read(&self, api: &impl Api, shared: &Shared) -> Option<Arc<Objects>> {
         let mut last = self.last.lock().await;
         let began = shared.clock.now();
         if let Some(reading) = last.as_ref().filter(|reading| reading.is_fresh(began)) {
-            return reading.objects.clone();
+            return Some(reading.objects.clone());
         }
+        // What is no longer fresh serves nobody.
+        *last = None;
         let mut items = Vec::new();
         for kind in KINDS {
-            items.extend(list(api, kind).await);
+            items.extend(list(api, kind).await?);
         }
         {
             // Explanations name the Topology that a rule came from.
@@ -59,12 +62,13 @@ impl Reader {
         let objects = Arc::new(Objects::from_items(items));
         let took = shared.clock.now().saturating_sub(began);
         *last = Some(Reading { began, took, objects: objects.clone() });
-        objects
+        Some(objects)
     }
 }
 
-/// All objects of a kind, page by page.
-async fn list(api: &impl Api, kind: &Kind) -> Vec<Value> {
+/// All objects of a kind, page by page; none where a page could not be had: half a cluster would have room that is not
+/// there.
+async fn list(api: &impl Api, kind: &Kind) -> Option<Vec<Value>> {
     let plural = kind.list.to_lowercase();
     let resource = Resource { api_version: kind.api_version, plural: &plural, namespaced: kind.namespaced };
     let mut items = Vec::new();
@@ -74,10 +78,10 @@ async fn list(api: &impl Api, kind: &Kind) -> Vec<Value> {
             Ok(page) => page,
             Err(fault) => {
                 debug!("listing {plural}: {fault}");
-                return items;
+                return matches!(fault.failure.code, 403 | 404).then_some(items);
             }
         };
-        let Value::Array(found) = page["items"].take() else { return items };
+        let Value::Array(found) = page["items"].take() else { return Some(items) };
         items.extend(found.into_iter().map(|mut item| {
             item["apiVersion"] = kind.api_version.into();
             item["kind"] = kind.kind.into();
@@ -88,7 +92,7 @@ async fn list(api: &impl Api, kind: &Kind) -> Vec<Value> {
         }));
         match page["metadata"]["continue"].as_str() {
             Some(token) if !token.is_empty() => continued = token.to_owned(),
-            _ => return items,
+            _ => return Some(items),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::Value;
 use stead_loops::{ObjectKey, Watched};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::client::exchange;
 use crate::request::Resource;
@@ -53,15 +53,23 @@ async fn look(client: &Client, watched: &'static Watched, shared: &Shared) -> Op
             return None;
         }
         Err(fault) => {
-            if shared.define(watched.kind, &name, None) {
-                if fault.is_not_found() {
+            if fault.is_not_found() {
+                // Whoever makes the next one of this name may be somebody else.
+                shared.undefine(watched.kind);
+                if shared.define(watched.kind, &name, None) {
                     warn!("waiting for the definition {name}: it is not there");
-                } else {
-                    warn!("reading the definition {name}: {fault}");
                 }
+                return None;
             }
             // One that was there is not given up because it cannot be read for a moment.
-            return shared.is_defined(watched.kind).then_some(false);
+            if shared.is_defined(watched.kind) {
+                debug!("reading the definition {name}: {fault}");
+                return Some(false);
+            }
+            if shared.define(watched.kind, &name, None) {
+                warn!("reading the definition {name}: {fault}");
+            }
+            return None;
         }
     };
     let foreign = ready["metadata"]["labels"][LABEL] != "stead";

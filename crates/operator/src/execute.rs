@@ -90,11 +90,23 @@ impl<A: Api> Executor<A> {
 
     async fn reconcile(&self, key: &ObjectKey, log: &mut Vec<String>) -> Ended {
         let troubled = self.memory().troubles.get(key).is_some_and(|t| !t.failures.is_empty());
-        let step = self.step(key).await;
-        for write in &step.writes {
+        let mut step = self.step(key).await;
+        let mut changed = false;
+        let mut next = 0;
+        while let Some(mut write) = step.writes.get(next).cloned() {
+            next += 1;
+            if matches!(write, Write::Status { .. }) && std::mem::take(&mut changed) {
+                // What was written changes what is to be said: a set that was told something new has not done it yet.
+                let fresh = self.step(key).await;
+                let status = fresh.writes.iter().find(|w| matches!(w, Write::Status { .. })).cloned();
+                step.again = fresh.again;
+                write = status.unwrap_or(write);
+            }
+            let write = &write;
             let Some(target) = target(write) else { continue };
             match self.make(write, &target).await {
                 Ok(made) => {
+                    changed |= matches!(made, Made::Wrote(_)) && !matches!(write, Write::Event(_));
                     self.note(&made, write, &target, log);
                     if !matches!(write, Write::Event(_)) {
                         self.forget(key, &target);
@@ -117,7 +129,7 @@ impl<A: Api> Executor<A> {
         if !step.wants_cluster {
             return step;
         }
-        let cluster = self.reader.read(&self.api, &self.shared).await;
+        let Some(cluster) = self.reader.read(&self.api, &self.shared).await else { return step };
         // Placement may think for a while: others are not to wait for it.
         tokio::task::block_in_place(|| self.ask(key, Some(&cluster)))
     }

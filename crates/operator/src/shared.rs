@@ -171,6 +171,11 @@ impl Shared {
         !self.logic.reconciles(kind) || self.definitions().foreign.contains_key(kind)
     }
 
+    /// A definition has gone: whose the next one of that name is, nobody knows.
+    pub(crate) fn undefine(&self, kind: &str) {
+        self.definitions().foreign.remove(kind);
+    }
+
     /// A definition was found, or not. Gives back whether that is news.
     pub(crate) fn define(&self, kind: &'static str, definition: &str, found: Option<bool>) -> bool {
         let mut definitions = self.definitions();

@@ -78,10 +78,11 @@ fn report(watched: &Watched, error: &watcher::Error, failing: &mut bool, shared:
     }
 }
 
-/// An object as data. Items of lists do not say what they are.
+/// An object as data, trimmed at once: no secret's value waits for the rest of its list. Items of lists do not say what
+/// they are.
 fn value(watched: &Watched, object: DynamicObject) -> Option<Value> {
     let mut value = serde_json::to_value(object).ok()?;
     value["apiVersion"] = watched.api_version.into();
     value["kind"] = watched.kind.into();
-    Some(value)
+    Some(stead_loops::trim(value))
 }

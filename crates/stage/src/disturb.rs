@@ -45,7 +45,6 @@ pub async fn open(binaries: &Binaries, stead: &Path, storage: &str) -> Result<St
     let stage = Stage::open(binaries, stead, options, ClusterSpec::seven()).await?;
     stage.kubectl_with(&["apply", "-f", "-"], storage).await?;
     stage.define().await?;
-    stage.collects().await?;
     Ok(stage)
 }
 
@@ -56,6 +55,7 @@ pub fn kubeconfig(stage: &Stage) -> Result<PathBuf> {
 
 /// A walk with nobody in its way, and, before its namespace goes, a while in which nothing may be written.
 pub async fn undisturbed(stage: &Stage, rest: Duration, say: &mut impl FnMut(&str)) -> Result<Walked> {
+    stage.collects().await?;
     let file = kubeconfig(stage)?;
     let operator = stage.operate(&file, &[]).await?;
     let before = stage.plane.audit_events()?.len();
@@ -109,7 +109,7 @@ async fn kill(stage: &Stage, file: &Path, most: u32, dice: &mut Dice, over: &Ato
             return Ok((operator, kills));
         }
         // From before it has read anything to well after it has settled.
-        tokio::time::sleep(dice.up_to(Duration::from_secs(5))).await;
+        tokio::time::sleep(dice.up_to(Duration::from_secs(3))).await;
         operator.kill().await?;
         kills += 1;
     }

@@ -75,22 +75,24 @@ fn effort(stage: &Stage, operator: &Operator, before: usize, ready: Duration, do
     })
 }
 
-/// A Glance with so many edge APIs, and what it leans on.
+/// A Glance with so many APIs, and what it leans on.
 async fn glance(stage: &Stage, namespace: &str, apis: usize) -> Result<()> {
     walk::begin(stage, namespace).await?;
     let objects = stage.objects(namespace);
     let meta = |name: &str| json!({"name": name});
     let passwords = json!({"GlancePassword": "12345678", "GlanceDatabasePassword": "12345678"});
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"});
-    let api = json!({"type": "edge", "replicas": 1});
-    let named: Map<String, Value> = (0..apis).map(|index| (format!("edge{index:03}"), api.clone())).collect();
+    // An edge API does not stand in Keystone's catalogue; one of the APIs has to.
+    let layout = |index| if index == 0 { "single" } else { "edge" };
+    let api = |index| (format!("api{index:03}"), json!({"type": layout(index), "replicas": 1}));
+    let named: Map<String, Value> = (0..apis).map(api).collect();
     let spec = json!({
         "secret": "osp-secret",
         "databaseInstance": "openstack",
         "topologyRef": {"name": "spread"},
         "storage": {"storageClass": "local-storage", "storageRequest": "1G"},
         "glanceAPIs": named,
-        "keystoneEndpoint": "edge000",
+        "keystoneEndpoint": "api000",
     });
     for object in [
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta("osp-secret"), "stringData": passwords}),

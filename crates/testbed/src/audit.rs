@@ -19,6 +19,8 @@ rules: [{level: Metadata}]
 pub struct AuditEvent {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, …
     pub verb: String,
+    /// How far it was when this was written: `ResponseComplete`, or `ResponseStarted` for a watch that began.
+    pub stage: String,
     /// The path and the query.
     #[serde(rename = "requestURI")]
     pub uri: String,

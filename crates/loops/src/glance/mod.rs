@@ -3,6 +3,8 @@
 mod database;
 mod inherit;
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 use stead_explain::ObjectKey;
 
@@ -10,6 +12,7 @@ use crate::conditions::{Conditions, Mirrored, Severity, Standing, mirror, status
 use crate::finalizers;
 use crate::glance_api::base64;
 use crate::glance_api::config::{self, Neighbours};
+use crate::ini;
 use crate::layout::{ApiType, SERVICE, api_name};
 use crate::object::{
     controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid,
@@ -30,6 +33,9 @@ const UNDECIDED: [(&str, &str); 8] = [
     ("ServiceAccountReady", "ServiceAccount not created"),
     ("ServiceConfigReady", "Service config create not started"),
 ];
+
+/// When to look again for what belongs to somebody else now.
+const SOON: Duration = Duration::from_secs(5);
 
 /// What a Glance's loop wants.
 pub(crate) fn step(world: &World<'_>, glance: &Value) -> Step {
@@ -69,7 +75,9 @@ impl<'a> Run<'a> {
 
     fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
         let live = self.world.store.find(text(&object, "/kind"), namespace(self.glance), name(&object));
-        if !live.is_some_and(|live| is_anothers(self.glance, live)) {
+        if live.is_some_and(|live| is_anothers(self.glance, live)) {
+            self.step.again = Some(SOON);
+        } else {
             self.step.writes.push(Write::Apply { object, whole });
         }
     }
@@ -95,10 +103,15 @@ impl<'a> Run<'a> {
         let labels = pairs([("service", SERVICE)]);
         let (role_name, binding_name) = (format!("{account}-role"), format!("{account}-rolebinding"));
         let mut role = owned(self.glance, "rbac.authorization.k8s.io/v1", "Role", &role_name, &labels);
+        // Only a Cinder store touches its host.
+        let touches_host = |config: &str| ini::enabled_backends(config).iter().any(|b| b.ends_with(":cinder"));
+        let privileged = touches_host(text(&self.spec, "/customServiceConfig"))
+            || fields(&self.spec, "/glanceAPIs").any(|(_, api)| touches_host(text(api, "/customServiceConfig")));
+        let constraints: &[&str] = if privileged { &["anyuid", "privileged"] } else { &["anyuid"] };
         role["rules"] = json!([{
             "apiGroups": ["security.openshift.io"],
             "resources": ["securitycontextconstraints"],
-            "resourceNames": ["anyuid", "privileged"],
+            "resourceNames": constraints,
             "verbs": ["use"],
         }]);
         let mut binding = owned(self.glance, "rbac.authorization.k8s.io/v1", "RoleBinding", &binding_name, &labels);
@@ -224,6 +237,7 @@ impl<'a> Run<'a> {
         let digest = database::made_for(&wanted).to_owned();
         let done = text(self.glance, "/status/hash/dbsync") == digest;
         let live = self.world.store.find("Job", namespace(self.glance), database::SYNC);
+        let live = live.filter(|job| !is_anothers(self.glance, job));
         let ours = live.filter(|job| database::made_for(job) == digest && !deleting(job));
         if !done {
             let ended = ours.and_then(database::ended);
@@ -235,10 +249,11 @@ impl<'a> Run<'a> {
                 if let Some(other) = live.filter(|job| database::made_for(job) != digest && !deleting(job)) {
                     let key = ObjectKey::new("Job", namespace(self.glance), database::SYNC);
                     let uid = uid(other).to_owned();
-                    self.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Background });
+                    // Two must not change the tables at the same time: the next one is made when this one's pod is gone.
+                    self.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Foreground });
                 }
                 let failed = self.failure("Job", database::SYNC);
-                if live.is_none_or(|job| !deleting(job)) {
+                if live.is_none() || ours.is_some() {
                     self.apply(wanted);
                 }
                 match failed {

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use stead_explain::ObjectKey;
 
-use crate::layout::{API_NAME, ApiType, GLANCE_ID, SERVICE, api_name, labels};
+use crate::kinds::hex;
+use crate::layout::{API_NAME, GLANCE_ID, api_name, labels};
 use crate::object::{controls, name, namespace, number, owned, present, set, text};
 use crate::step::{Propagation, Write};
 use crate::store::Store;
@@ -48,6 +49,11 @@ fn ordinal(claim: &Value) -> Option<i64> {
     name(claim).rsplit_once('-')?.1.parse().ok()
 }
 
+/// A CronJob's name has 52 letters at most; of a longer one a digest stands for the rest.
+fn short(name: String) -> String {
+    if name.len() <= 52 { name } else { format!("{}-{}", &name[..43], &hex(&name)[..8]) }
+}
+
 fn caches<'a>(store: &'a Store, api: &'a Value) -> impl Iterator<Item = &'a Value> {
     store.list("PersistentVolumeClaim", namespace(api)).filter(|claim| {
         claim["metadata"]["labels"]["owner"] == api["metadata"]["name"]
@@ -57,15 +63,15 @@ fn caches<'a>(store: &'a Store, api: &'a Value) -> impl Iterator<Item = &'a Valu
 
 fn job(api: &Value, claim: &str, kind: &str, command: &str, schedule: &str) -> Value {
     let spec = &api["spec"];
-    let job_name = format!("{claim}-{kind}");
-    let part = format!("{SERVICE}-{}-{}", api_name(api), ApiType::of(api).word());
+    let job_name = short(format!("{claim}-{kind}"));
+    let holder = claim.trim_start_matches("glance-cache-");
     let mut pod = json!({
         "restartPolicy": "Never",
         "serviceAccountName": text(spec, "/serviceAccount"),
         "securityContext": {"fsGroup": GLANCE_ID},
-        // The claim can be mounted on one node only: where a pod of this API is.
+        // The claim can be mounted on one node only: where the pod is that it belongs to.
         "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
-            "labelSelector": {"matchExpressions": [{"key": "glanceAPI", "operator": "In", "values": [part]}]},
+            "labelSelector": {"matchLabels": {"statefulset.kubernetes.io/pod-name": holder}},
             "topologyKey": "kubernetes.io/hostname",
         }]}},
         "containers": [{

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ini;
 use crate::layout::{ApiType, SERVICE};
-use crate::object::{Texts, flag, name, namespace, number, present, text, texts};
+use crate::object::{Texts, flag, name, namespace, number, text, texts};
 use crate::store::Store;
 
 /// Where Keystone, the database and the caches are.
@@ -319,10 +319,10 @@ fn proxy_base() -> String {
 fn proxy(api: &Value, domain: &str) -> String {
     let timeout = number(&api["spec"], "/apiTimeout").unwrap_or(60);
     let api_name = crate::layout::api_name(api);
-    let mut text = String::new();
+    let mut file = String::new();
     for endpoint in ApiType::of(api).endpoints() {
         let host = format!("{SERVICE}-{api_name}-{endpoint}.{}.svc", namespace(api));
-        let tls = present(&api["spec"], &format!("/tls/api/{endpoint}/secretName")).is_some();
+        let tls = !text(&api["spec"], &format!("/tls/api/{endpoint}/secretName")).is_empty();
         let scheme = if tls { "https" } else { "http" };
         let certificate = if tls {
             format!(
@@ -332,11 +332,11 @@ fn proxy(api: &Value, domain: &str) -> String {
             String::new()
         };
         let _ = write!(
-            text,
+            file,
             "<VirtualHost *:9292>\n  ServerName {host}\n  ServerAlias {host}.{domain}\n  TimeOut {timeout}\n\
              \x20 RequestHeader setIfEmpty X-Forwarded-Proto \"{scheme}\"\n  ProxyRequests Off\n  ProxyPreserveHost Off\n\
              \x20 ProxyPass / http://localhost:9293/ retry=10\n  ProxyPassReverse / http://localhost:9293/\n{certificate}</VirtualHost>\n",
         );
     }
-    text
+    file
 }

@@ -6,6 +6,8 @@ mod services;
 mod stateful_set;
 mod waiting;
 
+use std::time::Duration;
+
 use ::base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Map, Value, json};
 use stead_explain::ObjectKey;
@@ -32,6 +34,9 @@ const UNDECIDED: [(&str, &str); 6] = [
     ("NetworkAttachmentsReady", "NetworkAttachments not started"),
     ("ServiceConfigReady", "Service config create not started"),
 ];
+
+/// When to look again for what belongs to somebody else now.
+const SOON: Duration = Duration::from_secs(5);
 
 /// What a GlanceAPI's loop wants.
 pub(crate) fn step(world: &World<'_>, api: &Value) -> Step {
@@ -75,7 +80,9 @@ impl<'a> Run<'a> {
     /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
     fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
         let live = self.world.store.find(text(&object, "/kind"), namespace(self.api), name(&object));
-        if !live.is_some_and(|live| is_anothers(self.api, live)) {
+        if live.is_some_and(|live| is_anothers(self.api, live)) {
+            self.step.again = Some(SOON);
+        } else {
             self.step.writes.push(Write::Apply { object, whole });
         }
     }
@@ -107,6 +114,11 @@ impl<'a> Run<'a> {
 
     /// The Secret with the service's password is there.
     fn input(&mut self) -> Result<(), Stopped> {
+        if api_name(self.api).is_empty() {
+            let message = "Input data error occurred no label api-name: a GlanceAPI is made by a Glance";
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
         if text(self.spec(), "/containerImage").is_empty() {
             let message =
                 "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
@@ -122,6 +134,13 @@ impl<'a> Run<'a> {
             let place = format!("{}/{secret}", namespace(self.api));
             let message = format!("Input data error occurred field not found: field {key} not found in Secret {place}");
             self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
+        let custom = texts(self.spec(), "/customServiceConfigSecrets");
+        let missing =
+            custom.into_iter().find(|name| self.world.store.find("Secret", namespace(self.api), name).is_none());
+        if let Some(missing) = missing {
+            self.conditions.waiting("InputReady", format!("Input data resources missing: Secret {missing}"));
             return Err(Stopped);
         }
         self.conditions.met("InputReady", "Input data complete");
@@ -280,6 +299,7 @@ impl<'a> Run<'a> {
             None => Some(format!("{resource} \"{wanted}\" not found")),
             Some(topology) => finalizers::refused(topology, resource, &finalizer),
         };
+        let fault = fault.or_else(|| self.failure("Topology", wanted).map(str::to_owned));
         if let Some(fault) = fault {
             self.event(true, "TopologyNotReady", fault.clone());
             self.conditions.failed("TopologyReady", format!("Topology config create error occurred {fault}"));
@@ -357,7 +377,7 @@ impl<'a> Run<'a> {
         }
         if let Some(waiting) = waiting::waiting(self.world, self.api) {
             let standing = Standing::NotMet { reason: "Unschedulable", severity: Severity::Warning };
-            self.event(true, "PodsUnschedulable", waiting.message.clone());
+            self.event(true, "PodsUnschedulable", waiting.reason);
             self.conditions.told("PodsScheduled", standing, waiting.message);
             self.step.wants_cluster = waiting.wants_cluster;
             self.step.again = Some(waiting.again);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::layout::{ApiType, KEYSTONE_ENDPOINT, PORT, SERVICE, api_name, labels, set_name};
-use crate::object::{Texts, fields, namespace, owned, pairs, present, set, text};
+use crate::object::{Texts, fields, namespace, owned, pairs, set, text};
 
 /// A Service for each side, and a headless one that gives each pod a name.
 pub(crate) fn services(api: &Value, cluster_domain: &str) -> Vec<Value> {
@@ -15,7 +15,7 @@ pub(crate) fn services(api: &Value, cluster_domain: &str) -> Vec<Value> {
 pub(crate) fn endpoints(api: &Value) -> Texts {
     let address = |side: &str| match text(&api["spec"], &format!("/override/service/{side}/endpointURL")) {
         "" => {
-            let tls = present(&api["spec"], &format!("/tls/api/{side}/secretName")).is_some();
+            let tls = !text(&api["spec"], &format!("/tls/api/{side}/secretName")).is_empty();
             let scheme = if tls { "https" } else { "http" };
             format!("{scheme}://{}.{}.svc:{PORT}", side_name(api, side), namespace(api))
         }

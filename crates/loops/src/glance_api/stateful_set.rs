@@ -208,7 +208,7 @@ fn environment(api: &Value, parts: &Parts<'_>) -> Vec<Value> {
 
 fn is_tls(spec: &Value, api_type: ApiType) -> bool {
     let side = if matches!(api_type, ApiType::Internal | ApiType::Edge) { "internal" } else { "public" };
-    present(spec, &format!("/tls/api/{side}/secretName")).is_some()
+    !text(spec, &format!("/tls/api/{side}/secretName")).is_empty()
 }
 
 /// The probes, with the times that the owner overrides.
@@ -259,7 +259,7 @@ fn proxy_mounts(api: &Value) -> Vec<Value> {
     ];
     mounts.extend(authority(&api["spec"]));
     for side in ApiType::of(api).endpoints() {
-        if present(&api["spec"], &format!("/tls/api/{side}/secretName")).is_some() {
+        if !text(&api["spec"], &format!("/tls/api/{side}/secretName")).is_empty() {
             let volume = format!("{side}-tls-certs");
             mounts.push(file(&volume, &format!("/etc/pki/tls/certs/{side}.crt"), "tls.crt"));
             mounts.push(file(&volume, &format!("/etc/pki/tls/private/{side}.key"), "tls.key"));
@@ -276,8 +276,8 @@ fn api_mounts(api: &Value, uses_host: bool) -> Vec<Value> {
         mounts.push(mount(SERVICE, "/var/lib/glance"));
     }
     mounts.extend(extra(api, "mounts"));
-    for (index, secret) in texts(spec, "/customServiceConfigSecrets").enumerate() {
-        mounts.push(fixed(secret, &format!("/var/lib/config-data/secret-{index}")));
+    for (index, _) in texts(spec, "/customServiceConfigSecrets").enumerate() {
+        mounts.push(fixed(&format!("custom-config-{index}"), &format!("/var/lib/config-data/secret-{index}")));
     }
     if uses_host {
         mounts.extend(HOST_PATHS.iter().map(
@@ -321,7 +321,8 @@ fn volumes(api: &Value, uses_host: bool) -> Vec<Value> {
     let config = format!("{}-config-data", name(api));
     let mut volumes = vec![secret("config-data", &config, 0o644)];
     volumes.extend(extra(api, "volumes"));
-    volumes.extend(texts(spec, "/customServiceConfigSecrets").map(|name| secret(name, name, 0o640)));
+    let custom = texts(spec, "/customServiceConfigSecrets").enumerate();
+    volumes.extend(custom.map(|(index, name)| secret(&format!("custom-config-{index}"), name, 0o640)));
     if uses_host {
         volumes.extend(HOST_PATHS.iter().map(|(volume, path, made, _)| {
             let kind = if *made { "DirectoryOrCreate" } else { "" };

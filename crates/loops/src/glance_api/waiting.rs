@@ -12,6 +12,8 @@ use crate::step::World;
 /// What is to be said about the pods of a GlanceAPI that wait for a node.
 pub(crate) struct Waiting {
     pub(crate) message: String,
+    /// The same without a way out, which may change from minute to minute.
+    pub(crate) reason: String,
     /// Whether the whole cluster would have told a way out.
     pub(crate) wants_cluster: bool,
     /// When to look again: what else changes in the cluster may open a way out, and is not told to us.
@@ -52,15 +54,11 @@ pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
         (Some(way_out), _) => format!(" A way out: {way_out}."),
         (None, _) => String::new(),
     };
-    let message = format!(
-        "{}{others}: {reason}{advice} See: stead explain pod/{} -n {}",
-        name(first),
-        name(first),
-        namespace(first)
-    );
+    let reason = format!("{}{others}: {reason}", name(first));
+    let message = format!("{reason}{advice} See: stead explain pod/{} -n {}", name(first), namespace(first));
     let is_there = |cluster: &Objects| cluster.get(&key).is_some_and(|pod| waits(pod) && uid(pod) == uid(first));
     let again = if world.cluster.is_some_and(is_there) { OFTEN } else { SOON };
-    Some(Waiting { message, wants_cluster: world.cluster.is_none(), again })
+    Some(Waiting { message, reason, wants_cluster: world.cluster.is_none(), again })
 }
 
 /// Whether a pod is on no node, and is to be.
