@@ -402,7 +402,7 @@ impl<A: Api> Executor<A> {
     /// tell us later that it changed: it is not kept.
     fn learn(&self, answer: Value) {
         if answer["kind"].as_str().is_some_and(|kind| self.shared.logic.kind(kind).is_some()) {
-            self.shared.learn(|index| index.put(answer));
+            self.shared.learn(|index| index.put(trim(answer)));
         }
     }
 

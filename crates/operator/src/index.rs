@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::Value;
-use stead_loops::{ObjectKey, Store, trim};
+use stead_loops::{ObjectKey, Store};
 
 use crate::logic::Logic;
 
@@ -38,9 +38,8 @@ impl Index {
         self.logic.watched.iter().map(|w| w.kind).filter(|kind| !self.listed.contains(*kind)).collect()
     }
 
-    /// An object was seen.
+    /// An object was seen. It comes trimmed, as all that is kept.
     pub(crate) fn put(&mut self, object: Value) -> Vec<ObjectKey> {
-        let object = trim(object);
         let Some(key) = ObjectKey::of(&object) else { return Vec::new() };
         let uid = object["metadata"]["uid"].as_str();
         if self.gone.iter().any(|(gone, at)| uid == Some(gone.as_str()) && revision(&object) <= *at) {
@@ -89,7 +88,7 @@ impl Index {
         for object in objects {
             let key = ObjectKey::of(&object);
             let before = key.as_ref().and_then(|key| self.store.remove(key));
-            let (_, taken) = self.store.put(trim(object));
+            let (_, taken) = self.store.put(object);
             let after = key.as_ref().and_then(|key| self.store.get(key));
             if taken && !before.as_deref().zip(after).is_some_and(|(b, a)| same(b, a)) {
                 concerned.extend((self.logic.concerned)(&self.store, before.as_deref(), after));

@@ -1,7 +1,7 @@
 //! What the broken input is made from: recorded cases, and the examples.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
@@ -45,10 +45,8 @@ impl Corpus {
             }
         }
         let mut examples = Vec::new();
-        for folder in sorted(&root.join("examples"))? {
-            for file in sorted(&folder)? {
-                examples.push(std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?);
-            }
+        for file in files(&root.join("examples"))? {
+            examples.push(std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?);
         }
         Ok(Corpus { cases, examples })
     }
@@ -74,11 +72,15 @@ impl Corpus {
     }
 }
 
-fn sorted(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    let mut paths = entries.map(|e| Ok(e?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
+/// The files of a folder and of those in it, sorted.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() { files.extend(self::files(&path)?) } else { files.push(path) }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// A case's lists as kubectl would print the objects.
