@@ -1,0 +1,124 @@
+//! What the pool needs next.
+
+use std::collections::BTreeMap;
+
+use crate::{Record, Report, Wanted};
+
+/// All that a decision is made from.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    /// What is wanted.
+    pub wanted: &'a Wanted,
+    /// What is recorded.
+    pub record: &'a Record,
+    /// Those that answered, by ordinal; the one who decides among them.
+    pub reports: &'a BTreeMap<u32, Report>,
+    /// The pods that Kubernetes has, by ordinal, with their uids; also those that are about to end.
+    pub pods: &'a BTreeMap<u32, String>,
+    /// Who decides: acts are done by this one's glusterd.
+    pub decider: u32,
+    /// Seconds of a clock.
+    pub now: u64,
+    /// The rules that hold: all of them, but in a test that takes one away.
+    pub rules: Rules,
+}
+
+/// A rule that a decision keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Nothing is done on a minority's view.
+    Majority,
+    /// A peer that holds bricks is not detached.
+    Bricks,
+    /// State that is the only copy of something is not taken away.
+    OnlyCopy,
+    /// One repair at a time.
+    OneRepair,
+    /// A peer that is merely disconnected is waited for.
+    Patience,
+    /// A healthy peer is not restarted.
+    Healthy,
+}
+
+/// The rules that hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules {
+    without: Option<Rule>,
+}
+
+impl Rules {
+    /// All rules.
+    pub const ALL: Rules = Rules { without: None };
+
+    /// All but one, to see what it is for.
+    pub fn without(rule: Rule) -> Rules {
+        Rules { without: Some(rule) }
+    }
+
+    /// Whether this rule holds.
+    pub fn hold(self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The record as it should be; it is written before anything is done. `None` if it stays.
+    pub record: Option<Record>,
+    /// What the decider's own glusterd is to do: one thing.
+    pub act: Option<Act>,
+    /// Whether another one should decide: this one's glusterd is not of the pool.
+    pub step_down: bool,
+    /// What is to be said of the pool, for people.
+    pub notes: Vec<Note>,
+}
+
+/// What a glusterd is told to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// `gluster peer probe HOST`.
+    Probe {
+        /// The pod.
+        ordinal: u32,
+        /// Its name.
+        host: String,
+    },
+    /// `gluster peer detach HOST`, never by force.
+    Detach {
+        /// The pod.
+        ordinal: u32,
+        /// Its name.
+        host: String,
+        /// Whom it was decided for: not done if the host has another identity now.
+        uuid: String,
+    },
+}
+
+/// Something to be said, which becomes a line of the status and, once, an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Whose pod; none if it is about the whole pool.
+    pub ordinal: Option<u32>,
+    /// A word for machines: `Joined`, `Rejected`, `Waiting`, `BricksKept`, …
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub text: String,
+    /// Whether it is trouble.
+    pub severity: Severity,
+}
+
+/// Whether a note is trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// It is as it should be.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// What the pool needs next.
+pub fn decide(view: &View<'_>) -> Decision {
+    let _ = view;
+    Decision::default()
+}

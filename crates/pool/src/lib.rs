@@ -1,0 +1,18 @@
+//! What a trusted storage pool of Gluster needs next, as a pure decision.
+//!
+//! Each pod of the pool has an agent, which tells what its own glusterd says ([`Report`]). What the pool was is kept in
+//! a [`Record`]. From what is wanted ([`Wanted`]), what is recorded and what is reported, [`decide`] says what to do
+//! next ([`Decision`]), and [`boot`] says what a pod's state has to be before its glusterd starts ([`Boot`]). This
+//! crate runs no program and knows no client, no clock and no files.
+
+mod boot;
+mod decide;
+mod record;
+mod report;
+mod wanted;
+
+pub use boot::{Boot, Identity, PeerFile, StateDir, boot};
+pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide};
+pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
+pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
+pub use wanted::Wanted;

@@ -1,0 +1,85 @@
+//! What is kept of a pool in Kubernetes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What is kept of a pool in Kubernetes: enough to give each pod its identity back when no peer answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Who belongs to the pool, or did, by ordinal.
+    pub members: BTreeMap<u32, Member>,
+    /// The repair that is under way: one at a time.
+    pub order: Option<Order>,
+    /// The number of the last order.
+    pub orders: u64,
+}
+
+/// One of the pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// The name by which the others know it.
+    pub host: String,
+    /// Its identity.
+    pub uuid: String,
+    /// The operating version that it had.
+    pub operating_version: u32,
+    /// The addresses that it had, the last one first; a few of them.
+    pub addresses: Vec<String>,
+    /// What it holds.
+    pub bricks: Vec<BrickAt>,
+    /// Whether it belongs to the pool.
+    pub standing: Standing,
+    /// How the others saw it last, in glusterd's words, for people.
+    pub seen: String,
+}
+
+/// Whether one belongs to the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// It does.
+    Joined,
+    /// It did, and was detached.
+    Left,
+}
+
+/// A brick that a member holds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrickAt {
+    /// The volume.
+    pub volume: String,
+    /// The directory.
+    pub path: String,
+}
+
+/// A repair that one agent is to make on its own pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// Its number.
+    pub id: u64,
+    /// Whose pod.
+    pub ordinal: u32,
+    /// The pod's uid: another pod of the same name does not carry it out.
+    pub pod: String,
+    /// What to do.
+    pub repair: Repair,
+    /// Since when, in seconds of the clock that [`crate::View::now`] is told by.
+    pub since: u64,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What is repaired, with glusterd stopped. What is taken away is kept aside, never deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Repair {
+    /// Its old identity and its peers are written back.
+    RestoreIdentity,
+    /// Its definitions of volumes are taken away; they come back from the others.
+    ResyncVolumes,
+    /// It was detached while it was away: peers and volumes are taken away, its identity stays.
+    Forget,
+}

@@ -1,0 +1,113 @@
+//! What an agent says of its own pod's glusterd.
+
+use serde::{Deserialize, Serialize};
+
+/// What one glusterd says, of itself and of the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The pod's ordinal.
+    pub ordinal: u32,
+    /// The pod's uid.
+    pub pod: String,
+    /// The pod's address.
+    pub address: String,
+    /// Whether glusterd runs.
+    pub daemon: Daemon,
+    /// Its identity, as its state directory has it.
+    pub uuid: Option<String>,
+    /// The operating version.
+    pub operating_version: Option<u32>,
+    /// The others, as it sees them; itself not among them.
+    pub peers: Vec<Peer>,
+    /// The volumes that it knows.
+    pub volumes: Vec<Volume>,
+    /// Entries that wait to be healed on this pod's bricks or from them, if that could be told.
+    pub heals: Option<u64>,
+    /// The last order of the record that this agent carried out.
+    pub done: Option<u64>,
+    /// What the agent is doing or waits for, for people.
+    pub doing: Option<String>,
+}
+
+/// Whether glusterd runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Daemon {
+    /// It has not been started yet, or it is stopped for a repair.
+    Stopped,
+    /// It was started and does not answer yet.
+    Starting,
+    /// It answers.
+    Running,
+}
+
+/// Another peer, as one glusterd sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Peer {
+    /// Its identity.
+    pub uuid: String,
+    /// Its names and addresses.
+    pub hosts: Vec<String>,
+    /// How far the friendship is.
+    pub state: PeerState,
+    /// Whether there is a connection.
+    pub connected: bool,
+}
+
+/// glusterd's state of a friendship, with its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PeerState {
+    /// 0: "Establishing Connection".
+    Default,
+    /// 1: "Probe Sent to Peer".
+    RequestSent,
+    /// 2: "Probe Received from Peer".
+    RequestReceived,
+    /// 3: "Peer in Cluster".
+    Befriended,
+    /// 4: "Accepted peer request".
+    RequestAccepted,
+    /// 5: "Sent and Received peer request".
+    RequestSentReceived,
+    /// 6: "Peer Rejected".
+    Rejected,
+    /// 7: "Peer detach in progress".
+    UnfriendSent,
+    /// 8: "Probe Sent to peer".
+    ProbeReceived,
+    /// 9: "Connected to Peer".
+    ConnectedReceived,
+    /// 10: "Peer is connected and Accepted".
+    ConnectedAccepted,
+    /// Another number.
+    Unknown,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The version of its definition, and the checksum: two that have the same version and another checksum reject each other.
+    pub version: Option<u64>,
+    /// The checksum of its definition.
+    pub checksum: Option<String>,
+    /// Whether it is started.
+    pub started: bool,
+    /// Its bricks.
+    pub bricks: Vec<Brick>,
+}
+
+/// A brick of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Brick {
+    /// The host, as the volume was made with.
+    pub host: String,
+    /// The identity of the peer that holds it.
+    pub uuid: Option<String>,
+    /// The directory.
+    pub path: String,
+}
