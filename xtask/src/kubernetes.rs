@@ -99,7 +99,8 @@ fn get_etcd(sources: &Path) -> Result<()> {
     go(sources, &["get", ETCD])
 }
 
-fn go(folder: &Path, args: &[&str]) -> Result<()> {
+/// Runs the go command in a folder, for a program that stands alone.
+pub(crate) fn go(folder: &Path, args: &[&str]) -> Result<()> {
     let status = Command::new("go")
         .args(args)
         .current_dir(folder)

@@ -1,10 +1,10 @@
 //! Builds the real kube-scheduler as a judge, from Go's module registry, into the user's cache.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
+use crate::kubernetes::go;
 use crate::{oracle, root};
 
 /// Where to.
@@ -39,17 +39,5 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         std::fs::copy(from.join(file), &target).with_context(|| format!("writing {}", target.display()))?;
     }
-    Ok(())
-}
-
-fn go(work: &Path, args: &[&str]) -> Result<()> {
-    let status = Command::new("go")
-        .args(args)
-        .current_dir(work)
-        .env("CGO_ENABLED", "0")
-        .env("GOFLAGS", "-mod=mod")
-        .status()
-        .context("running go: Go 1.26 or newer is needed")?;
-    ensure!(status.success(), "go {}: {status}", args.join(" "));
     Ok(())
 }

@@ -24,6 +24,7 @@ mod step;
 mod store;
 mod topology;
 mod topology_ref;
+mod turn;
 
 pub use concerned::concerned;
 pub use kinds::{WATCHED, Watched, trim, watched};

@@ -33,6 +33,10 @@ pub struct Options {
     pub replicas: u32,
     /// What becomes of the default anti-affinity.
     pub default_anti_affinity: AntiAffinity,
+    /// Glance's image, where an object names none.
+    pub glance_image: String,
+    /// The domain of the cluster's Services; the operator's own default if empty.
+    pub cluster_domain: String,
 }
 
 impl Default for Options {
@@ -42,6 +46,8 @@ impl Default for Options {
             image: format!("stead:{}", env!("CARGO_PKG_VERSION")),
             replicas: 2,
             default_anti_affinity: AntiAffinity::Keep,
+            glance_image: String::new(),
+            cluster_domain: String::new(),
         }
     }
 }
@@ -99,11 +105,23 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "stead"})
 }
 
-fn pod(options: &Options) -> Value {
+/// The operator's command line. What nobody decided is left to the operator.
+fn arguments(options: &Options) -> Vec<String> {
     let anti_affinity = match options.default_anti_affinity {
         AntiAffinity::Keep => "keep",
         AntiAffinity::Replace => "replace",
     };
+    let mut arguments = vec!["operator".to_owned(), format!("--default-anti-affinity={anti_affinity}")];
+    for (flag, value) in [("--glance-image", &options.glance_image), ("--cluster-domain", &options.cluster_domain)] {
+        if !value.is_empty() {
+            arguments.push(format!("{flag}={value}"));
+        }
+    }
+    arguments.push("--log-format=json".to_owned());
+    arguments
+}
+
+fn pod(options: &Options) -> Value {
     let probe = |path: &str, period: u32| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": period});
     json!({
         "serviceAccountName": NAME,
@@ -121,7 +139,7 @@ fn pod(options: &Options) -> Value {
             "name": "operator",
             "image": options.image,
             "imagePullPolicy": "IfNotPresent",
-            "args": ["operator", format!("--default-anti-affinity={anti_affinity}"), "--log-format=json"],
+            "args": arguments(options),
             "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
             "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
             "livenessProbe": probe("/healthz", 10),

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied, trim};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::api::{Api, Fault};
 use crate::cluster::Reader;
@@ -48,6 +49,9 @@ struct Trouble {
     /// Transient faults in a row, by the object that was to be written.
     strikes: BTreeMap<ObjectKey, u32>,
 }
+
+/// A loop panicked over an object. It has been said.
+struct Panicked;
 
 /// What a write came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,14 +94,14 @@ impl<A: Api> Executor<A> {
 
     async fn reconcile(&self, key: &ObjectKey, log: &mut Vec<String>) -> Ended {
         let troubled = self.memory().troubles.get(key).is_some_and(|t| !t.failures.is_empty());
-        let mut step = self.step(key).await;
+        let Ok(mut step) = self.step(key).await else { return Ended::Badly { at_least: None } };
         let mut changed = false;
         let mut next = 0;
         while let Some(mut write) = step.writes.get(next).cloned() {
             next += 1;
             if matches!(write, Write::Status { .. }) && std::mem::take(&mut changed) {
                 // What was written changes what is to be said: a set that was told something new has not done it yet.
-                let fresh = self.step(key).await;
+                let Ok(fresh) = self.step(key).await else { return Ended::Badly { at_least: None } };
                 let status = fresh.writes.iter().find(|w| matches!(w, Write::Status { .. })).cloned();
                 step.again = fresh.again;
                 write = status.unwrap_or(write);
@@ -124,25 +128,35 @@ impl<A: Api> Executor<A> {
     }
 
     /// Asks the loop; with the whole cluster, if it wants that.
-    async fn step(&self, key: &ObjectKey) -> Step {
-        let step = self.ask(key, None);
+    async fn step(&self, key: &ObjectKey) -> Result<Step, Panicked> {
+        let step = self.ask(key, None)?;
         if !step.wants_cluster {
-            return step;
+            return Ok(step);
         }
-        let Some(cluster) = self.reader.read(&self.api, &self.shared).await else { return step };
+        let Some(cluster) = self.reader.read(&self.api, &self.shared).await else { return Ok(step) };
         // Placement may think for a while: others are not to wait for it.
         tokio::task::block_in_place(|| self.ask(key, Some(&cluster)))
     }
 
-    fn ask(&self, key: &ObjectKey, cluster: Option<&Objects>) -> Step {
+    fn ask(&self, key: &ObjectKey, cluster: Option<&Objects>) -> Result<Step, Panicked> {
         let failures = self.memory().troubles.get(key).map(|t| t.failures.clone()).unwrap_or_default();
         let now = Timestamp::now();
         let world = |store| World { store, cluster, failures: &failures, now, settings: &self.settings };
         if cluster.is_some() {
             let store = self.shared.index().store().clone();
-            return (self.shared.logic.step)(&world(&store), key);
+            return self.guarded(&world(&store), key);
         }
-        (self.shared.logic.step)(&world(self.shared.index().store()), key)
+        self.guarded(&world(self.shared.index().store()), key)
+    }
+
+    /// A loop that stumbles over one object must not keep the others waiting: it is said, and tried again later. A loop
+    /// is pure, so nothing is left half done.
+    fn guarded(&self, world: &World<'_>, key: &ObjectKey) -> Result<Step, Panicked> {
+        let step = AssertUnwindSafe(|| (self.shared.logic.step)(world, key));
+        catch_unwind(step).map_err(|_| {
+            error!(object = %key, "the loop panicked: this is a mistake in Stead; the object is tried again later");
+            Panicked
+        })
     }
 
     fn forget(&self, key: &ObjectKey, target: &ObjectKey) {
@@ -192,7 +206,8 @@ impl<A: Api> Executor<A> {
 
     /// Asks the loop once more, and makes of what it wants only what says something.
     async fn say(&self, key: &ObjectKey, failed: &Write, log: &mut Vec<String>) {
-        for write in &self.step(key).await.writes {
+        let Ok(step) = self.step(key).await else { return };
+        for write in &step.writes {
             if !matches!(write, Write::Status { .. } | Write::Event(_)) || write == failed {
                 continue;
             }

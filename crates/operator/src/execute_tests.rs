@@ -152,6 +152,7 @@ fn merge(into: &mut Value, patch: &Value) {
 /// A Topology wants a Service of its name and says in its status how that went.
 fn step(world: &World<'_>, key: &ObjectKey) -> Step {
     let Some(topology) = world.store.get(key) else { return Step::default() };
+    assert!(topology["spec"]["stumble"].is_null(), "over a stone");
     let service = ObjectKey::new("Service", &key.namespace, &key.name);
     let mut writes = Vec::new();
     if let Some(uid) = topology["spec"]["remove"].as_str() {
@@ -211,6 +212,21 @@ fn scene() -> (Server, Executor<Server>) {
 
 fn see(executor: &Executor<Server>, object: Value) {
     executor.shared.learn(|index| index.put(object));
+}
+
+#[tokio::test]
+async fn a_loop_that_panics_is_asked_again_later() {
+    let (server, executor) = scene();
+    let mut stone = server.state().objects[TOPOLOGY].clone();
+    stone["spec"]["stumble"] = true.into();
+    stone["metadata"]["resourceVersion"] = "1".into();
+    see(&executor, stone.clone());
+    assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
+    assert_eq!(server.asked(), [""; 0]);
+    stone["spec"]["stumble"] = Value::Null;
+    stone["metadata"]["resourceVersion"] = "2".into();
+    see(&executor, stone);
+    assert_eq!(executor.look(&key()).await, WELL);
 }
 
 #[tokio::test]

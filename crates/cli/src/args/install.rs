@@ -85,6 +85,14 @@ pub(crate) struct OperatorOptions {
     /// Whether a Topology without an affinity of its own leaves the default anti-affinity in place
     #[arg(long, value_enum, default_value_t = DefaultAntiAffinity::Keep, value_name = "WAY")]
     pub(crate) default_anti_affinity: DefaultAntiAffinity,
+
+    /// Glance's image, where an object names none
+    #[arg(long, value_name = "IMAGE", default_value = "")]
+    pub(crate) glance_image: String,
+
+    /// The domain of the cluster's Services, such as cluster.local
+    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    pub(crate) cluster_domain: String,
 }
 
 impl OperatorOptions {
@@ -98,6 +106,8 @@ impl OperatorOptions {
                 DefaultAntiAffinity::Keep => AntiAffinity::Keep,
                 DefaultAntiAffinity::Replace => AntiAffinity::Replace,
             },
+            glance_image: self.glance_image.clone(),
+            cluster_domain: self.cluster_domain.clone(),
         }
     }
 }

@@ -3,12 +3,10 @@
 mod database;
 mod inherit;
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 use stead_explain::ObjectKey;
 
-use crate::conditions::{Conditions, Mirrored, Severity, Standing, mirror, status};
+use crate::conditions::{Mirrored, Standing, mirror};
 use crate::finalizers;
 use crate::glance_api::base64;
 use crate::glance_api::config::{self, Neighbours};
@@ -18,6 +16,7 @@ use crate::object::{
     controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid,
 };
 use crate::step::{Propagation, Step, World, Write};
+use crate::turn::{MISSING, Stopped, Turn};
 
 pub(crate) use inherit::without_nulls;
 
@@ -34,62 +33,32 @@ const UNDECIDED: [(&str, &str); 8] = [
     ("ServiceConfigReady", "Service config create not started"),
 ];
 
-/// When to look again for what belongs to somebody else now.
-const SOON: Duration = Duration::from_secs(5);
-
 /// What a Glance's loop wants.
 pub(crate) fn step(world: &World<'_>, glance: &Value) -> Step {
     if deleting(glance) {
         return Step { writes: finalizers::remove(glance, FINALIZER).into_iter().collect(), ..Step::default() };
     }
     let mut run = Run::new(world, glance);
-    run.step.writes.extend(finalizers::add(glance, FINALIZER));
-    let ready = run.reconcile().is_ok() && run.conditions.all_met() && run.parts_observed();
-    run.finish(ready)
+    run.turn.step.writes.extend(finalizers::add(glance, FINALIZER));
+    let ready = run.reconcile().is_ok() && run.turn.conditions.all_met() && run.parts_observed();
+    run.turn.finish(ready)
 }
 
-struct Stopped;
-
 struct Run<'a> {
-    world: &'a World<'a>,
+    turn: Turn<'a>,
     glance: &'a Value,
     /// The spec with what it leaves to be understood.
     spec: Value,
-    conditions: Conditions,
-    status: Map<String, Value>,
-    step: Step,
 }
 
 impl<'a> Run<'a> {
     fn new(world: &'a World<'a>, glance: &'a Value) -> Run<'a> {
-        let mut status = glance["status"].as_object().cloned().unwrap_or_default();
-        status.remove("conditions");
-        let spec = inherit::understood(glance, world.settings);
-        Run { world, glance, spec, conditions: Conditions::new(&UNDECIDED), status, step: Step::default() }
-    }
-
-    /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
-    fn apply(&mut self, object: Value) {
-        self.apply_whole(object, Vec::new());
-    }
-
-    fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
-        let live = self.world.store.find(text(&object, "/kind"), namespace(self.glance), name(&object));
-        if live.is_some_and(|live| is_anothers(self.glance, live)) {
-            self.step.again = Some(SOON);
-        } else {
-            self.step.writes.push(Write::Apply { object, whole });
-        }
-    }
-
-    fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
-        let key = ObjectKey::new(kind, namespace(self.glance), name);
-        self.world.failures.get(&key).map(|f| f.message.as_str())
+        Run { turn: Turn::new(world, glance, &UNDECIDED), glance, spec: inherit::understood(glance, world.settings) }
     }
 
     fn reconcile(&mut self) -> Result<(), Stopped> {
         self.rights()?;
-        self.input()?;
+        self.turn.input(&self.spec)?;
         let neighbours = self.database()?;
         self.configuration(&neighbours)?;
         self.sync(&neighbours)?;
@@ -128,43 +97,21 @@ impl<'a> Run<'a> {
                 "Role" => "RoleReady",
                 _ => "RoleBindingReady",
             };
-            let failed = self.failure(kind, name(&object));
-            self.apply(object);
+            let failed = self.turn.failure(kind, name(&object));
+            self.turn.apply(object);
             if let Some(message) = failed {
-                self.conditions.failed(condition, format!("{kind} error occurred {message}"));
+                self.turn.conditions.failed(condition, format!("{kind} error occurred {message}"));
                 return Err(Stopped);
             }
-            self.conditions.met(condition, format!("{kind} created"));
+            self.turn.conditions.met(condition, format!("{kind} created"));
         }
-        Ok(())
-    }
-
-    fn input(&mut self) -> Result<(), Stopped> {
-        if text(&self.spec, "/containerImage").is_empty() {
-            let message =
-                "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
-            self.conditions.failed("InputReady", message);
-            return Err(Stopped);
-        }
-        let (secret, key) = (text(&self.spec, "/secret"), text(&self.spec, "/passwordSelectors/service"));
-        let Some(found) = self.world.store.find("Secret", namespace(self.glance), secret) else {
-            self.conditions.waiting("InputReady", "Input data resources missing");
-            return Err(Stopped);
-        };
-        if found["data"].get(key).is_none() {
-            let place = format!("{}/{secret}", namespace(self.glance));
-            let message = format!("Input data error occurred field not found: field {key} not found in Secret {place}");
-            self.conditions.failed("InputReady", message);
-            return Err(Stopped);
-        }
-        self.conditions.met("InputReady", "Input data complete");
         Ok(())
     }
 
     /// There is a database, and it is nobody else's.
     fn database(&mut self) -> Result<Neighbours, Stopped> {
         let space = namespace(self.glance);
-        let older = self.world.store.list("Glance", space).find(|other| {
+        let older = self.turn.world.store.list("Glance", space).find(|other| {
             let since = |g: &Value| (text(g, "/metadata/creationTimestamp").to_owned(), name(g).to_owned());
             uid(other) != uid(self.glance) && since(other) < since(self.glance)
         });
@@ -173,40 +120,29 @@ impl<'a> Run<'a> {
                 "DB create job error occurred database {SERVICE} of this namespace is that of Glance {}: there is one for each namespace",
                 name(older)
             );
-            self.conditions.failed("DBReady", message);
+            self.turn.conditions.failed("DBReady", message);
             return Err(Stopped);
         }
         let instance = text(&self.spec, "/databaseInstance");
-        let Some(host) = config::database_host(self.world.store, space, instance) else {
+        let Some(host) = config::database_host(self.turn.world.store, space, instance) else {
             let message = format!(
                 "no database {instance:?}: neither a Service of that name, nor one with the labels app=mariadb, cr=mariadb-{instance}, nor a host name"
             );
-            self.conditions.waiting("DBReady", message);
+            self.turn.conditions.waiting("DBReady", message);
             return Err(Stopped);
         };
-        self.conditions.met("DBReady", "DB create completed");
-        self.status.insert("databaseHostname".into(), host.clone().into());
+        self.turn.conditions.met("DBReady", "DB create completed");
+        self.turn.status.insert("databaseHostname".into(), host.clone().into());
         let mut spec = self.spec.clone();
         set(&mut spec, "databaseHostname", host.into());
-        let neighbours = Neighbours::find(self.world.store, space, &spec);
-        let missing = Standing::NotMet { reason: "Missing", severity: Severity::Info };
-        if neighbours.memcached.is_empty() {
-            let message =
-                format!("no Service {} in this namespace: tokens are not cached", text(&spec, "/memcachedInstance"));
-            self.conditions.told("MemcachedReady", missing.clone(), message);
-        } else {
-            self.conditions.told(
-                "MemcachedReady",
-                Standing::Met,
-                format!("tokens are cached in {}", neighbours.memcached),
-            );
-        }
+        let neighbours = Neighbours::find(self.turn.world.store, space, &spec);
+        self.turn.memcached(&neighbours, &spec);
         if neighbours.keystone {
             let message = "Keystone is referred to; its services and users are not registered by Stead";
-            self.conditions.told("KeystoneServiceReady", Standing::Met, message);
+            self.turn.conditions.told("KeystoneServiceReady", Standing::Met, message);
         } else {
             let message = "no Service keystone-internal in this namespace";
-            self.conditions.told("KeystoneServiceReady", missing, message);
+            self.turn.conditions.told("KeystoneServiceReady", MISSING, message);
         }
         Ok(neighbours)
     }
@@ -214,20 +150,22 @@ impl<'a> Run<'a> {
     fn configuration(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
         let config = format!("{}-config-data", name(self.glance));
         let scripts = format!("{SERVICE}-scripts");
-        let failed = [&config, &scripts].iter().find_map(|n| self.failure("Secret", n));
+        let failed = [&config, &scripts].iter().find_map(|n| self.turn.failure("Secret", n));
         for (secret_name, files) in
             [(&config, config::database_files(&self.spec, neighbours)), (&scripts, config::scripts())]
         {
             let mut secret = owned(self.glance, "v1", "Secret", secret_name, &pairs([("service", SERVICE)]));
             secret["type"] = "Opaque".into();
             secret["data"] = files.iter().map(|(k, f)| (k.clone(), base64(f).into())).collect::<Map<_, _>>().into();
-            self.apply(secret);
+            self.turn.apply(secret);
         }
         if let Some(message) = failed {
-            self.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {message}"));
+            self.turn
+                .conditions
+                .failed("ServiceConfigReady", format!("Service config create error occurred {message}"));
             return Err(Stopped);
         }
-        self.conditions.met("ServiceConfigReady", "Service config create completed");
+        self.turn.conditions.met("ServiceConfigReady", "Service config create completed");
         Ok(())
     }
 
@@ -236,13 +174,13 @@ impl<'a> Run<'a> {
         let wanted = database::sync_job(self.glance, &self.spec, neighbours);
         let digest = database::made_for(&wanted).to_owned();
         let done = text(self.glance, "/status/hash/dbsync") == digest;
-        let live = self.world.store.find("Job", namespace(self.glance), database::SYNC);
+        let live = self.turn.world.store.find("Job", namespace(self.glance), database::SYNC);
         let live = live.filter(|job| !is_anothers(self.glance, job));
         let ours = live.filter(|job| database::made_for(job) == digest && !deleting(job));
         if !done {
             let ended = ours.and_then(database::ended);
             if let Some(Err(why)) = &ended {
-                self.conditions.failed("DBSyncReady", format!("DBsync job error occurred {why}"));
+                self.turn.conditions.failed("DBSyncReady", format!("DBsync job error occurred {why}"));
                 return Err(Stopped);
             }
             if ended.is_none() {
@@ -250,24 +188,24 @@ impl<'a> Run<'a> {
                     let key = ObjectKey::new("Job", namespace(self.glance), database::SYNC);
                     let uid = uid(other).to_owned();
                     // Two must not change the tables at the same time: the next one is made when this one's pod is gone.
-                    self.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Foreground });
+                    self.turn.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Foreground });
                 }
-                let failed = self.failure("Job", database::SYNC);
+                let failed = self.turn.failure("Job", database::SYNC);
                 if live.is_none() || ours.is_some() {
-                    self.apply(wanted);
+                    self.turn.apply(wanted);
                 }
                 match failed {
                     Some(message) => {
-                        self.conditions.failed("DBSyncReady", format!("DBsync job error occurred {message}"))
+                        self.turn.conditions.failed("DBSyncReady", format!("DBsync job error occurred {message}"))
                     }
-                    None => self.conditions.waiting("DBSyncReady", "DBsync job still running"),
+                    None => self.turn.conditions.waiting("DBSyncReady", "DBsync job still running"),
                 }
                 return Err(Stopped);
             }
-            self.status.insert("hash".into(), json!({"dbsync": digest}));
+            self.turn.status.insert("hash".into(), json!({"dbsync": digest}));
         }
-        self.conditions.met("DBSyncReady", "DBsync completed");
-        self.conditions.met("NetworkAttachmentsReady", "NetworkAttachments completed");
+        self.turn.conditions.met("DBSyncReady", "DBsync completed");
+        self.turn.conditions.met("NetworkAttachmentsReady", "NetworkAttachments completed");
         Ok(())
     }
 
@@ -286,8 +224,8 @@ impl<'a> Run<'a> {
             for (index, part) in ApiType::parts(inherit::layout(template)).iter().enumerate() {
                 let object = inherit::glance_api(self.glance, &self.spec, api, template, *part, &neighbours.database);
                 let part_name = name(&object).to_owned();
-                failed = failed.or_else(|| self.failure("GlanceAPI", &part_name));
-                if let Some(live) = self.world.store.find("GlanceAPI", space, &part_name) {
+                failed = failed.or_else(|| self.turn.failure("GlanceAPI", &part_name));
+                if let Some(live) = self.turn.world.store.find("GlanceAPI", space, &part_name) {
                     if index == 0 {
                         counts.insert(api.clone(), number(live, "/status/readyCount").unwrap_or(0).into());
                     }
@@ -303,10 +241,10 @@ impl<'a> Run<'a> {
                     }
                 }
                 wanted.push(part_name);
-                self.apply_whole(object, vec!["/spec"]);
+                self.turn.apply_whole(object, vec!["/spec"]);
             }
         }
-        for other in self.world.store.list("GlanceAPI", space) {
+        for other in self.turn.world.store.list("GlanceAPI", space) {
             if controls(self.glance, other)
                 && !wanted.iter().any(|w| w == name(other))
                 && !deleting(other)
@@ -314,17 +252,17 @@ impl<'a> Run<'a> {
             {
                 let key = ObjectKey::new("GlanceAPI", space, name(other));
                 let uid = uid(other).to_owned();
-                self.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Background });
+                self.turn.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Background });
             }
         }
         for (field, found) in [("glanceAPIReadyCounts", counts), ("apiEndpoint", endpoints)] {
-            self.status.remove(field);
+            self.turn.status.remove(field);
             if !found.is_empty() {
-                self.status.insert(field.into(), found.into());
+                self.turn.status.insert(field.into(), found.into());
             }
         }
         if let Some(message) = failed {
-            self.conditions.failed("GlanceAPIReady", format!("GlanceAPI error occured {message}"));
+            self.turn.conditions.failed("GlanceAPIReady", format!("GlanceAPI error occured {message}"));
             return Err(Stopped);
         }
         if let Some((mut said, api)) = worst {
@@ -332,35 +270,31 @@ impl<'a> Run<'a> {
             if differ && apis.len() > 1 && said.standing != Standing::Met {
                 said.message = format!("{api}: {}", said.message);
             }
-            said.tell(&mut self.conditions, "GlanceAPIReady");
+            said.tell(&mut self.turn.conditions, "GlanceAPIReady");
         }
         Ok(())
     }
 
     fn purge(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
         let job = database::purge_job(self.glance, &self.spec, neighbours);
-        let failed = self.failure("CronJob", name(&job));
-        self.apply(job);
+        let failed = self.turn.failure("CronJob", name(&job));
+        self.turn.apply(job);
         if let Some(message) = failed {
-            self.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
+            self.turn.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
             return Err(Stopped);
         }
-        self.conditions.met("CronJobReady", "CronJob completed");
+        self.turn.conditions.met("CronJobReady", "CronJob completed");
         Ok(())
     }
 
     /// Whether what the GlanceAPIs say is about what they were last told.
     fn parts_observed(&self) -> bool {
-        self.world.store.list("GlanceAPI", namespace(self.glance)).filter(|a| controls(self.glance, a)).all(observed)
-    }
-
-    fn finish(mut self, ready: bool) -> Step {
-        self.status.insert("observedGeneration".into(), self.glance["metadata"]["generation"].clone());
-        let conditions = self.conditions.into_json(ready, &self.glance["status"], self.world.now);
-        self.status.insert("conditions".into(), conditions);
-        let status = status(self.glance, Value::Object(self.status));
-        self.step.writes.push(Write::Status { object: status });
-        self.step
+        self.turn
+            .world
+            .store
+            .list("GlanceAPI", namespace(self.glance))
+            .filter(|a| controls(self.glance, a))
+            .all(observed)
     }
 }
 

@@ -6,21 +6,20 @@ mod services;
 mod stateful_set;
 mod waiting;
 
-use std::time::Duration;
-
 use ::base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Map, Value, json};
 use stead_explain::ObjectKey;
 
-use crate::conditions::{Conditions, Severity, Standing, status};
+use crate::conditions::{Severity, Standing};
 use crate::finalizers;
 use crate::glance_api::config::Neighbours;
 use crate::glance_api::stateful_set::Parts;
 use crate::kinds::hex;
 use crate::layout::{KEYSTONE_ENDPOINT, api_name, labels, set_name};
 use crate::object::{deleting, is_anothers, name, namespace, number, observed, owned, text, texts, uid};
-use crate::step::{Event, Propagation, Step, World, Write};
+use crate::step::{Propagation, Step, World, Write};
 use crate::topology_ref;
+use crate::turn::{MISSING, Stopped, Turn};
 
 /// The finalizer by which the loop gets to take its hands off a Topology.
 const FINALIZER: &str = "openstack.org/glanceapi";
@@ -35,75 +34,38 @@ const UNDECIDED: [(&str, &str); 6] = [
     ("ServiceConfigReady", "Service config create not started"),
 ];
 
-/// When to look again for what belongs to somebody else now.
-const SOON: Duration = Duration::from_secs(5);
-
 /// What a GlanceAPI's loop wants.
 pub(crate) fn step(world: &World<'_>, api: &Value) -> Step {
     let mut run = Run::new(world, api);
     if deleting(api) {
         run.leave();
-        return run.step;
+        return run.turn.step;
     }
-    run.step.writes.extend(finalizers::add(api, FINALIZER));
-    let ready = run.reconcile().is_ok() && run.conditions.all_met();
-    run.finish(ready)
+    run.turn.step.writes.extend(finalizers::add(api, FINALIZER));
+    let ready = run.reconcile().is_ok() && run.turn.conditions.all_met();
+    run.turn.status.entry("readyCount").or_insert(0.into());
+    run.turn.finish(ready)
 }
 
-/// The steps end early where something is missing; what was decided until then stands.
-struct Stopped;
-
 struct Run<'a> {
-    world: &'a World<'a>,
+    turn: Turn<'a>,
     api: &'a Value,
-    conditions: Conditions,
-    /// The status as it will be, without its conditions.
-    status: Map<String, Value>,
-    step: Step,
 }
 
 impl<'a> Run<'a> {
     fn new(world: &'a World<'a>, api: &'a Value) -> Run<'a> {
-        let mut status = api["status"].as_object().cloned().unwrap_or_default();
-        status.remove("conditions");
-        Run { world, api, conditions: Conditions::new(&UNDECIDED), status, step: Step::default() }
+        Run { turn: Turn::new(world, api, &UNDECIDED), api }
     }
 
     fn spec(&self) -> &'a Value {
         &self.api["spec"]
     }
 
-    fn apply(&mut self, object: Value) {
-        self.apply_whole(object, Vec::new());
-    }
-
-    /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
-    fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
-        let live = self.world.store.find(text(&object, "/kind"), namespace(self.api), name(&object));
-        if live.is_some_and(|live| is_anothers(self.api, live)) {
-            self.step.again = Some(SOON);
-        } else {
-            self.step.writes.push(Write::Apply { object, whole });
-        }
-    }
-
-    /// Tells whoever looks at the object's events.
-    fn event(&mut self, warning: bool, reason: &str, message: String) {
-        let about = ObjectKey::new("GlanceAPI", namespace(self.api), name(self.api));
-        self.step.writes.push(Write::Event(Event { about, warning, reason: reason.to_owned(), message }));
-    }
-
-    /// Why an object could not be written when that was last tried.
-    fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
-        let key = ObjectKey::new(kind, namespace(self.api), name);
-        self.world.failures.get(&key).map(|f| f.message.as_str())
-    }
-
     fn reconcile(&mut self) -> Result<(), Stopped> {
         self.input()?;
         self.certificates()?;
         let networks = self.networks()?;
-        let neighbours = Neighbours::find(self.world.store, namespace(self.api), self.spec());
+        let neighbours = Neighbours::find(self.turn.world.store, namespace(self.api), self.spec());
         self.neighbours(&neighbours);
         self.services()?;
         let config = self.configuration(&neighbours)?;
@@ -116,34 +78,18 @@ impl<'a> Run<'a> {
     fn input(&mut self) -> Result<(), Stopped> {
         if api_name(self.api).is_empty() {
             let message = "Input data error occurred no label api-name: a GlanceAPI is made by a Glance";
-            self.conditions.failed("InputReady", message);
+            self.turn.conditions.failed("InputReady", message);
             return Err(Stopped);
         }
-        if text(self.spec(), "/containerImage").is_empty() {
-            let message =
-                "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
-            self.conditions.failed("InputReady", message);
-            return Err(Stopped);
-        }
-        let (secret, key) = (text(self.spec(), "/secret"), text(self.spec(), "/passwordSelectors/service"));
-        let Some(found) = self.world.store.find("Secret", namespace(self.api), secret) else {
-            self.conditions.waiting("InputReady", "Input data resources missing");
-            return Err(Stopped);
-        };
-        if found["data"].get(key).is_none() {
-            let place = format!("{}/{secret}", namespace(self.api));
-            let message = format!("Input data error occurred field not found: field {key} not found in Secret {place}");
-            self.conditions.failed("InputReady", message);
-            return Err(Stopped);
-        }
+        self.turn.input(self.spec())?;
         let custom = texts(self.spec(), "/customServiceConfigSecrets");
         let missing =
-            custom.into_iter().find(|name| self.world.store.find("Secret", namespace(self.api), name).is_none());
+            custom.into_iter().find(|name| self.turn.world.store.find("Secret", namespace(self.api), name).is_none());
         if let Some(missing) = missing {
-            self.conditions.waiting("InputReady", format!("Input data resources missing: Secret {missing}"));
+            self.turn.conditions.waiting("InputReady", format!("Input data resources missing: Secret {missing}"));
             return Err(Stopped);
         }
-        self.conditions.met("InputReady", "Input data complete");
+        self.turn.conditions.met("InputReady", "Input data complete");
         Ok(())
     }
 
@@ -154,12 +100,12 @@ impl<'a> Run<'a> {
         let missing = names
             .iter()
             .map(|pointer| text(spec, pointer))
-            .find(|name| !name.is_empty() && self.world.store.find("Secret", namespace(self.api), name).is_none());
+            .find(|name| !name.is_empty() && self.turn.world.store.find("Secret", namespace(self.api), name).is_none());
         if let Some(missing) = missing {
-            self.conditions.waiting("TLSInputReady", format!("TLSInput is missing: {missing}"));
+            self.turn.conditions.waiting("TLSInputReady", format!("TLSInput is missing: {missing}"));
             return Err(Stopped);
         }
-        self.conditions.met("TLSInputReady", "Input data complete");
+        self.turn.conditions.met("TLSInputReady", "Input data complete");
         Ok(())
     }
 
@@ -168,9 +114,9 @@ impl<'a> Run<'a> {
         let space = namespace(self.api);
         let mut networks = Vec::new();
         for network in texts(self.spec(), "/networkAttachments") {
-            if self.world.store.find("NetworkAttachmentDefinition", space, network).is_none() {
+            if self.turn.world.store.find("NetworkAttachmentDefinition", space, network).is_none() {
                 let message = format!("NetworkAttachment resources missing: {network}");
-                self.conditions.waiting("NetworkAttachmentsReady", message);
+                self.turn.conditions.waiting("NetworkAttachmentsReady", message);
                 return Err(Stopped);
             }
             let interface: String = network.chars().take(15).collect();
@@ -181,14 +127,17 @@ impl<'a> Run<'a> {
 
     /// What is said about the services that a Glance leans on. None of them is in the way of its pods.
     fn neighbours(&mut self, neighbours: &Neighbours) {
-        let missing = Standing::NotMet { reason: "Missing", severity: Severity::Info };
         let spec = self.spec();
         match &neighbours.database_password {
             Some((secret, key)) => {
-                self.conditions.told("DBReady", Standing::Met, format!("the password is key {key} of Secret {secret}"));
+                self.turn.conditions.told(
+                    "DBReady",
+                    Standing::Met,
+                    format!("the password is key {key} of Secret {secret}"),
+                );
             }
             None if crate::ini::option(text(spec, "/customServiceConfig"), "database", "connection").is_some() => {
-                self.conditions.told("DBReady", Standing::Met, "customServiceConfig names the database");
+                self.turn.conditions.told("DBReady", Standing::Met, "customServiceConfig names the database");
             }
             None => {
                 let message = format!(
@@ -199,46 +148,36 @@ impl<'a> Run<'a> {
                         key => key,
                     }
                 );
-                self.conditions.told("DBReady", missing.clone(), message);
+                self.turn.conditions.told("DBReady", MISSING, message);
             }
         }
-        if neighbours.memcached.is_empty() {
-            let instance = text(spec, "/memcachedInstance");
-            let message = format!("no Service {instance} in this namespace: tokens are not cached");
-            self.conditions.told("MemcachedReady", missing.clone(), message);
-        } else {
-            self.conditions.told(
-                "MemcachedReady",
-                Standing::Met,
-                format!("tokens are cached in {}", neighbours.memcached),
-            );
-        }
+        self.turn.memcached(neighbours, spec);
         let registers = self.api["metadata"]["annotations"][KEYSTONE_ENDPOINT] == "true";
         if !neighbours.keystone {
             let message = "no Service keystone-internal in this namespace: Glance answers its health check and refuses \
                            all else until there is a Keystone";
-            self.conditions.told("KeystoneEndpointReady", missing, message);
+            self.turn.conditions.told("KeystoneEndpointReady", MISSING, message);
         } else if registers {
             let message = "register this API's addresses (status.apiEndpoint) in Keystone's catalogue: Stead does not";
-            self.conditions.told("KeystoneEndpointReady", Standing::Met, message);
+            self.turn.conditions.told("KeystoneEndpointReady", Standing::Met, message);
         } else {
-            self.conditions.told("KeystoneEndpointReady", Standing::Met, "Setup complete");
+            self.turn.conditions.told("KeystoneEndpointReady", Standing::Met, "Setup complete");
         }
     }
 
     fn services(&mut self) -> Result<(), Stopped> {
-        let services = services::services(self.api, &self.world.settings.cluster_domain);
-        let failed = services.iter().find_map(|s| self.failure("Service", name(s))).map(str::to_owned);
+        let services = services::services(self.api, &self.turn.world.settings.cluster_domain);
+        let failed = services.iter().find_map(|s| self.turn.failure("Service", name(s))).map(str::to_owned);
         for service in services {
-            self.apply(service);
+            self.turn.apply(service);
         }
         if let Some(message) = failed {
-            self.conditions.failed("CreateServiceReady", format!("Create service error occurred {message}"));
+            self.turn.conditions.failed("CreateServiceReady", format!("Create service error occurred {message}"));
             return Err(Stopped);
         }
-        self.conditions.met("CreateServiceReady", "Create service completed");
-        self.status.insert("apiEndpoint".into(), json!(services::endpoints(self.api)));
-        self.status.insert("domain".into(), services::domain(self.api).into());
+        self.turn.conditions.met("CreateServiceReady", "Create service completed");
+        self.turn.status.insert("apiEndpoint".into(), json!(services::endpoints(self.api)));
+        self.turn.status.insert("domain".into(), services::domain(self.api).into());
         Ok(())
     }
 
@@ -247,23 +186,23 @@ impl<'a> Run<'a> {
         let spec = self.spec();
         let secret_name = format!("{}-config-data", name(self.api));
         let refused =
-            stateful_set::size_fault(self.api).or_else(|| self.failure("Secret", &secret_name).map(str::to_owned));
+            stateful_set::size_fault(self.api).or_else(|| self.turn.failure("Secret", &secret_name).map(str::to_owned));
         if let Some(fault) = refused {
-            self.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {fault}"));
+            self.turn.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {fault}"));
             return Err(Stopped);
         }
-        let files = config::api_files(self.api, neighbours, &self.world.settings.cluster_domain);
+        let files = config::api_files(self.api, neighbours, &self.turn.world.settings.cluster_domain);
         let mut secret = owned(self.api, "v1", "Secret", &secret_name, &labels(self.api));
         secret["type"] = "Opaque".into();
         secret["data"] =
             files.iter().map(|(key, file)| (key.clone(), base64(file).into())).collect::<Map<_, _>>().into();
-        self.apply(secret);
+        self.turn.apply(secret);
         let mut digests = vec![hex(&json!(files).to_string())];
         let custom = texts(spec, "/customServiceConfigSecrets");
         let certificates = ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
         let named = certificates.iter().map(|pointer| text(spec, pointer));
         for secret in std::iter::once(text(spec, "/secret")).chain(custom).chain(named).filter(|n| !n.is_empty()) {
-            let found = self.world.store.find("Secret", namespace(self.api), secret);
+            let found = self.turn.world.store.find("Secret", namespace(self.api), secret);
             // Of the service's own Secret only what Glance uses: others keep their passwords there too.
             let used = if secret == text(spec, "/secret") {
                 found.map(|s| s["data"][text(spec, "/passwordSelectors/service")].to_string())
@@ -273,13 +212,13 @@ impl<'a> Run<'a> {
             digests.push(used.unwrap_or_default());
         }
         if let Some((secret, key)) = &neighbours.database_password {
-            let found = self.world.store.find("Secret", namespace(self.api), secret);
+            let found = self.turn.world.store.find("Secret", namespace(self.api), secret);
             digests.push(found.map(|s| s["data"][key.as_str()].to_string()).unwrap_or_default());
         }
         let digest = hex(&digests.join("|"))[..32].to_owned();
         let hashes = json!({"input": digest, "backendHash": stateful_set::storage_digest(self.api)});
-        self.status.insert("hash".into(), hashes);
-        self.conditions.met("ServiceConfigReady", "Service config create completed");
+        self.turn.status.insert("hash".into(), hashes);
+        self.turn.conditions.met("ServiceConfigReady", "Service config create completed");
         Ok(digest)
     }
 
@@ -287,27 +226,27 @@ impl<'a> Run<'a> {
     fn topology(&mut self) -> Result<Option<&'a Value>, Stopped> {
         let space = namespace(self.api);
         let wanted = topology_ref::of(self.spec());
-        self.step.writes.extend(self.release_but(wanted));
+        self.turn.step.writes.extend(self.release_but(wanted));
         let Some(wanted) = wanted else {
-            self.status.remove("lastAppliedTopology");
+            self.turn.status.remove("lastAppliedTopology");
             return Ok(None);
         };
         let finalizer = self.topology_finalizer();
-        let found = self.world.store.find("Topology", space, wanted);
+        let found = self.turn.world.store.find("Topology", space, wanted);
         let resource = "Topology.topology.openstack.org";
         let fault = match found {
             None => Some(format!("{resource} \"{wanted}\" not found")),
             Some(topology) => finalizers::refused(topology, resource, &finalizer),
         };
-        let fault = fault.or_else(|| self.failure("Topology", wanted).map(str::to_owned));
+        let fault = fault.or_else(|| self.turn.failure("Topology", wanted).map(str::to_owned));
         if let Some(fault) = fault {
-            self.event(true, "TopologyNotReady", fault.clone());
-            self.conditions.failed("TopologyReady", format!("Topology config create error occurred {fault}"));
+            self.turn.event(true, "TopologyNotReady", fault.clone());
+            self.turn.conditions.failed("TopologyReady", format!("Topology config create error occurred {fault}"));
             return Err(Stopped);
         }
-        self.step.writes.extend(found.and_then(|topology| finalizers::add(topology, &finalizer)));
-        self.status.insert("lastAppliedTopology".into(), json!({"name": wanted, "namespace": space}));
-        self.conditions.met("TopologyReady", "Topology config create completed");
+        self.turn.step.writes.extend(found.and_then(|topology| finalizers::add(topology, &finalizer)));
+        self.turn.status.insert("lastAppliedTopology".into(), json!({"name": wanted, "namespace": space}));
+        self.turn.conditions.met("TopologyReady", "Topology config create completed");
         Ok(found)
     }
 
@@ -326,11 +265,12 @@ impl<'a> Run<'a> {
                 && api_name(other) == api_name(self.api)
                 && topology_ref::of(&other["spec"]) == Some(name(topology))
         };
-        self.world
+        self.turn
+            .world
             .store
             .list("Topology", space)
             .filter(|topology| wanted != Some(name(topology)))
-            .filter(|topology| !self.world.store.list("GlanceAPI", space).any(|other| follows(&other, topology)))
+            .filter(|topology| !self.turn.world.store.list("GlanceAPI", space).any(|other| follows(&other, topology)))
             .filter_map(|topology| finalizers::remove(topology, &finalizer))
             .collect()
     }
@@ -344,76 +284,70 @@ impl<'a> Run<'a> {
     ) -> Result<(), Stopped> {
         let set_name = set_name(self.api);
         let space = namespace(self.api);
-        let live = self.world.store.find("StatefulSet", space, &set_name);
+        let live = self.turn.world.store.find("StatefulSet", space, &set_name);
         let live = live.filter(|set| !deleting(set) && !is_anothers(self.api, set));
         let storage = stateful_set::storage_digest(self.api);
         let outdated = live.filter(|set| stateful_set::made_with(set).is_some_and(|digest| digest != storage));
         if let Some(set) = outdated {
             let key = ObjectKey::new("StatefulSet", space, &set_name);
-            self.step.writes.push(Write::Delete { key, uid: uid(set).into(), propagation: Propagation::Background });
+            self.turn.step.writes.push(Write::Delete {
+                key,
+                uid: uid(set).into(),
+                propagation: Propagation::Background,
+            });
             let message =
                 format!("StatefulSet {set_name} is made anew: its stores or claims cannot be changed. Claims stay.");
-            self.event(false, "StatefulSetRecreated", message);
+            self.turn.event(false, "StatefulSetRecreated", message);
         }
         let domain = services::domain(self.api);
-        let replace = self.world.settings.replace_default_anti_affinity;
+        let replace = self.turn.world.settings.replace_default_anti_affinity;
         let parts = Parts { config, neighbours, topology, replace, networks, domain: &domain };
         let object = stateful_set::stateful_set(self.api, &parts);
-        self.apply_whole(object, vec!["/spec/template/spec"]);
-        if let Some(message) = self.failure("StatefulSet", &set_name) {
-            self.conditions.failed("DeploymentReady", format!("Deployment error occurred {message}"));
+        self.turn.apply_whole(object, vec!["/spec/template/spec"]);
+        if let Some(message) = self.turn.failure("StatefulSet", &set_name) {
+            self.turn.conditions.failed("DeploymentReady", format!("Deployment error occurred {message}"));
             return Err(Stopped);
         }
         let replicas = number(self.spec(), "/replicas").unwrap_or(1);
         let live = live.filter(|_| outdated.is_none());
-        self.conditions.met("NetworkAttachmentsReady", "NetworkAttachments completed");
-        self.conditions.waiting("DeploymentReady", "Deployment in progress");
+        self.turn.conditions.met("NetworkAttachmentsReady", "NetworkAttachments completed");
+        self.turn.conditions.waiting("DeploymentReady", "Deployment in progress");
         if let Some(set) = live.filter(|set| observed(set)) {
             let ready = number(set, "/status/readyReplicas").unwrap_or(0);
-            self.status.insert("readyCount".into(), ready.into());
+            self.turn.status.insert("readyCount".into(), ready.into());
             if ready == replicas {
-                self.conditions.met("DeploymentReady", "Deployment completed");
+                self.turn.conditions.met("DeploymentReady", "Deployment completed");
             }
         }
-        if let Some(waiting) = waiting::waiting(self.world, self.api) {
+        if let Some(waiting) = waiting::waiting(self.turn.world, self.api) {
             let standing = Standing::NotMet { reason: "Unschedulable", severity: Severity::Warning };
-            self.event(true, "PodsUnschedulable", waiting.reason);
-            self.conditions.told("PodsScheduled", standing, waiting.message);
-            self.step.wants_cluster = waiting.wants_cluster;
-            self.step.again = Some(waiting.again);
+            self.turn.event(true, "PodsUnschedulable", waiting.reason);
+            self.turn.conditions.told("PodsScheduled", standing, waiting.message);
+            self.turn.step.wants_cluster = waiting.wants_cluster;
+            self.turn.step.again = Some(waiting.again);
         }
         Ok(())
     }
 
     fn cache_jobs(&mut self) -> Result<(), Stopped> {
-        let wanted = cache_jobs::wanted(self.world.store, self.api);
-        let failed = wanted.iter().find_map(|job| self.failure("CronJob", name(job))).map(str::to_owned);
-        self.step.writes.extend(cache_jobs::unwanted(self.world.store, self.api, &wanted));
+        let wanted = cache_jobs::wanted(self.turn.world.store, self.api);
+        let failed = wanted.iter().find_map(|job| self.turn.failure("CronJob", name(job))).map(str::to_owned);
+        self.turn.step.writes.extend(cache_jobs::unwanted(self.turn.world.store, self.api, &wanted));
         for job in wanted {
-            self.apply(job);
+            self.turn.apply(job);
         }
         if let Some(message) = failed {
-            self.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
+            self.turn.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
             return Err(Stopped);
         }
-        self.conditions.met("CronJobReady", "CronJob completed");
+        self.turn.conditions.met("CronJobReady", "CronJob completed");
         Ok(())
     }
 
     /// The end of a GlanceAPI: its Topology is let go. What it made goes with it; claims stay.
     fn leave(&mut self) {
-        self.step.writes.extend(self.release_but(None));
-        self.step.writes.extend(finalizers::remove(self.api, FINALIZER));
-    }
-
-    fn finish(mut self, ready: bool) -> Step {
-        self.status.insert("observedGeneration".into(), self.api["metadata"]["generation"].clone());
-        self.status.entry("readyCount").or_insert(0.into());
-        let conditions = self.conditions.into_json(ready, &self.api["status"], self.world.now);
-        self.status.insert("conditions".into(), conditions);
-        let status = status(self.api, Value::Object(self.status));
-        self.step.writes.push(Write::Status { object: status });
-        self.step
+        self.turn.step.writes.extend(self.release_but(None));
+        self.turn.step.writes.extend(finalizers::remove(self.api, FINALIZER));
     }
 }
 

@@ -1,0 +1,115 @@
+//! One look at an object of the first report's kinds: what was decided so far, and what is to be written.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use stead_explain::ObjectKey;
+
+use crate::conditions::{Conditions, Severity, Standing, status};
+use crate::glance_api::config::Neighbours;
+use crate::object::{is_anothers, name, namespace, text};
+use crate::step::{Event, Step, World, Write};
+
+/// When to look again for what belongs to somebody else now.
+const SOON: Duration = Duration::from_secs(5);
+
+/// The steps end early where something is missing; what was decided until then stands.
+pub(crate) struct Stopped;
+
+/// What a loop has decided about its object so far.
+pub(crate) struct Turn<'a> {
+    pub(crate) world: &'a World<'a>,
+    pub(crate) object: &'a Value,
+    pub(crate) conditions: Conditions,
+    /// The status as it will be, without its conditions.
+    pub(crate) status: Map<String, Value>,
+    pub(crate) step: Step,
+}
+
+impl<'a> Turn<'a> {
+    /// Nothing is decided yet.
+    pub(crate) fn new(world: &'a World<'a>, object: &'a Value, undecided: &[(&'static str, &str)]) -> Turn<'a> {
+        let mut status = object["status"].as_object().cloned().unwrap_or_default();
+        status.remove("conditions");
+        Turn { world, object, conditions: Conditions::new(undecided), status, step: Step::default() }
+    }
+
+    /// What is known of an object in the same namespace.
+    pub(crate) fn find(&self, kind: &str, name: &str) -> Option<&'a Value> {
+        self.world.store.find(kind, namespace(self.object), name)
+    }
+
+    /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
+    pub(crate) fn apply(&mut self, object: Value) {
+        self.apply_whole(object, Vec::new());
+    }
+
+    /// The same; what stands at these places and is not wanted is taken away.
+    pub(crate) fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
+        let live = self.find(text(&object, "/kind"), name(&object));
+        if live.is_some_and(|live| is_anothers(self.object, live)) {
+            self.step.again = Some(SOON);
+        } else {
+            self.step.writes.push(Write::Apply { object, whole });
+        }
+    }
+
+    /// Tells whoever looks at the object's events.
+    pub(crate) fn event(&mut self, warning: bool, reason: &str, message: String) {
+        let about = ObjectKey::new(text(self.object, "/kind"), namespace(self.object), name(self.object));
+        self.step.writes.push(Write::Event(Event { about, warning, reason: reason.to_owned(), message }));
+    }
+
+    /// Why an object could not be written when that was last tried.
+    pub(crate) fn failure(&self, kind: &str, name: &str) -> Option<&'a str> {
+        let key = ObjectKey::new(kind, namespace(self.object), name);
+        self.world.failures.get(&key).map(|f| f.message.as_str())
+    }
+
+    /// An image is known, and the Secret with the service's password is there.
+    pub(crate) fn input(&mut self, spec: &Value) -> Result<(), Stopped> {
+        if text(spec, "/containerImage").is_empty() {
+            let message =
+                "Input data error occurred no image: set containerImage, or run the operator with --glance-image";
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
+        let (secret, key) = (text(spec, "/secret"), text(spec, "/passwordSelectors/service"));
+        let Some(found) = self.find("Secret", secret) else {
+            self.conditions.waiting("InputReady", "Input data resources missing");
+            return Err(Stopped);
+        };
+        if found["data"].get(key).is_none() {
+            let place = format!("{}/{secret}", namespace(self.object));
+            let message = format!("Input data error occurred field not found: field {key} not found in Secret {place}");
+            self.conditions.failed("InputReady", message);
+            return Err(Stopped);
+        }
+        self.conditions.met("InputReady", "Input data complete");
+        Ok(())
+    }
+
+    /// Whether tokens are cached, and where.
+    pub(crate) fn memcached(&mut self, neighbours: &Neighbours, spec: &Value) {
+        let (standing, message) = if neighbours.memcached.is_empty() {
+            let instance = text(spec, "/memcachedInstance");
+            (MISSING, format!("no Service {instance} in this namespace: tokens are not cached"))
+        } else {
+            (Standing::Met, format!("tokens are cached in {}", neighbours.memcached))
+        };
+        self.conditions.told("MemcachedReady", standing, message);
+    }
+
+    /// All that is to be written, the status last.
+    pub(crate) fn finish(mut self, ready: bool) -> Step {
+        self.status.insert("observedGeneration".into(), self.object["metadata"]["generation"].clone());
+        let conditions = self.conditions.into_json(ready, &self.object["status"], self.world.now);
+        self.status.insert("conditions".into(), conditions);
+        let status = status(self.object, Value::Object(self.status));
+        self.step.writes.push(Write::Status { object: status });
+        self.step
+    }
+}
+
+/// Something that a Glance leans on is not there; it is in nobody's way.
+pub(crate) const MISSING: Standing = Standing::NotMet { reason: "Missing", severity: Severity::Info };
