@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::{Outcome, fixes, glance, layers, operators, root, verdicts};
+use crate::{Outcome, cargo, fixes, glance, layers, operators, root, verdicts};
 
 /// So many fresh cases are compared each time: enough to see a mistake, few enough to wait for.
 const FRESH_CASES: u64 = 500;
@@ -64,8 +64,7 @@ fn say(what: &str) {
 /// Runs cargo, with its output for all to see.
 fn check(what: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Outcome> {
     say(what);
-    let mut cargo = Command::new(env!("CARGO"));
-    let status = cargo.args(args).envs(env.iter().copied()).current_dir(root()).status();
+    let status = cargo::cargo().args(args).envs(env.iter().copied()).status();
     let passed = status.with_context(|| format!("running cargo {}", args[0]))?.success();
     println!("{what}: {}", if passed { "passed" } else { "FAILED" });
     Ok(if passed { Outcome::Passed } else { Outcome::Failed })
@@ -76,10 +75,9 @@ fn tests(count: &mut Count) -> Result<()> {
     say("tests");
     // A test that has nothing to run with returns early. The harness counts it as passed; the notes say otherwise.
     let notes = std::env::temp_dir().join(format!("stead-skipped-{}", std::process::id()));
-    let mut child = Command::new(env!("CARGO"))
+    let mut child = cargo::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .env(stead_testbed::SKIPPED, &notes)
-        .current_dir(root())
         .stdout(Stdio::piped())
         .spawn()
         .context("running cargo test")?;

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a chore talks to whoever runs it")]
 
 mod bench;
+mod cargo;
 mod ci;
 mod cluster;
 mod disturb;
