@@ -17,6 +17,8 @@ pub(crate) struct Args {
 enum Report {
     /// Glance in three zones by Topologies, from one node to a node that falls silent.
     Glance,
+    /// A Gluster pool that scales, loses pods and nodes, and comes back as itself.
+    Gluster,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -29,6 +31,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut out = std::io::stdout();
     match args.report {
         Report::Glance => runtime.block_on(stead_reports::glance::play(&binaries, &stead, &mut out))?,
+        Report::Gluster if !stead_stage::pool::can_run_or_skip() => return Ok(Outcome::Failed),
+        Report::Gluster => runtime.block_on(stead_reports::gluster::play(&binaries, &stead, &mut out))?,
     }
     Ok(Outcome::Passed)
 }

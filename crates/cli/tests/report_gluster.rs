@@ -1,0 +1,17 @@
+//! The report about a Gluster pool, played as it stands. `cargo xtask report gluster` prints it.
+
+use std::path::Path;
+
+use stead_testbed::Binaries;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_holds() -> anyhow::Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !stead_stage::pool::can_run_or_skip() {
+        return Ok(());
+    }
+    let mut seen = Vec::new();
+    let played = stead_reports::gluster::play(&binaries, Path::new(env!("CARGO_BIN_EXE_stead")), &mut seen).await;
+    // What was typed and seen until then tells more than the error alone.
+    played.map_err(|e| e.context(String::from_utf8_lossy(&seen).into_owned()))
+}
