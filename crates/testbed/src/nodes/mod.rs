@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::ClusterSpec;
 pub use pods::Kubelets;
-pub use world::World;
+pub use world::{World, observe};
 
 /// How the containers of a Job end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

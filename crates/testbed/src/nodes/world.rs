@@ -112,7 +112,12 @@ impl World {
 
     /// The address of a stand-in node.
     pub fn node_address(&self, node: &str) -> String {
-        let index = self.spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
+        World::address_of(&self.spec, node)
+    }
+
+    /// The address that a node of this cluster will have.
+    pub fn address_of(spec: &ClusterSpec, node: &str) -> String {
+        let index = spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
         format!("10.1.{}.{}", index / 250, index % 250 + 1)
     }
 
@@ -182,8 +187,8 @@ impl World {
     }
 }
 
-/// Watches everything of a kind for as long as the tasks run.
-fn observe<K>(api: Api<K>, changed: &watch::Sender<()>, tasks: &mut JoinSet<()>) -> Store<K>
+/// Watches everything of a kind for as long as the tasks run, and tells of every change.
+pub fn observe<K>(api: Api<K>, changed: &watch::Sender<()>, tasks: &mut JoinSet<()>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Eq + Hash + Default,
