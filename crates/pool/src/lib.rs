@@ -6,6 +6,7 @@
 //! crate runs no program and knows no client, no clock and no files.
 
 mod boot;
+pub mod config_map;
 mod decide;
 mod record;
 mod report;
