@@ -7,11 +7,12 @@
 
 mod boot;
 mod decide;
+pub mod parse;
 mod record;
 mod report;
 mod wanted;
 
-pub use boot::{Boot, Identity, PeerFile, StateDir, boot};
+pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
 pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
