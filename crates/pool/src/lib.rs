@@ -6,13 +6,15 @@
 //! crate runs no program and knows no client, no clock and no files.
 
 mod boot;
+pub mod config_map;
 mod decide;
+pub mod parse;
 mod record;
 mod report;
 mod wanted;
 
-pub use boot::{Boot, Identity, PeerFile, StateDir, boot};
-pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide};
+pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
+pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, still_needed};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
 pub use wanted::Wanted;
