@@ -164,11 +164,7 @@ async fn stead(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<St
 }
 
 /// Runs `stead` against a cluster: exit code, what it printed, what it complained of.
-async fn stead_ran(
-    program: &Path,
-    plane: &ControlPlane,
-    args: &[&str],
-) -> Result<(Option<i32>, String, String)> {
+async fn stead_ran(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<(Option<i32>, String, String)> {
     let mut command = Command::new(program);
     command.args(args).env("KUBECONFIG", plane.kubeconfig()).env("NO_COLOR", "1").kill_on_drop(true);
     let output = command.output().await.with_context(|| format!("running {}", program.display()))?;

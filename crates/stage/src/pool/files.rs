@@ -46,7 +46,9 @@ impl<'a> Client<'a> {
         let client = Client { stage, written: 0 };
         let source = format!("{}:/{VOLUME}", host(0));
         let others = format!("backup-volfile-servers={}:{}", host(1), host(2));
-        client.runs(&format!("mkdir -p /mnt/{VOLUME} && mount -t glusterfs -o {others} {source} /mnt/{VOLUME}")).await?;
+        client
+            .runs(&format!("mkdir -p /mnt/{VOLUME} && mount -t glusterfs -o {others} {source} /mnt/{VOLUME}"))
+            .await?;
         Ok(client)
     }
 

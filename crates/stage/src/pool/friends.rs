@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_peer_status_is_read() {
         let text = "Number of Peers: 1\n\nHostname: glusterfs-1.glusterfs.default.svc.cluster.local\nUuid: d77f\nState: Peer Rejected (Connected)\nOther names:\n10.0.0.1\n";
-        let friends = read(text).unwrap();
+        let friends = read(text).expect("this is what gluster prints");
         assert_eq!((friends[0].uuid.as_str(), friends[0].state.as_str()), ("d77f", "Peer Rejected (Connected)"));
         assert!(read("peer status: failed").is_err());
         let identities = BTreeMap::from([(0, "a".to_owned()), (1, "d77f".to_owned())]);

@@ -42,7 +42,8 @@ pub async fn measure(stage: &PoolStage) -> Result<Figures> {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let after = stage.machines.usage(NAMESPACE, &pod(1), CONTAINER).await?;
     let status = stage.inside(1, &["cat", "/proc/1/status"]).await?;
-    let memory = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    let memory =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     Ok(Figures { joined, restored, cpu: after.cpu.saturating_sub(before.cpu), memory: memory.unwrap_or(0u64) * 1024 })
 }
 

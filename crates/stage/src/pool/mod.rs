@@ -12,7 +12,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -67,9 +67,8 @@ impl PoolStage {
     /// Starts a control plane with fast timers, two nodes in each of three zones, and one for a client.
     pub async fn open(binaries: &Binaries, stead: &Path) -> Result<PoolStage> {
         let plane = ControlPlane::start(binaries, Options { fast: true, ..Options::default() }).await?;
-        let images = Images::default()
-            .with("stead", Image::default().file("/stead", stead))
-            .with(IMAGE, Image::default());
+        let images =
+            Images::default().with("stead", Image::default().file("/stead", stead)).with(IMAGE, Image::default());
         let setup = Setup { cluster: cluster(), images, ..Setup::default() };
         let machines = Machines::start(&plane, setup).await?;
         machines.ready().await?;
@@ -117,7 +116,10 @@ impl PoolStage {
     /// The node that a pod is on.
     pub async fn node_of(&self, ordinal: u32) -> Result<String> {
         let found = self.pod(ordinal).await?.with_context(|| format!("no pod {}", pod(ordinal)))?;
-        Ok(found["spec"]["nodeName"].as_str().with_context(|| format!("pod {} is on no node", pod(ordinal)))?.to_owned())
+        Ok(found["spec"]["nodeName"]
+            .as_str()
+            .with_context(|| format!("pod {} is on no node", pod(ordinal)))?
+            .to_owned())
     }
 
     /// What a command prints in a pod; an error if it fails.
@@ -175,13 +177,16 @@ impl PoolStage {
 
     /// Waits until the pool is whole.
     pub async fn whole(&self, replicas: u32, limit: Duration) -> Result<()> {
-        let mut last = Vec::new();
-        let waited = until("the pool is whole", limit, async || {
-            last = self.faults(replicas).await?;
-            Ok(last.is_empty())
-        })
-        .await;
-        waited.with_context(|| format!("{}\n{}", last.join("\n"), self.last_words(replicas)))
+        let end = Instant::now() + limit;
+        loop {
+            let faults = self.faults(replicas).await?;
+            if faults.is_empty() {
+                return Ok(());
+            }
+            let words = || self.last_words(replicas);
+            ensure!(Instant::now() < end, "the pool is not whole:\n{}\n{}", faults.join("\n"), words());
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
     }
 
     /// What the agents said last.

@@ -57,8 +57,15 @@ pub async fn runs(stage: &PoolStage, count: u32, seed: u64, say: &mut (impl FnMu
         let began = Instant::now();
         client.writes().await?;
         let first = (dice.below(REPLICAS), FAULTS[dice.below(FAULTS.len() as u32) as usize]);
-        let second = ((first.0 + 1 + dice.below(REPLICAS - 1)) % REPLICAS, FAULTS[dice.below(FAULTS.len() as u32) as usize]);
-        let run = format!("run {number} of seed {seed}: {:?} at {}, {:?} at {}", first.1, pod(first.0), second.1, pod(second.0));
+        let second =
+            ((first.0 + 1 + dice.below(REPLICAS - 1)) % REPLICAS, FAULTS[dice.below(FAULTS.len() as u32) as usize]);
+        let run = format!(
+            "run {number} of seed {seed}: {:?} at {}, {:?} at {}",
+            first.1,
+            pod(first.0),
+            second.1,
+            pod(second.0)
+        );
         let watch = Watch::new(stage, identities.clone());
         let played = async {
             strike(stage, &[first, second], &mut dice).await?;
