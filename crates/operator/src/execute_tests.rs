@@ -10,7 +10,6 @@ use stead_loops::{Failure, Propagation, Store};
 use super::*;
 use crate::logic::Logic;
 use crate::request::Verb;
-use crate::standing::{Standing, Term};
 
 /// A server that keeps objects by their path, and has faults in store.
 #[derive(Clone, Default)]
