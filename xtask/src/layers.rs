@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{Outcome, root};
 
 /// The core, from the bottom: each crate may know those before it.
-const CORE: [&str; 4] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops"];
+const CORE: [&str; 5] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-pool"];
 
 /// The crates above and beside the core, and those of our own that they may know.
 const SHELL: [(&str, &[&str]); 7] = [

@@ -8,12 +8,13 @@
 mod boot;
 pub mod config_map;
 mod decide;
+pub mod parse;
 mod record;
 mod report;
 mod wanted;
 
-pub use boot::{Boot, Identity, PeerFile, StateDir, boot};
-pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide};
+pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
+pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, still_needed};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
 pub use wanted::Wanted;

@@ -1,0 +1,203 @@
+//! Who belongs to the pool: how it begins, and how the record follows what the peers say.
+
+use std::collections::BTreeSet;
+
+use super::sight::Sight;
+use super::{Decision, Note, Severity, View};
+use crate::{Daemon, Member, Peer, PeerState, Record, Report, Standing};
+
+/// How many addresses of a member are kept.
+const ADDRESSES: usize = 4;
+
+/// A pool that nothing is recorded of: it is founded if nobody has friends, and taken over as it is if they have.
+pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+    let running: Vec<&Report> =
+        view.reports.values().filter(|r| r.daemon == Daemon::Running && r.uuid.is_some()).collect();
+    let Some(own) = running.iter().find(|r| r.ordinal == view.decider) else {
+        decision.step_down = true;
+        return;
+    };
+    let answered = running.iter().filter(|r| view.wanted.wants(r.ordinal)).count();
+    if answered * 2 <= view.wanted.replicas as usize {
+        let text = format!(
+            "nothing is recorded of the pool yet, and {answered} of {} wanted pods answer: waiting for more than half of them",
+            view.wanted.replicas
+        );
+        decision.notes.push(Note::of(None, Severity::Normal, "Waiting", text));
+        return;
+    }
+    // Somebody with friends or volumes is the pool: it begins there, or what they have would be left out.
+    let has_something = |r: &Report| !r.peers.is_empty() || !r.volumes.is_empty();
+    if !has_something(own) && running.iter().any(|r| has_something(r)) {
+        decision.step_down = true;
+        return;
+    }
+    if own.peers.is_empty() {
+        found(view, own, record, decision);
+    } else {
+        take_over(view, own, &running, record, decision);
+    }
+}
+
+fn found(view: &View<'_>, own: &Report, record: &mut Record, decision: &mut Decision) {
+    record.members.insert(own.ordinal, member(view, own.ordinal, own.uuid.clone().unwrap_or_default(), Some(own)));
+    let text = format!("{} begins the pool", view.wanted.pod(own.ordinal));
+    decision.notes.push(Note::normal(own.ordinal, "Founded", text));
+}
+
+fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Record, decision: &mut Decision) {
+    let pool = known_to(own);
+    let of_the_pool = |r: &&&Report| r.uuid.as_ref().is_some_and(|u| pool.contains(u));
+    let members: Vec<&&Report> = running.iter().filter(of_the_pool).collect();
+    let differing: Vec<String> =
+        members.iter().filter(|r| known_to(r) != pool).map(|r| view.wanted.pod(r.ordinal)).collect();
+    if !differing.is_empty() || members.len() * 2 <= pool.len() {
+        let text = format!(
+            "nothing is recorded of the pool yet, and its {} peers do not agree on who they are: {} of them answer{}",
+            pool.len(),
+            members.len(),
+            if differing.is_empty() { String::new() } else { format!(", differing {}", differing.join(", ")) }
+        );
+        decision.notes.push(Note::of(None, Severity::Warning, "Disagree", text));
+        return;
+    }
+    for report in &members {
+        let uuid = report.uuid.clone().unwrap_or_default();
+        record.members.insert(report.ordinal, member(view, report.ordinal, uuid, Some(report)));
+    }
+    for peer in &own.peers {
+        let named = peer.hosts.iter().find_map(|h| view.wanted.ordinal(h));
+        if let Some(ordinal) = named
+            && !record.joined().any(|(_, m)| m.uuid == peer.uuid)
+        {
+            record.members.entry(ordinal).or_insert_with(|| member(view, ordinal, peer.uuid.clone(), None));
+        }
+    }
+    let text = format!("the pool was there already: {} peers are taken over as they are", record.members.len());
+    decision.notes.push(Note::of(None, Severity::Normal, "TakenOver", text));
+}
+
+/// The identities that one knows as the pool, itself among them.
+fn known_to(report: &Report) -> BTreeSet<String> {
+    let peers = report.peers.iter().map(|p| p.uuid.clone());
+    report.uuid.clone().into_iter().chain(peers).filter(|u| !u.is_empty()).collect()
+}
+
+fn member(view: &View<'_>, ordinal: u32, uuid: String, report: Option<&Report>) -> Member {
+    let known_version = view.reports.values().filter_map(|r| r.operating_version).max();
+    Member {
+        host: view.wanted.host(ordinal),
+        uuid,
+        operating_version: report.and_then(|r| r.operating_version).or(known_version).unwrap_or_default(),
+        addresses: report.map(|r| vec![r.address.clone()]).unwrap_or_default(),
+        bricks: Vec::new(),
+        standing: Standing::Joined,
+        seen: String::new(),
+        since: view.now,
+    }
+}
+
+/// Brings the record up to date: who has come, who has gone, and what each of them is and holds.
+pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    come(sight, record, decision);
+    gone(sight, record, decision);
+    let joined: Vec<u32> = record.joined().map(|(o, _)| o).collect();
+    for ordinal in joined {
+        let Some(member) = record.members.get_mut(&ordinal) else { continue };
+        let bricks = sight.bricks(ordinal, member, sight.witnesses().map(|(_, r)| r));
+        member.bricks = bricks;
+        if let Some(report) = sight.as_itself(ordinal) {
+            keep_address(member, &report.address);
+            member.operating_version = report.operating_version.unwrap_or(member.operating_version);
+        }
+        let seen = in_words(sight, ordinal, member);
+        if seen != member.seen {
+            member.seen = seen;
+            member.since = sight.view.now;
+        }
+    }
+}
+
+/// Those that most of the pool has taken in, and that are not recorded or recorded as somebody else.
+fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let mut strangers = BTreeSet::new();
+    let peers: Vec<&Peer> = sight.witnesses().flat_map(|(_, r)| &r.peers).collect();
+    for peer in peers {
+        if peer.uuid.is_empty() || record.joined().any(|(_, m)| m.uuid == peer.uuid) {
+            continue;
+        }
+        let listed = |state: PeerState| {
+            sight.witnesses().filter(|(_, r)| r.peers.iter().any(|p| p.uuid == peer.uuid && p.state == state)).count()
+        };
+        let (friends, rejecters) = (listed(PeerState::Befriended), listed(PeerState::Rejected));
+        let ordinal = sight.ordinal_of(peer);
+        match ordinal {
+            Some(ordinal) if sight.is_majority(friends + rejecters) && record.joined_as(ordinal).is_none() => {
+                let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
+                record.members.insert(ordinal, member(sight.view, ordinal, peer.uuid.clone(), report));
+                let text = format!("{} has joined the pool", sight.view.wanted.pod(ordinal));
+                decision.notes.push(Note::normal(ordinal, "Joined", text));
+            }
+            Some(_) => {}
+            None => {
+                strangers.insert(peer.hosts.join(", "));
+            }
+        }
+    }
+    for stranger in strangers {
+        let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name);
+        decision.notes.push(Note::of(None, Severity::Normal, "Stranger", text));
+    }
+}
+
+/// Those that none of the pool knows any more.
+fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let joined: Vec<(u32, String)> = sight.record.joined().map(|(o, m)| (o, m.uuid.clone())).collect();
+    for (ordinal, uuid) in joined {
+        let words = sight.words_on(ordinal, &uuid);
+        if words.is_empty() || words.iter().any(|(_, p)| p.is_some()) {
+            continue;
+        }
+        // It may itself be the one who is right: its word needs more than half of all against it.
+        let disagrees =
+            sight.as_itself(ordinal).is_some_and(|r| r.peers.iter().any(|p| p.state == PeerState::Befriended));
+        let enough = if disagrees { sight.is_majority(words.len()) } else { words.len() * 2 + 1 > sight.size() };
+        if enough && let Some(member) = record.members.get_mut(&ordinal) {
+            member.standing = Standing::Left;
+            member.seen = "detached".to_owned();
+            member.since = sight.view.now;
+            let text = format!("{} is not of the pool any more", sight.view.wanted.pod(ordinal));
+            decision.notes.push(Note::normal(ordinal, "Left", text));
+        }
+    }
+}
+
+fn keep_address(member: &mut Member, address: &str) {
+    if member.addresses.first().is_none_or(|a| a != address) {
+        member.addresses.retain(|a| a != address);
+        member.addresses.insert(0, address.to_owned());
+        member.addresses.truncate(ADDRESSES);
+    }
+}
+
+/// How the others see one, in glusterd's words: once if they agree, else each with who says so.
+fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
+    let mut said: Vec<(String, Vec<u32>)> = Vec::new();
+    for (who, peer) in sight.words_on(ordinal, &member.uuid) {
+        let words = peer.map_or("unknown".to_owned(), |p| {
+            format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
+        });
+        match said.iter_mut().find(|(w, _)| *w == words) {
+            Some((_, by)) => by.push(who),
+            None => said.push((words, vec![who])),
+        }
+    }
+    match said.as_slice() {
+        [] => "alone".to_owned(),
+        [(words, _)] => words.clone(),
+        many => {
+            let each = many.iter().map(|(words, by)| format!("{words} at {}", sight.pods(by.iter().copied())));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    }
+}

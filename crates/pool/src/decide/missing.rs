@@ -1,0 +1,97 @@
+//! Who is missing and is probed; and who is known by an address only.
+
+use super::order::give;
+use super::sight::Sight;
+use super::{Act, Decision, Note, Rule};
+use crate::{PeerState, Record, Repair, Report};
+
+/// Probes the first that is missing.
+pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let wanted = sight.view.wanted;
+    for (ordinal, report) in sight.view.reports {
+        let recorded = sight.record.joined_as(*ordinal).is_some();
+        if recorded || !wanted.wants(*ordinal) || sight.running(*ordinal).is_none() || sight.is_copy(*ordinal) {
+            continue;
+        }
+        let Some(uuid) = &report.uuid else { continue };
+        let pod = wanted.pod(*ordinal);
+        if sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some()) || is_being_probed(sight, *ordinal) {
+            decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
+            continue;
+        }
+        match old_ties(sight, report) {
+            Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
+                decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
+                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal) });
+            }
+            Ties::None => {}
+            Ties::OfThisPool => {
+                let why = format!("{pod} was detached while it was away, and still has its old friends");
+                decision.notes.push(Note::warning(*ordinal, "Detached", why.clone()));
+                if record.order.is_none() && decision.act.is_none() && sight.another_comes_back(*ordinal).is_none() {
+                    give(sight, record, *ordinal, Repair::Forget, why);
+                }
+            }
+            Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, "OtherPool", text)),
+        }
+    }
+}
+
+/// Whether the decider is waiting for this one's answer.
+fn is_being_probed(sight: &Sight<'_>, ordinal: u32) -> bool {
+    let peers = sight.view.reports.get(&sight.view.decider).map(|r| r.peers.as_slice()).unwrap_or_default();
+    peers.iter().any(|p| p.hosts.iter().any(|h| sight.view.wanted.ordinal(h) == Some(ordinal)))
+}
+
+/// What one that is not of the pool has from before.
+enum Ties {
+    /// Nothing: it can be probed.
+    None,
+    /// Friends and volumes of this pool, which has them too.
+    OfThisPool,
+    /// Something that this pool does not have.
+    Others(String),
+}
+
+fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
+    if report.peers.is_empty() && report.volumes.is_empty() {
+        return Ties::None;
+    }
+    let pod = sight.view.wanted.pod(report.ordinal);
+    let ours = |uuid: &str| sight.record.members.values().any(|m| m.uuid == uuid);
+    let strangers: Vec<String> = report.peers.iter().filter(|p| !ours(&p.uuid)).flat_map(|p| p.hosts.clone()).collect();
+    let keep = sight.view.rules.hold(Rule::OnlyCopy);
+    if keep && !strangers.is_empty() {
+        return Ties::Others(format!("{pod} cannot join: it has a pool of its own, with {}", strangers.join(", ")));
+    }
+    let volumes = sight.volumes_of_its_own(report);
+    if keep && !volumes.is_empty() {
+        return Ties::Others(format!("{pod} cannot join: it alone knows volume {}", volumes.join(", ")));
+    }
+    Ties::OfThisPool
+}
+
+/// Has those probed by name whom somebody knows by an address only: after the one who probed first has moved, the others
+/// would not find it.
+pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
+    if !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
+        return;
+    }
+    for (ordinal, member) in sight.record.joined() {
+        let nameless = sight.words_on(ordinal, &member.uuid).iter().any(|(_, p)| {
+            p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.iter().any(|h| *h == member.host))
+        });
+        if !nameless {
+            continue;
+        }
+        if ordinal != sight.view.decider {
+            decision.act = Some(Act::Probe { ordinal, host: member.host.clone() });
+            decision.step_down = false;
+            return;
+        }
+        let pod = sight.view.wanted.pod(ordinal);
+        let text = format!("{pod} is known by its address only, and another one has to call it by its name");
+        decision.notes.push(Note::normal(ordinal, "StepsDown", text));
+        decision.step_down = true;
+    }
+}

@@ -1,0 +1,136 @@
+//! Who is rejected, and how it is cured: by its own agent, with its glusterd stopped.
+
+use super::order::give;
+use super::sight::Sight;
+use super::{Decision, Note, Rule};
+use crate::{PeerState, Record, Repair, Report};
+
+/// How long a handshake may be under way before it counts as stuck, in seconds.
+const STUCK: u64 = 30;
+
+/// Orders the cure of the first that needs one.
+pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let one_at_a_time = sight.view.rules.hold(Rule::OneRepair);
+    for (ordinal, _) in sight.record.joined() {
+        if (sight.view.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal)) || sight.is_copy(ordinal) {
+            continue;
+        }
+        let Some(report) = sight.running(ordinal).filter(|r| sight.view.pods.get(&ordinal) == Some(&r.pod)) else {
+            wait_for(sight, ordinal, decision);
+            continue;
+        };
+        let Some((repair, why)) = needs(sight, ordinal, report) else {
+            wait_for(sight, ordinal, decision);
+            continue;
+        };
+        decision.notes.push(Note::warning(ordinal, "Rejected", why.clone()));
+        if let Some(note) = only_copy(sight, ordinal, report, &repair) {
+            decision.notes.push(note);
+            continue;
+        }
+        if one_at_a_time && record.order.is_some() {
+            continue;
+        }
+        if one_at_a_time && let Some(other) = sight.another_comes_back(ordinal) {
+            let text = format!(
+                "{} is repaired after {} has come back",
+                sight.view.wanted.pod(ordinal),
+                sight.view.wanted.pod(other)
+            );
+            decision.notes.push(Note::normal(ordinal, "Waiting", text));
+            continue;
+        }
+        give(sight, record, ordinal, repair, why);
+    }
+}
+
+/// What one needs that runs and is not healthy.
+fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, String)> {
+    let member = sight.record.joined_as(ordinal)?;
+    let pod = sight.view.wanted.pod(ordinal);
+    let own = report.uuid.as_ref()?;
+    let words = sight.words_on(ordinal, &member.uuid);
+    if *own != member.uuid {
+        let known = words.iter().any(|(_, p)| p.is_some());
+        let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
+        return known.then_some((Repair::RestoreIdentity, why));
+    }
+    let count = |wrong: &dyn Fn(PeerState) -> bool| {
+        words.iter().filter(|(_, p)| p.is_some_and(|p| p.connected && wrong(p.state))).count()
+    };
+    let rejecters = count(&|s| s == PeerState::Rejected);
+    if sight.is_majority(rejecters) {
+        let differing = differing_volumes(sight, report);
+        return Some(if differing.is_empty() {
+            (Repair::RestoreIdentity, format!("{pod} is rejected by {rejecters} of its peers"))
+        } else {
+            let volumes = differing.join(", ");
+            (Repair::ResyncVolumes, format!("{pod} is rejected: its definition of {volumes} differs from its peers'"))
+        });
+    }
+    if report.peers.is_empty() && sight.size() > 1 && rejecters > 0 {
+        return Some((Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
+    }
+    let stuck = count(&|s| s != PeerState::Befriended);
+    if sight.is_majority(stuck + rejecters) && sight.since_long(ordinal, STUCK) {
+        return Some((Repair::RestoreIdentity, format!("{pod} is stuck on its way into the pool: {}", member.seen)));
+    }
+    None
+}
+
+/// Volumes of which this one has another definition than the others, at the same version.
+fn differing_volumes(sight: &Sight<'_>, report: &Report) -> Vec<String> {
+    let differs = |name: &str, version: Option<u64>, checksum: &Option<String>| {
+        sight.witnesses().filter(|(w, _)| *w != report.ordinal).flat_map(|(_, r)| &r.volumes).any(|v| {
+            v.name == name
+                && v.version == version
+                && v.checksum.is_some()
+                && checksum.is_some()
+                && v.checksum != *checksum
+        })
+    };
+    let volumes = report.volumes.iter().filter(|v| differs(&v.name, v.version, &v.checksum));
+    volumes.map(|v| v.name.clone()).collect()
+}
+
+/// Why a cure would take away the only copy of something, if it would.
+fn only_copy(sight: &Sight<'_>, ordinal: u32, report: &Report, repair: &Repair) -> Option<Note> {
+    if !sight.view.rules.hold(Rule::OnlyCopy) {
+        return None;
+    }
+    let pod = sight.view.wanted.pod(ordinal);
+    let volumes = sight.volumes_of_its_own(report);
+    if !volumes.is_empty() {
+        let text = format!(
+            "{pod} is not repaired: it alone knows volume {}, which the repair would take away",
+            volumes.join(", ")
+        );
+        return Some(Note::warning(ordinal, "OnlyCopy", text));
+    }
+    let known = |uuid: &str| {
+        sight.record.members.values().any(|m| m.uuid == uuid)
+            || sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some())
+    };
+    let strangers: Vec<String> =
+        report.peers.iter().filter(|p| !known(&p.uuid)).flat_map(|p| p.hosts.clone()).collect();
+    if *repair == Repair::RestoreIdentity && !strangers.is_empty() {
+        let text = format!("{pod} is not repaired: it alone knows {}; is it of another pool?", strangers.join(", "));
+        return Some(Note::warning(ordinal, "OnlyCopy", text));
+    }
+    None
+}
+
+/// One that is merely away, or that nothing can be done for now, is waited for.
+fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
+    let Some(member) = sight.record.joined_as(ordinal) else { return };
+    if !sight.view.wanted.wants(ordinal) || sight.is_whole(ordinal) {
+        return;
+    }
+    let pod = sight.view.wanted.pod(ordinal);
+    let doing = sight.view.reports.get(&ordinal).and_then(|r| r.doing.as_ref());
+    let text = match doing {
+        Some(doing) => format!("waiting for {pod}: {}; it says: {doing}", member.seen),
+        None => format!("waiting for {pod}: {}", member.seen),
+    };
+    decision.notes.push(Note::normal(ordinal, "Waiting", text));
+}
