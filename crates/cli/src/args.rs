@@ -8,9 +8,13 @@ use clap_complete::Shell;
 
 use crate::connect::ConnectArgs;
 
+mod gluster;
 mod install;
 mod operator;
 
+pub(crate) use gluster::{
+    CopyAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
+};
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 
@@ -64,6 +68,7 @@ pub(crate) enum Command {
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Manifests(ManifestsArgs),
+    Gluster(GlusterArgs),
     Completions(CompletionsArgs),
 }
 
