@@ -108,6 +108,8 @@ pub(super) async fn report_status(world: Arc<World>, name: String) {
         let in_use = world.volumes_in_use(&name);
         let up_to_date = world.node(&name).is_some_and(|node| {
             is_ready(&node)
+                && node.status.as_ref().and_then(|s| Some(&s.node_info.as_ref()?.boot_id))
+                    == Some(&world.boot_id(&name))
                 && node.status.as_ref().and_then(|s| s.volumes_in_use.as_deref()).unwrap_or_default() == in_use
         });
         if !up_to_date {
@@ -146,7 +148,7 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
         }],
         "nodeInfo": {
             "kubeletVersion": world.spec.version, "architecture": "amd64", "operatingSystem": "linux",
-            "containerRuntimeVersion": "stand-in://1", "bootID": "", "machineID": "", "systemUUID": "",
+            "containerRuntimeVersion": "stand-in://1", "bootID": world.boot_id(&node.name), "machineID": "", "systemUUID": "",
             "kernelVersion": "", "osImage": "", "kubeProxyVersion": "",
         },
         "volumesInUse": in_use,
