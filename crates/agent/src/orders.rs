@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use stead_pool::{Boot, Order, Repair};
+use anyhow::{Context, Result};
+use stead_pool::{Order, Repair};
 use tracing::{info, warn};
 
 use crate::boot::{others, time};
@@ -67,12 +67,9 @@ async fn repair(shared: &Arc<Shared>, order: &Order) -> Result<()> {
             let seen = shared.cluster.seen().borrow().clone();
             let wanted = shared.cluster.wanted().context("the StatefulSet is not known")?;
             let record = seen.record().context("the record is not known")?;
-            let held = shared.state.read(&shared.host());
             let reports = neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await;
-            match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &held.state, &record, &reports) {
-                Boot::Restore(identity) => shared.state.restore(&identity, &time()),
-                other => bail!("no identity to restore: {other:?}"),
-            }
+            let identity = stead_pool::identity(&wanted, shared.settings.pod.ordinal, &record, &reports);
+            shared.state.restore(&identity.context("the pool does not know this pod")?, &time())
         }
     }
 }

@@ -24,8 +24,6 @@ pub struct Settings {
     pub glusterd: Vec<String>,
     /// The program that talks to it.
     pub gluster: String,
-    /// The names that this machine knows without asking, as glusterd reads them.
-    pub hosts: PathBuf,
     /// How long a pod that leaves for good waits to be detached.
     pub leave: std::time::Duration,
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::Map;
+use stead_election::{Standing, Term};
 use stead_loops::{Failure, Propagation, Store};
 
 use super::*;
@@ -84,7 +85,7 @@ impl Api for Server {
         match request.verb {
             Verb::Get => state.objects.get(&path).cloned().ok_or_else(|| fault(404)),
             Verb::List => Ok(json!({"items": []})),
-            Verb::Create | Verb::Update => Ok(body),
+            Verb::Create => Ok(body),
             Verb::Delete => match state.objects.get(&path).map(|o| o["metadata"]["uid"].clone()) {
                 None => Err(fault(404)),
                 Some(uid) if uid != body["preconditions"]["uid"] => Err(fault(409)),

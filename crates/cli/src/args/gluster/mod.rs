@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+mod agent;
 mod manifests;
 mod status;
 mod values;
 
+pub(crate) use agent::GlusterAgentArgs;
 pub(crate) use manifests::GlusterManifestsArgs;
 pub(crate) use status::GlusterStatusArgs;
 pub(crate) use values::PoolValues;
@@ -26,6 +28,7 @@ pub(crate) struct GlusterArgs {
 pub(crate) enum GlusterCommand {
     Manifests(Box<GlusterManifestsArgs>),
     Status(GlusterStatusArgs),
+    Agent(Box<GlusterAgentArgs>),
     CopyAgent(CopyAgentArgs),
 }
 
