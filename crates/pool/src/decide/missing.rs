@@ -78,9 +78,10 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
         return;
     }
     for (ordinal, member) in sight.record.joined() {
-        let nameless = sight.words_on(ordinal, &member.uuid).iter().any(|(_, p)| {
-            p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.iter().any(|h| *h == member.host))
-        });
+        let nameless = sight
+            .words_on(ordinal, &member.uuid)
+            .iter()
+            .any(|(_, p)| p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.contains(&member.host)));
         if !nameless {
             continue;
         }
