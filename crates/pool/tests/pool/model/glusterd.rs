@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const FRIEND: u32 = 3;
 pub(crate) const REJECTED: u32 = 6;
 
+/// `state=` of one whose request was accepted, and who is never answered: a handshake that is stuck.
+pub(crate) const ACCEPTED: u32 = 4;
+
 /// A glusterd with its state directory, which outlives it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Glusterd {
@@ -160,12 +163,18 @@ impl Glusterds {
         let blank = called.disk.friends.is_empty() && called.disk.volumes.is_empty();
         let right = called.disk.uuid.as_deref() == Some(uuid);
         let entry = self.disk(a).friends.get_mut(uuid).expect("it was listed");
-        entry.connected = knows || by_name || blank;
+        // A connection that stands is not asked again.
+        entry.connected |= knows || by_name || blank;
         if !entry.connected {
             return;
         }
         if !(right && knows) {
             entry.state = REJECTED;
+            return;
+        }
+        let stuck =
+            self.all[&a].disk.friends[uuid].state == ACCEPTED && self.all[&b].disk.friends[&caller].state == ACCEPTED;
+        if stuck {
             return;
         }
         let agreed = self.compare_volumes(a, b);
@@ -245,6 +254,12 @@ impl Glusterds {
         let blank = self.all[&b].disk.friends.is_empty() && self.all[&b].disk.volumes.is_empty();
         if !known && !blank {
             return Err("is either already part of another cluster or having volumes configured");
+        }
+        if self.all[&b].disk.friends.get(&asker).is_some_and(|f| f.state != FRIEND) {
+            // The asker has its identity back and knows nobody: both wait for the other, for good.
+            self.disk(a).friends.insert(asked, Friend { state: ACCEPTED, hosts: [host].into(), connected: true });
+            self.disk(b).friends.get_mut(&asker).expect("just seen").state = ACCEPTED;
+            return Ok(());
         }
         let address = self.all[&a].address.clone();
         self.disk(a).friends.insert(asked, Friend { state: FRIEND, hosts: [host].into(), connected: true });
