@@ -74,7 +74,9 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
 /// Has those probed by name whom somebody knows by an address only: after the one who probed first has moved, the others
 /// would not find it.
 pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
-    if !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
+    // Handing over takes a while: first all come in.
+    let joining = decision.notes.iter().any(|n| n.reason == "Joining");
+    if joining || !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
         return;
     }
     for (ordinal, member) in sight.record.joined() {

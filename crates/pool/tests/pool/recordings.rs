@@ -90,7 +90,7 @@ impl Play {
                 });
                 let friends = friends.collect();
                 let uuid = Some(self.first[&numbers[1]].clone());
-                *g.disk(numbers[0]) = Disk { uuid, friends, volumes: BTreeMap::new() };
+                *g.disk(numbers[0]) = Disk { uuid, friends, volumes: BTreeMap::new(), done: None };
             }
             "volume" => {
                 let definition = Definition { version: 1, checksum: 1, bricks: numbers.clone() };

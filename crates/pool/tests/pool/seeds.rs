@@ -4,8 +4,10 @@ use stead_pool::{Rule, Rules};
 
 use crate::model::cluster::Cluster;
 
-/// How many runs.
-const RUNS: u64 = 10_000;
+/// How many runs: ten thousand, if nothing else is said.
+fn runs() -> u64 {
+    std::env::var("STEAD_POOL_RUNS").ok().and_then(|r| r.parse().ok()).unwrap_or(10_000)
+}
 
 fn play(seed: u64, rules: Rules) -> (Result<(), String>, Vec<String>) {
     let mut cluster = Cluster::new(seed, rules);
@@ -20,11 +22,12 @@ fn the_pool_is_whole_again_and_nothing_was_broken() {
         panic!("seed {seed}: {outcome:?}\n{}", log.join("\n"));
     }
     let failed: Vec<(u64, String)> =
-        (0..RUNS).filter_map(|seed| Some((seed, play(seed, Rules::ALL).0.err()?))).collect();
+        (0..runs()).filter_map(|seed| Some((seed, play(seed, Rules::ALL).0.err()?))).collect();
     assert!(
         failed.is_empty(),
-        "{} of {RUNS} runs failed; replay one with STEAD_POOL_SEED: {:?}",
+        "{} of {} runs failed; replay one with STEAD_POOL_SEED: {:?}",
         failed.len(),
+        runs(),
         &failed[..failed.len().min(10)]
     );
 }
@@ -39,7 +42,7 @@ fn the_same_seed_gives_the_same_bytes() {
 #[test]
 fn every_rule_is_missed_when_it_is_taken_away() {
     for rule in [Rule::Majority, Rule::Bricks, Rule::OnlyCopy, Rule::OneRepair, Rule::Patience, Rule::Healthy] {
-        let caught = (0..RUNS).find_map(|seed| play(seed, Rules::without(rule)).0.err().map(|why| (seed, why)));
+        let caught = (0..runs()).find_map(|seed| play(seed, Rules::without(rule)).0.err().map(|why| (seed, why)));
         assert!(caught.is_some(), "no run misses {rule:?}");
     }
 }

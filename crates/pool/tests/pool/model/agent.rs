@@ -15,7 +15,6 @@ use super::glusterd::{Disk, Friend};
 pub(crate) struct Agent {
     /// Whether it has started its glusterd.
     started: bool,
-    done: Option<u64>,
     /// The order that it carries out: glusterd is stopped.
     pub(crate) repairing: Option<Order>,
     /// What it last found out; others are told this.
@@ -93,12 +92,12 @@ impl Cluster {
     fn obey(&mut self, n: u32) {
         let pod = &self.pods[&n];
         let Some(order) = self.record.order.clone() else { return };
-        if order.ordinal != n || order.pod != pod.uid || pod.agent.done == Some(order.id) {
+        if order.ordinal != n || order.pod != pod.uid || self.glusterds.all[&n].disk.done == Some(order.id) {
             return;
         }
         let own = self.report(n);
         if self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own) {
-            self.pods.get_mut(&n).expect("its turn").agent.done = Some(order.id);
+            self.glusterds.disk(n).done = Some(order.id);
             return;
         }
         self.say(format!("pod {n} begins {:?}", order.repair));
@@ -127,7 +126,7 @@ impl Cluster {
         }
         let agent = &mut self.pods.get_mut(&n).expect("its turn").agent;
         agent.repairing = None;
-        agent.done = Some(order.id);
+        self.glusterds.disk(n).done = Some(order.id);
         self.say(format!("pod {n} has carried out {:?}", order.repair));
         self.start(n);
     }
@@ -168,7 +167,7 @@ impl Cluster {
             peers: if glusterd.running { peers.collect() } else { Vec::new() },
             volumes: if glusterd.running { volumes.collect() } else { Vec::new() },
             heals: Some(0),
-            done: pod.agent.done,
+            done: glusterd.disk.done,
             doing: None,
         }
     }

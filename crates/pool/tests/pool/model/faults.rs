@@ -1,7 +1,7 @@
 //! What goes wrong in a run, by its seed.
 
 use super::cluster::{Cluster, MOST};
-use super::glusterd::{Definition, Disk, FRIEND};
+use super::glusterd::{Definition, Disk};
 
 /// How long things go wrong, in ticks.
 const TROUBLED: u64 = 120;
@@ -237,7 +237,8 @@ impl Cluster {
         self.say("calm".to_owned());
         // More than half of the pool has to be there.
         let joined: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
-        if joined.iter().filter(|o| self.wanted.wants(**o)).count() * 2 <= joined.len() {
+        let damaged = (0..MOST).any(|n| self.has_wrong_definition(n));
+        if damaged || joined.iter().filter(|o| self.wanted.wants(**o)).count() * 2 <= joined.len() {
             self.wanted.replicas = joined.iter().max().map_or(1, |m| m + 1).max(self.wanted.replicas);
             self.say(format!("scaled to {}", self.wanted.replicas));
         }
@@ -262,6 +263,5 @@ impl Cluster {
                 self.say(format!("somebody takes {wrong:?} away at {n}"));
             }
         }
-        let _ = FRIEND;
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Disk {
     pub(crate) uuid: Option<String>,
     pub(crate) friends: BTreeMap<String, Friend>,
     pub(crate) volumes: BTreeMap<String, Definition>,
+    /// The last order that the agent carried out: it keeps that here.
+    pub(crate) done: Option<u64>,
 }
 
 /// Another one, as one knows it; the connection is not kept.
