@@ -14,6 +14,7 @@ mod operator;
 
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
+    StatusFormat,
 };
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};

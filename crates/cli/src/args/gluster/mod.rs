@@ -11,7 +11,7 @@ mod values;
 
 pub(crate) use agent::GlusterAgentArgs;
 pub(crate) use manifests::GlusterManifestsArgs;
-pub(crate) use status::GlusterStatusArgs;
+pub(crate) use status::{GlusterStatusArgs, StatusFormat};
 pub(crate) use values::PoolValues;
 
 /// Run a Gluster pool as a StatefulSet whose peers come back as themselves.

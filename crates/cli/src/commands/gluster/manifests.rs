@@ -42,7 +42,8 @@ fn read(path: &Path) -> anyhow::Result<PoolValues> {
 
 /// A picture of the place follows, which one line of complaint has no room for.
 fn first_line(text: &str) -> &str {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text)
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text);
+    line.strip_prefix("error: ").unwrap_or(line)
 }
 
 fn pool(values: PoolValues) -> anyhow::Result<Pool> {
