@@ -358,7 +358,7 @@ def late(p):
 
 
 def detach(p):
-    """Refused while another is down, done while only the one itself is; then it returns, and is forgotten and probed."""
+    """Refused while another is down, done while only the one itself is; then it returns and is probed."""
     p.form()
     p.stop(1)
     p.detach(0, 3)
@@ -369,12 +369,21 @@ def detach(p):
     p.detach(0, 3)
     p.start(3)
     p.probe(0, 3)
+
+
+def forget(p):
+    """One that was detached while it was away returns, is made to forget its friends, and is probed."""
+    p.form()
+    p.volume("v", 0, 1, 2)
+    p.stop(3)
+    p.detach(0, 3)
+    p.start(3)
     p.pods[3].stop()
     p.pods[3].restore(p.pods[3].uuid(), [])
     p.step("restore", 3, 3)
     p.start(3)
-    p.probe(0, 3)
     p.detach(3, 0)
+    p.probe(0, 3)
 
 
 def bricks(p):
@@ -467,7 +476,7 @@ def anew(p):
     p.probe(0, 2)
 
 
-SCENARIOS = [(form, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4),
+SCENARIOS = [(form, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
              (bricks, 4), (checksum, 3), (older, 3), (address, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 

@@ -13,7 +13,8 @@ mod install;
 mod operator;
 
 pub(crate) use gluster::{
-    CopyAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
+    CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
+    StatusFormat,
 };
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};

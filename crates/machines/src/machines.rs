@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Output;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -70,7 +70,7 @@ pub struct Machines {
     host: Arc<Host>,
     group: Removed,
     guard: Guard,
-    cut_off: std::sync::Mutex<Vec<String>>,
+    cut_off: Mutex<Vec<String>>,
 }
 
 /// A control group that is removed, with all that runs in it, when this is dropped.
@@ -114,7 +114,7 @@ impl Machines {
         let host = Arc::new(Host::new(places, setup.images, fabric, &group.0, &names, back_off)?);
         let kubelets = Arc::new(Processes(host.clone()));
         let nodes = Nodes::start_with(plane.client(), setup.cluster, kubelets).await?;
-        Ok(Machines { nodes, _tasks: tasks, host, group, guard, cut_off: std::sync::Mutex::default() })
+        Ok(Machines { nodes, _tasks: tasks, host, group, guard, cut_off: Mutex::default() })
     }
 
     /// Waits until every node that is not silent is Ready and has no taint.
@@ -173,7 +173,7 @@ impl Machines {
 
     /// A node is heard of again, unless it is cut off.
     fn heard(&self, node: &str) -> Result<()> {
-        let cut_off = self.cut_off.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
         if cut_off.iter().any(|name| name == node) { Ok(()) } else { self.nodes.resume(node) }
     }
 
@@ -181,7 +181,7 @@ impl Machines {
     pub async fn cut(&self, nodes: &[&str], api: Api) -> Result<()> {
         self.host.fabric.cut(nodes, api)?;
         if api == Api::Unreachable {
-            let mut cut_off = self.cut_off.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
             for node in nodes {
                 self.nodes.silence(node)?;
                 cut_off.push((*node).to_owned());
@@ -193,7 +193,7 @@ impl Machines {
     /// Nobody is cut off any more.
     pub async fn mend(&self) -> Result<()> {
         self.host.fabric.mend()?;
-        let cut_off = std::mem::take(&mut *self.cut_off.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let cut_off = std::mem::take(&mut *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner));
         for node in cut_off {
             // One that is silent or off besides is heard of when it is back.
             if self.host.power(&node)?.borrow().on {
@@ -307,6 +307,11 @@ impl Machines {
     fn how(&self, namespace: &str, name: &str, pod: Option<&Pod>) -> String {
         let Some(pod) = pod else { return "there is no such pod".to_owned() };
         let mut text = serde_json::to_string(&pod.status).unwrap_or_default();
+        let run = self.host.run(namespace, name);
+        let refused = run.and_then(|run| run.refused.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        if let Some(refused) = refused {
+            text += &format!("\nits status was refused: {refused}");
+        }
         let spec = pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
         for container in spec {
             let log = self.logs(namespace, name, &container.name).unwrap_or_default();

@@ -106,7 +106,8 @@ impl PodState {
         }
         if let Some(address) = &self.address {
             status["podIP"] = json!(address);
-            status["podIPs"] = json!([{ "ip": address }]);
+            // A strategic merge would keep the address of an earlier start of the node beside this one.
+            status["podIPs"] = json!([{ "$patch": "replace" }, { "ip": address }]);
         }
         status
     }

@@ -1,6 +1,7 @@
 //! A pod's status, written whenever it is not what the API server has.
 
 use std::convert::Infallible;
+use std::sync::PoisonError;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -54,7 +55,9 @@ impl Run {
         }
         // The uid makes sure that this is not another pod of the same name.
         let patch = Patch::Strategic(json!({ "metadata": { "uid": self.uid }, "status": status }));
-        match self.api.patch_status(&self.name, &PatchParams::default(), &patch).await {
+        let answer = self.api.patch_status(&self.name, &PatchParams::default(), &patch).await;
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = answer.as_ref().err().map(ToString::to_string);
+        match answer {
             Ok(_) => {}
             // Gone, or another pod has the name now.
             Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {}

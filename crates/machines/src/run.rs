@@ -41,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) changed: watch::Sender<()>,
     /// What was last written to the API server.
     pub(crate) written: tokio::sync::Mutex<Option<Value>>,
+    /// Why the API server did not take the last status.
+    pub(crate) refused: Mutex<Option<String>>,
     state: Mutex<PodState>,
     running: Mutex<BTreeMap<String, Running>>,
 }
@@ -70,6 +72,7 @@ impl Run {
             written: tokio::sync::Mutex::default(),
             state: Mutex::new(PodState::of(&object, &now())),
             running: Mutex::default(),
+            refused: Mutex::default(),
             name: object.name_any(),
             host,
             world,

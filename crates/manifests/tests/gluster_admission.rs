@@ -27,6 +27,7 @@ fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
             .collect(),
         standing: Standing::Joined,
         seen: String::new(),
+        since: 0,
     };
     let members = bricks.iter().map(|(ordinal, volumes)| (*ordinal, member(*ordinal, volumes))).collect();
     let record = Record { members, ..Record::default() };

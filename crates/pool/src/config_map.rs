@@ -84,6 +84,7 @@ mod tests {
             bricks: bricks.iter().map(|(v, p)| BrickAt { volume: (*v).to_owned(), path: (*p).to_owned() }).collect(),
             standing,
             seen: "Peer in Cluster (Connected)".to_owned(),
+            since: 5,
         }
     }
 

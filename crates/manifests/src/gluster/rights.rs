@@ -8,6 +8,9 @@ use crate::manifest::Manifest;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
+/// To follow one object, which Kubernetes counts as a list of one.
+const READ: &[&str] = &["get", "list", "watch"];
+
 /// What may be done to some resources of the pool's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Right {
@@ -34,14 +37,13 @@ pub fn rights(pool: &Pool) -> Vec<Right> {
     };
     let record = stead_pool::config_map::name(&pool.name);
     let mut all = vec![
-        right("apps", &["statefulsets"], &["get", "watch"], Some(&pool.name), "how many peers are wanted"),
-        right("", &["pods"], &["get", "list", "watch"], None, "which peers have a pod, and where"),
+        right("apps", &["statefulsets"], READ, Some(&pool.name), "how many peers are wanted"),
+        right("", &["pods"], &["list", "watch"], None, "which peers have a pod, and where"),
         right("", &["configmaps"], &["create"], None, "the record"),
-        right("", &["configmaps"], &["get", "watch", "update", "patch"], Some(&record), "the record"),
+        right("", &["configmaps"], &["get", "list", "watch", "update"], Some(&record), "the record"),
         right("coordination.k8s.io", &["leases"], &["create"], None, "one agent decides"),
-        right("coordination.k8s.io", &["leases"], &["get", "update", "patch"], Some(&record), "one agent decides"),
-        right("", &["events"], &["create", "patch"], None, "events tell what was done and why"),
-        right("events.k8s.io", &["events"], &["create", "patch"], None, "events tell what was done and why"),
+        right("coordination.k8s.io", &["leases"], &["get", "update"], Some(&record), "one agent decides"),
+        right("", &["events"], &["create"], None, "events tell what was done and why"),
     ];
     if pool.openshift {
         let constraints = &["securitycontextconstraints"];

@@ -60,7 +60,7 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let text = format!("{pod} has left and cannot detach itself: another one is to decide");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
-    if !sight.is_majority(sight.words_on(ordinal, "").len()) {
+    if !sight.is_majority(sight.witnesses().count()) {
         let text = format!("{pod} has left; it is detached when most of its peers answer");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }

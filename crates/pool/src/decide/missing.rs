@@ -74,13 +74,16 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
 /// Has those probed by name whom somebody knows by an address only: after the one who probed first has moved, the others
 /// would not find it.
 pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
-    if !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
+    // Handing over takes a while: first all come in.
+    let joining = decision.notes.iter().any(|n| n.reason == "Joining");
+    if joining || !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
         return;
     }
     for (ordinal, member) in sight.record.joined() {
-        let nameless = sight.words_on(ordinal, &member.uuid).iter().any(|(_, p)| {
-            p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.iter().any(|h| *h == member.host))
-        });
+        let nameless = sight
+            .words_on(ordinal, &member.uuid)
+            .iter()
+            .any(|(_, p)| p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.contains(&member.host)));
         if !nameless {
             continue;
         }

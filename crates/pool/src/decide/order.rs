@@ -58,8 +58,8 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
 pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
-    let friends = others()
-        .filter(|(_, m)| own.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended && p.connected));
+    let friends =
+        others().filter(|(_, m)| own.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended));
     let as_itself = own.daemon == Daemon::Running && own.uuid.as_ref() == Some(&member.uuid);
     let count = others().count();
     !(as_itself && count > 0 && friends.count() * 2 > count)

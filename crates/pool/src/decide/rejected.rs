@@ -71,8 +71,8 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, St
     if report.peers.is_empty() && sight.size() > 1 && rejecters > 0 {
         return Some((Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
     }
-    let stuck = count(&|s| s != PeerState::Befriended);
-    if sight.is_majority(stuck + rejecters) && sight.since_long(ordinal, STUCK) {
+    let stuck = count(&|s| !matches!(s, PeerState::Befriended | PeerState::Rejected));
+    if stuck > 0 && sight.is_majority(stuck + rejecters) && sight.since_long(ordinal, STUCK) {
         return Some((Repair::RestoreIdentity, format!("{pod} is stuck on its way into the pool: {}", member.seen)));
     }
     None
@@ -127,6 +127,16 @@ fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
         return;
     }
     let pod = sight.view.wanted.pod(ordinal);
+    let words = sight.words_on(ordinal, &member.uuid);
+    let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected)).count();
+    if rejecters > 0 && sight.as_itself(ordinal).is_some() {
+        let text = format!(
+            "{pod} is rejected by {rejecters} of its peers; it is repaired when more than half of all {} say so, for only they can tell who is wrong",
+            sight.size()
+        );
+        decision.notes.push(Note::warning(ordinal, "Rejected", text));
+        return;
+    }
     let doing = sight.view.reports.get(&ordinal).and_then(|r| r.doing.as_ref());
     let text = match doing {
         Some(doing) => format!("waiting for {pod}: {}; it says: {doing}", member.seen),

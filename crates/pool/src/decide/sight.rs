@@ -50,7 +50,7 @@ impl<'a> Sight<'a> {
     /// Those whose word on `ordinal` counts, with how they see it; none if they do not know it.
     pub(super) fn words_on(&self, ordinal: u32, uuid: &str) -> Vec<(u32, Option<&'a Peer>)> {
         let others = self.witnesses.iter().filter(|w| **w != ordinal);
-        others.filter_map(|w| Some((*w, self.peer(*w, uuid)))).collect()
+        others.map(|w| (*w, self.peer(*w, uuid))).collect()
     }
 
     /// How one sees an identity.

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+mod agent;
 mod manifests;
 mod status;
 mod values;
 
+pub(crate) use agent::GlusterAgentArgs;
 pub(crate) use manifests::GlusterManifestsArgs;
-pub(crate) use status::GlusterStatusArgs;
+pub(crate) use status::{GlusterStatusArgs, StatusFormat};
 pub(crate) use values::PoolValues;
 
 /// Run a Gluster pool as a StatefulSet whose peers come back as themselves.
@@ -26,6 +28,7 @@ pub(crate) struct GlusterArgs {
 pub(crate) enum GlusterCommand {
     Manifests(Box<GlusterManifestsArgs>),
     Status(GlusterStatusArgs),
+    Agent(Box<GlusterAgentArgs>),
     CopyAgent(CopyAgentArgs),
 }
 

@@ -10,7 +10,7 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(30);
 
 /// What an election has decided so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// Somebody else leads, or nobody does yet.
     Standby,
     /// This process leads.
@@ -19,7 +19,7 @@ pub(crate) enum Standing {
 
 /// How long leadership lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Term {
+pub enum Term {
     /// There is no election.
     Endless,
     /// Until others may take over, unless it is renewed.
@@ -33,19 +33,25 @@ pub(crate) enum Term {
 
 /// The standing of this process, shared by all who write and all who wait for it.
 #[derive(Debug)]
-pub(crate) struct Leadership {
+pub struct Leadership {
     standing: Mutex<Standing>,
     changes: watch::Sender<bool>,
 }
 
+impl Default for Leadership {
+    fn default() -> Leadership {
+        Leadership::new()
+    }
+}
+
 impl Leadership {
     /// Everybody begins by standing by.
-    pub(crate) fn new() -> Leadership {
+    pub fn new() -> Leadership {
         Leadership { standing: Mutex::new(Standing::Standby), changes: watch::Sender::new(false) }
     }
 
     /// The election has decided.
-    pub(crate) fn set(&self, standing: Standing) {
+    pub fn set(&self, standing: Standing) {
         if let Ok(mut mine) = self.standing.lock() {
             *mine = standing;
         }
@@ -54,7 +60,7 @@ impl Leadership {
     }
 
     /// How long a write that begins now may take; none if none may begin.
-    pub(crate) fn allows(&self, now: Duration) -> Option<Duration> {
+    pub fn allows(&self, now: Duration) -> Option<Duration> {
         match *self.standing.lock().ok()? {
             Standing::Standby => None,
             Standing::Leads(Term::Endless) => Some(LONGEST_REQUEST),
@@ -65,12 +71,12 @@ impl Leadership {
     }
 
     /// Tells when this process begins or ceases to lead.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<bool> {
+    pub fn subscribe(&self) -> watch::Receiver<bool> {
         self.changes.subscribe()
     }
 
     /// Whether this process leads.
-    pub(crate) fn leads(&self) -> bool {
+    pub fn leads(&self) -> bool {
         *self.changes.borrow()
     }
 }

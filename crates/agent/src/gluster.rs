@@ -1,0 +1,70 @@
+//! The command line of glusterd: one question at a time.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use stead_pool::parse::{self, Heal};
+use stead_pool::{Act, Peer};
+use tokio::process::Command;
+use tokio::sync::Mutex;
+
+use crate::children::Children;
+
+/// How long a question may take. glusterd has one thread for them, which may wait for another peer.
+const ASK: Duration = Duration::from_secs(10);
+
+/// How long it may take to tell what waits to be healed: a client of the volume is started for it.
+const HEAL: Duration = Duration::from_secs(30);
+
+/// How long an act may take.
+const ACT: Duration = Duration::from_secs(60);
+
+/// The command line of the pod's own glusterd.
+#[derive(Debug)]
+pub(crate) struct Gluster {
+    program: String,
+    children: Children,
+    turn: Mutex<()>,
+}
+
+impl Gluster {
+    /// The command line by this program.
+    pub(crate) fn new(program: String, children: Children) -> Gluster {
+        Gluster { program, children, turn: Mutex::default() }
+    }
+
+    /// The others, as glusterd sees them; an error while it does not answer.
+    pub(crate) async fn peers(&self) -> Result<Vec<Peer>> {
+        Ok(parse::peer_status(&self.ask(&["peer", "status"], ASK).await?)?)
+    }
+
+    /// What waits to be healed in a volume, brick by brick.
+    pub(crate) async fn heals(&self, volume: &str) -> Result<Vec<Heal>> {
+        Ok(parse::heal_summary(&self.ask(&["volume", "heal", volume, "info", "summary"], HEAL).await?)?)
+    }
+
+    /// Does something.
+    pub(crate) async fn act(&self, act: &Act) -> Result<()> {
+        let words = match act {
+            Act::Probe { host, .. } => ["peer", "probe", host],
+            Act::Detach { host, .. } => ["peer", "detach", host],
+        };
+        // Its answer has no peers in it, but whether it was done.
+        let done = parse::peer_status(&self.ask(&words, ACT).await?);
+        done.map(drop).map_err(|error| anyhow!("gluster {}: {}", words.join(" "), error.reason))
+    }
+
+    async fn ask(&self, words: &[&str], limit: Duration) -> Result<String> {
+        let _turn = self.turn.lock().await;
+        let mut command = Command::new(&self.program);
+        // Without this, each question writes four lines into a file that nobody keeps short.
+        command.args(["--log-level=WARNING", "--mode=script", "--xml"]).args(words);
+        let output = self.children.output(&mut command, limit).await?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if text.contains("<cliOutput>") {
+            return Ok(text);
+        }
+        let said = if text.trim().is_empty() { String::from_utf8_lossy(&output.stderr).into_owned() } else { text };
+        bail!("gluster {}: {}", words.join(" "), said.trim())
+    }
+}

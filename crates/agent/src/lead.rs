@@ -1,0 +1,221 @@
+//! The one agent that decides for the pool: it gathers what all report, decides, writes the record, acts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use stead_pool::{Act, Daemon, Note, Record, Report, Rules, Severity, View, decide};
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use crate::boot::others;
+use crate::cluster::{NotWritten, RecordSeen, Seen};
+use crate::events::{About, Said, event};
+use crate::neighbours;
+use crate::shared::Shared;
+
+/// How soon to decide again after something changed, and for how long.
+const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// How soon to decide again while the pool is not whole.
+const TROUBLE: Duration = Duration::from_secs(5);
+
+/// How soon to decide again at rest.
+const REST: Duration = Duration::from_secs(10);
+
+/// How long somebody does not want to lead who was found not to be of the pool.
+const STEPPED_DOWN: Duration = Duration::from_secs(10);
+
+/// Decides whenever this agent leads, for as long as it is polled.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut leads = shared.leadership.subscribe();
+    let mut said = Said::default();
+    let mut before: Option<Inputs> = None;
+    let mut changed = Instant::now();
+    loop {
+        if leads.wait_for(|leads| *leads).await.is_err() {
+            return;
+        }
+        let mut seen = shared.cluster.seen();
+        seen.mark_unchanged();
+        let inputs = round(&shared, &mut said).await;
+        if before != inputs {
+            changed = Instant::now();
+            before = inputs;
+        }
+        let whole = !shared.notes().iter().any(|note| note.severity == Severity::Warning);
+        let pause = match changed.elapsed() {
+            age if age < CHANGING.1 => CHANGING.0,
+            _ if whole => REST,
+            _ => TROUBLE,
+        };
+        let mut looked = shared.looked.subscribe();
+        looked.mark_unchanged();
+        let news = async {
+            tokio::select! {
+                _ = seen.changed() => {}
+                _ = looked.wait_for(|looked| looked.changed > changed) => {}
+            }
+            // Many changes come at once; one decision is enough for them.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = news => {}
+            _ = leads.wait_for(|leads| !*leads) => {}
+        }
+    }
+}
+
+/// What a decision was made from, to see whether anything has changed.
+#[derive(Debug, PartialEq)]
+struct Inputs {
+    seen: Seen,
+    reports: BTreeMap<u32, Report>,
+    record: Option<Record>,
+    act: Option<Act>,
+}
+
+/// One decision and what follows from it; none if too little is known.
+async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
+    let seen = shared.cluster.seen().borrow().clone();
+    if let Some(RecordSeen::Unreadable(why)) = &seen.record {
+        let text = format!("the record {} cannot be read, so nothing is done: {why}", shared.settings.record());
+        tell(shared, said, vec![Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning }])
+            .await;
+        return None;
+    }
+    let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
+    let neighbours = others(shared, &seen);
+    let own = shared.settings.pod.ordinal;
+    let (mut reports, report) =
+        tokio::join!(neighbours::ask(&neighbours, shared.settings.listen.port()), shared.fresh(Duration::from_secs(3)));
+    reports.insert(own, report);
+    shared.metrics.decided(pods.len().saturating_sub(reports.len()));
+    let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let view =
+        View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now, rules: Rules::ALL };
+    let decision = decide(&view);
+    debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
+    let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
+    tell(shared, said, decision.notes).await;
+    if decision.step_down {
+        info!("another one should decide: this glusterd is not of the pool");
+        shared.reluctant.send_replace(Some(Instant::now() + STEPPED_DOWN));
+        return Some(inputs);
+    }
+    if let Some(new) = &decision.record {
+        if !may_write(shared) {
+            return Some(inputs);
+        }
+        match shared.cluster.write_record(new, wanted.start).await {
+            Ok(()) => {}
+            Err(NotWritten::Outdated) => {
+                debug!("the record has changed: to be decided anew");
+                return Some(inputs);
+            }
+            Err(NotWritten::Failed(why)) => {
+                warn!("writing the record {}: {why}", shared.settings.record());
+                return Some(inputs);
+            }
+        }
+        if let Some(order) = new.order.as_ref().filter(|order| record.order.as_ref().map(|o| o.id) != Some(order.id)) {
+            let text = format!("{:?}: {}", order.repair, order.reason);
+            let note = Note { ordinal: Some(order.ordinal), reason: "Repairing", text, severity: Severity::Normal };
+            tell_once(shared, &note).await;
+        }
+    }
+    if let Some(act) = &decision.act
+        && may_write(shared)
+    {
+        perform(shared, act).await;
+    }
+    Some(inputs)
+}
+
+/// Whether there is time left to do something before another one may lead.
+fn may_write(shared: &Shared) -> bool {
+    let allowed = shared.leadership.allows(shared.clock.now()).is_some();
+    if !allowed {
+        debug!("leads no longer: nothing is done");
+    }
+    allowed
+}
+
+async fn perform(shared: &Arc<Shared>, act: &Act) {
+    let (ordinal, name, done, failed, host) = match act {
+        Act::Probe { ordinal, host } => (*ordinal, "probe", "Probed", "ProbeFailed", host),
+        Act::Detach { ordinal, host, .. } => (*ordinal, "detach", "Detached", "DetachFailed", host),
+    };
+    if let Act::Detach { uuid, .. } = act {
+        // Whom it was decided for may have become somebody else.
+        match shared.gluster.peers().await {
+            Ok(peers) if peers.iter().any(|p| p.uuid == *uuid && p.hosts.contains(host)) => {}
+            Ok(_) => return debug!("{host} is not {uuid} any more: not detached"),
+            Err(error) => return debug!("{error:#}"),
+        }
+    }
+    info!("peer {name} {host}");
+    let result = shared.gluster.act(act).await;
+    shared.metrics.acted(name, result.is_ok());
+    let note = match result {
+        Ok(()) => Note {
+            ordinal: Some(ordinal),
+            reason: done,
+            text: format!("peer {name} {host}: done"),
+            severity: Severity::Normal,
+        },
+        Err(error) => {
+            warn!("{error:#}");
+            Note { ordinal: Some(ordinal), reason: failed, text: format!("{error:#}"), severity: Severity::Warning }
+        }
+    };
+    tell_once(shared, &note).await;
+    shared.nudge.notify_one();
+}
+
+/// Keeps what is said for those who ask, and makes an event of what is new.
+async fn tell(shared: &Arc<Shared>, said: &mut Said, notes: Vec<Note>) {
+    for note in said.new_of(&notes) {
+        tell_once(shared, note).await;
+    }
+    shared.set_notes(notes);
+}
+
+async fn tell_once(shared: &Arc<Shared>, note: &Note) {
+    match note.severity {
+        Severity::Normal => info!(reason = note.reason, pod = note.ordinal, "{}", note.text),
+        Severity::Warning => warn!(reason = note.reason, pod = note.ordinal, "{}", note.text),
+    }
+    let settings = &shared.settings;
+    let ordinal = note.ordinal.unwrap_or(settings.pod.ordinal);
+    let pod = format!("{}-{ordinal}", settings.pool);
+    let uid =
+        shared.cluster.seen().borrow().pods.as_ref().and_then(|pods| pods.get(&ordinal)).map(|pod| pod.uid.clone());
+    let about = About { namespace: &settings.namespace, pod: &pod, uid: uid.as_deref() };
+    let now = jiff::Timestamp::now();
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let number = u128::try_from(now.as_nanosecond()).unwrap_or_default();
+    let event = event(&about, &settings.pod.name, note, &time, number);
+    if let Err(error) = shared.cluster.event(&event).await {
+        debug!("event {}: {error}", note.reason);
+    }
+}
+
+/// Says whether this agent wants to lead: its glusterd answers, and it was not found to be outside the pool just now.
+pub(crate) async fn volunteer(shared: Arc<Shared>, stands: watch::Sender<bool>) {
+    let (mut looked, mut reluctant) = (shared.looked.subscribe(), shared.reluctant.subscribe());
+    loop {
+        let running = looked.borrow_and_update().report.daemon == Daemon::Running;
+        let until = *reluctant.borrow_and_update();
+        let willing = running && until.is_none_or(|until| until <= Instant::now());
+        stands.send_if_modified(|before| std::mem::replace(before, willing) != willing);
+        let again = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            () = tokio::time::sleep(again.max(Duration::from_millis(100))) => {}
+            _ = looked.changed() => {}
+            _ = reluctant.changed() => {}
+        }
+    }
+}
