@@ -158,9 +158,13 @@ impl Machines {
         self.nodes.silence(node)?;
         self.host.fabric.link(node, false)?;
         self.host.set_power(node, |power| *power = crate::host::Power { on: false, boot: power.boot + 1 })?;
-        let group = self.host.group(node)?;
-        group.freeze(false)?;
-        group.kill()
+        let group = self.host.group(node)?.clone();
+        let killed = tokio::task::spawn_blocking(move || {
+            group.kill()?;
+            // A machine that was suspended is not any more.
+            group.freeze(false)
+        });
+        killed.await.context("a thread that kills a node")?
     }
 
     /// The machine starts again, with a new boot id. The pods that are still bound to it are started again.

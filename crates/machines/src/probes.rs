@@ -60,11 +60,11 @@ impl Prober<'_> {
         let (mut failures, threshold) = (0, probe.failure_threshold.unwrap_or(3));
         tokio::time::sleep(seconds(probe.initial_delay_seconds, 0)).await;
         while failures < threshold {
-            run.awake().await;
-            if self.once(probe).await.is_ok() {
-                return true;
+            match self.asked(run, probe).await {
+                Some(true) => return true,
+                Some(false) => failures += 1,
+                None => continue,
             }
-            failures += 1;
             tokio::time::sleep(seconds(probe.period_seconds, 10)).await;
         }
         false
@@ -75,8 +75,8 @@ impl Prober<'_> {
         let (mut failures, threshold) = (0, probe.failure_threshold.unwrap_or(3));
         tokio::time::sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
-            run.awake().await;
-            failures = if self.once(probe).await.is_ok() { 0 } else { failures + 1 };
+            let Some(well) = self.asked(run, probe).await else { continue };
+            failures = if well { 0 } else { failures + 1 };
             if failures >= threshold {
                 return;
             }
@@ -89,8 +89,8 @@ impl Prober<'_> {
         let (mut successes, mut failures) = (0, 0);
         tokio::time::sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
-            run.awake().await;
-            (successes, failures) = if self.once(probe).await.is_ok() { (successes + 1, 0) } else { (0, failures + 1) };
+            let Some(well) = self.asked(run, probe).await else { continue };
+            (successes, failures) = if well { (successes + 1, 0) } else { (0, failures + 1) };
             if successes >= probe.success_threshold.unwrap_or(1) {
                 run.note(&self.container.name, |state| state.ready = true);
             } else if failures >= probe.failure_threshold.unwrap_or(3) {
@@ -98,6 +98,13 @@ impl Prober<'_> {
             }
             tokio::time::sleep(seconds(probe.period_seconds, 10)).await;
         }
+    }
+
+    /// Whether a probe succeeds; none if the node was stopped meanwhile, when nothing could answer.
+    async fn asked(&self, run: &Run, probe: &Probe) -> Option<bool> {
+        run.awake().await;
+        let well = self.once(probe).await.is_ok();
+        run.is_awake().then_some(well)
     }
 
     async fn once(&self, probe: &Probe) -> Result<()> {
