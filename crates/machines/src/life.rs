@@ -122,7 +122,8 @@ impl Run {
         let never = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("Never");
         let leaves = pod.metadata.deletion_timestamp.is_some();
         let mut state = self.state();
-        if !leaves && !(never && state.containers.values().any(|c| c.last.is_some())) {
+        let ran = state.containers.values().any(|container| container.last.is_some());
+        if !(leaves || never && ran) {
             return false;
         }
         for container in state.containers.values_mut() {

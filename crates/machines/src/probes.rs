@@ -144,7 +144,7 @@ impl Prober<'_> {
 
     async fn tcp(&self, tcp: &TCPSocketAction, time: Duration) -> Result<()> {
         let address = self.socket(tcp.host.as_deref(), &tcp.port)?;
-        self.from_node(move || {
+        self.on_node(move || {
             TcpStream::connect_timeout(&address, time).with_context(|| format!("connecting to {address}"))?;
             Ok(())
         })
@@ -163,7 +163,7 @@ impl Prober<'_> {
             request += &format!("{}: {}\r\n", header.name, header.value);
         }
         request += "User-Agent: kube-probe/1.36\r\nAccept: */*\r\nConnection: close\r\n\r\n";
-        self.from_node(move || {
+        self.on_node(move || {
             let said = || format!("asking {address}");
             let mut stream = TcpStream::connect_timeout(&address, time).with_context(said)?;
             stream.set_read_timeout(Some(time)).with_context(said)?;
@@ -180,7 +180,7 @@ impl Prober<'_> {
     }
 
     /// Does something that may wait, in the node's network.
-    async fn from_node(&self, act: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    async fn on_node(&self, act: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let node = self.node.clone();
         tokio::task::spawn_blocking(move || node.within(act)).await.context("a thread that makes a probe")?
     }
