@@ -14,6 +14,13 @@ async fn apply(plane: &ControlPlane, object: Value) {
     plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().ok().unwrap();
 }
 
+/// Not on the node that is for clients.
+fn off_clients() -> Value {
+    let name = json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"] });
+    let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [name] }] });
+    json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } })
+}
+
 fn pool() -> Value {
     let claim = |name: &str| {
         json!({
@@ -38,7 +45,7 @@ fn pool() -> Value {
             "selector": { "matchLabels": { "app": "pool" } },
             "template": {
                 "metadata": { "labels": { "app": "pool" } },
-                "spec": { "terminationGracePeriodSeconds": 5, "containers": [container] },
+                "spec": { "terminationGracePeriodSeconds": 5, "containers": [container], "affinity": off_clients() },
             },
             "volumeClaimTemplates": [claim("state"), claim("brick")],
         },
@@ -55,7 +62,7 @@ async fn a_pool_with_a_replicated_volume() {
         return skip("glusterd is not installed");
     }
     let plane = ControlPlane::start(&binaries, Options::default()).await.unwrap();
-    let nodes = ["n0", "n1", "n2"].map(|name| NodeSpec { name: name.to_owned(), ..NodeSpec::default() });
+    let nodes = ["n0", "n1", "n2", "n3"].map(|name| NodeSpec { name: name.to_owned(), ..NodeSpec::default() });
     let drivers = vec![DriverSpec { name: "disk.test".to_owned(), topology: None, attach: false }];
     let cluster = ClusterSpec { nodes: nodes.to_vec(), drivers, ..ClusterSpec::default() };
     let images = Images::default().with("gluster", Image::default().empty("/var/log/glusterfs"));
@@ -75,7 +82,7 @@ async fn a_pool_with_a_replicated_volume() {
     .await;
     apply(&plane, pool()).await;
     let client = json!({ "name": "client", "image": "gluster", "command": ["sleep", "infinity"] });
-    let spec = json!({ "terminationGracePeriodSeconds": 1, "containers": [client] });
+    let spec = json!({ "terminationGracePeriodSeconds": 1, "nodeName": "n3", "containers": [client] });
     apply(&plane, json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "client" }, "spec": spec })).await;
     let minute = Duration::from_secs(60);
     for pod in ["pool-0", "pool-1", "pool-2", "client"] {
@@ -122,4 +129,18 @@ async fn a_pool_with_a_replicated_volume() {
         machines.wait_ready(NS, pod, minute).await.unwrap();
         sh(pod, "glusterd", count, "2").await;
     }
+    // Suspended machines hang the mount for a while: whoever waits for it is gone with the rest all the same.
+    for node in ["n0", "n1", "n2"] {
+        machines.silence(node).await.unwrap();
+    }
+    let (group, folder) = (machines.control_group(), machines.folder());
+    let waits = machines.exec(NS, "client", "client", &["cat", "/mnt/v/f"]);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), waits).await.is_err(),
+        "the volume is there without its bricks"
+    );
+    let begun = Instant::now();
+    drop(machines);
+    assert!(!group.exists() && !folder.exists());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
