@@ -120,11 +120,6 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
                 return Some(inputs);
             }
         }
-        if let Some(order) = new.order.as_ref().filter(|order| record.order.as_ref().map(|o| o.id) != Some(order.id)) {
-            let text = format!("{:?}: {}", order.repair, order.reason);
-            let note = Note { ordinal: Some(order.ordinal), reason: "Repairing", text, severity: Severity::Normal };
-            tell_once(shared, &note).await;
-        }
     }
     if let Some(act) = &decision.act
         && may_write(shared)
