@@ -7,6 +7,7 @@ use stead_election::{Clock, Leadership};
 use stead_pool::{Daemon as DaemonState, Note, Report};
 use tokio::sync::{Notify, watch};
 
+use crate::children::Children;
 use crate::cluster::Cluster;
 use crate::daemon::Daemon;
 use crate::gluster::Gluster;
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) cluster: Cluster,
+    pub(crate) children: Children,
     pub(crate) daemon: Daemon,
     pub(crate) gluster: Gluster,
     pub(crate) state: State,
@@ -54,17 +56,17 @@ pub(crate) struct Looked {
 
 impl Shared {
     /// The state at the start.
-    pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, gluster: Gluster) -> Shared {
+    pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, children: Children) -> Shared {
         let now = Instant::now();
         let looked = Looked { report: unknown(&settings), began: now, changed: now };
         Shared {
             state: State::new(settings.state_dir.clone()),
-            settings,
             clock: Clock::new(),
             leadership: Arc::default(),
             cluster,
+            gluster: Gluster::new(settings.gluster.clone(), children),
+            children,
             daemon,
-            gluster,
             metrics: Metrics::new(),
             looked: watch::Sender::new(looked),
             heals: watch::Sender::new(None),
@@ -73,6 +75,7 @@ impl Shared {
             ending: watch::Sender::new(false),
             doing: Mutex::default(),
             notes: Mutex::default(),
+            settings,
         }
     }
 
