@@ -258,6 +258,13 @@ def form(p):
     p.probe(1, 2)
 
 
+def nameless(p):
+    """One that is known by another name than the one that it is detached by."""
+    p.probe(0, 1)
+    p.probe(0, 2)
+    p.detach(1, 0)
+
+
 def refused(p):
     """One of another pool, or one that is not there, cannot be probed."""
     p.probe(0, 1)
@@ -476,7 +483,7 @@ def anew(p):
     p.probe(0, 2)
 
 
-SCENARIOS = [(form, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
+SCENARIOS = [(form, 3), (nameless, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
              (bricks, 4), (checksum, 3), (older, 3), (address, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 

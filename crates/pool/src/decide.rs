@@ -98,7 +98,7 @@ pub enum Act {
     Detach {
         /// The pod.
         ordinal: u32,
-        /// Its name.
+        /// The name by which the decider knows it.
         host: String,
         /// Whom it was decided for: not done if the host has another identity now.
         uuid: String,

@@ -192,6 +192,10 @@ impl Cluster {
             now: self.now(),
             rules: self.rules,
         });
+        self.truth.notes = decision.notes.iter().map(|n| n.text.clone()).collect();
+        if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
+            self.check_detach(n, *ordinal, uuid);
+        }
         if let Some(record) = decision.record {
             if self.chance.percent(self.truth.trouble / 2) {
                 return self.say("the record is not written".to_owned());
@@ -224,9 +228,8 @@ impl Cluster {
                 let answer = self.glusterds.probe(n, ordinal);
                 self.say(format!("{n} probes {ordinal}: {answer:?}"));
             }
-            Act::Detach { ordinal, uuid, .. } => {
-                self.check_detach(n, ordinal, &uuid);
-                let answer = self.glusterds.detach(n, ordinal);
+            Act::Detach { ordinal, host, .. } => {
+                let answer = self.glusterds.detach(n, ordinal, &host);
                 self.say(format!("{n} detaches {ordinal}: {answer:?}"));
             }
         }

@@ -14,6 +14,8 @@ pub(crate) struct Truth {
     pub(crate) checksums: BTreeMap<(String, u64), u64>,
     /// The volumes that there are, with the pods that hold their bricks.
     pub(crate) volumes: BTreeMap<String, BTreeSet<u32>>,
+    /// What the one who decided last had to say.
+    pub(crate) notes: Vec<String>,
     /// What happened that must not.
     pub(crate) broken: Vec<String>,
 }
@@ -84,6 +86,49 @@ impl Cluster {
         if repairs > 1 {
             self.broken(format!("{repairs} glusterds are stopped for repairs at once"));
         }
+    }
+
+    /// How everything stands, for who reads a run that failed.
+    pub(crate) fn describe(&mut self) {
+        for n in 0..MOST {
+            let g = &self.glusterds.all[&n];
+            let friends: Vec<String> = g
+                .disk
+                .friends
+                .iter()
+                .map(|(u, f)| {
+                    format!(
+                        "{}:{}{}",
+                        u.trim_start_matches("00000000-0000-4000-8000-"),
+                        f.state,
+                        if f.connected { "" } else { "-" }
+                    )
+                })
+                .collect();
+            let volumes: Vec<String> = g
+                .disk
+                .volumes
+                .iter()
+                .map(|(v, d)| format!("{v}.{}.{}{:?}", d.version, d.checksum % 1000, d.bricks))
+                .collect();
+            let state = if g.running { "runs" } else { "stopped" };
+            let text = format!(
+                "{n} {state} {} friends {} volumes {}",
+                self.glusterds.uuid(n),
+                friends.join(" "),
+                volumes.join(" ")
+            );
+            self.say(text);
+        }
+        let members: Vec<String> = self
+            .record
+            .members
+            .iter()
+            .map(|(o, m)| format!("{o} {:?} {} {} {:?}", m.standing, m.uuid, m.seen, m.bricks.len()))
+            .collect();
+        members.into_iter().for_each(|m| self.say(m));
+        let notes = std::mem::take(&mut self.truth.notes);
+        self.say(format!("{} wanted; {:?} leads and says {notes:#?}", self.wanted.replicas, self.leader));
     }
 
     /// Whether every wanted peer has every other as its friend, connected, and is recorded so.

@@ -32,6 +32,7 @@ impl Cluster {
                 break;
             }
         }
+        self.describe();
         if let Some(first) = self.truth.broken.first() {
             return Err(first.clone());
         }
@@ -228,6 +229,12 @@ impl Cluster {
         self.say(format!("without Kubernetes: {:?}", self.offline));
     }
 
+    /// Volumes that no other has.
+    fn volumes_of_its_own(&self, n: u32) -> Vec<String> {
+        let another = |v: &String| (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v));
+        self.glusterds.all[&n].disk.volumes.keys().filter(|v| !another(v)).cloned().collect()
+    }
+
     /// Nothing goes wrong any more, and somebody sets right what only a person can.
     fn calm_down(&mut self) {
         self.truth.trouble = 0;
@@ -242,14 +249,20 @@ impl Cluster {
             self.wanted.replicas = joined.iter().max().map_or(1, |m| m + 1).max(self.wanted.replicas);
             self.say(format!("scaled to {}", self.wanted.replicas));
         }
+        // A volume that was made on one that is not of the pool is nothing that the agents may take away.
+        for n in 0..MOST {
+            let stranger = self.record.joined_as(n).is_none_or(|m| m.uuid != self.glusterds.uuid(n));
+            let lonely = self.glusterds.all[&n].disk.friends.is_empty() && self.record.joined().count() > 1;
+            let own: Vec<String> = self.volumes_of_its_own(n).into_iter().filter(|_| stranger || lonely).collect();
+            for name in own {
+                self.glusterds.disk(n).volumes.remove(&name);
+                self.truth.volumes.remove(&name);
+                self.say(format!("somebody deletes {name} at {n}"));
+            }
+        }
         // A damaged definition that comes with a volume of its own is not touched by the agents.
         for n in 0..MOST {
-            let own = self.glusterds.all[&n]
-                .disk
-                .volumes
-                .keys()
-                .any(|v| !(0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v)));
-            if own && self.has_wrong_definition(n) {
+            if !self.volumes_of_its_own(n).is_empty() && self.has_wrong_definition(n) {
                 let wrong: Vec<String> = self.glusterds.all[&n]
                     .disk
                     .volumes

@@ -164,10 +164,15 @@ impl Glusterds {
         let by_name = called.disk.friends.values().any(|f| f.hosts.contains(host));
         let blank = called.disk.friends.is_empty() && called.disk.volumes.is_empty();
         let right = called.disk.uuid.as_deref() == Some(uuid);
+        let copy = called.disk.uuid.as_ref().is_some_and(|u| self.all[&a].disk.friends.contains_key(u));
         let entry = self.disk(a).friends.get_mut(uuid).expect("it was listed");
         // A connection that stands is not asked again.
         entry.connected |= knows || by_name || blank;
         if !entry.connected {
+            return;
+        }
+        // A copy of another friend's state passes for the one that was called.
+        if !right && knows && copy {
             return;
         }
         if !(right && knows) {
@@ -273,15 +278,14 @@ impl Glusterds {
     }
 
     /// `gluster peer detach`.
-    pub(crate) fn detach(&mut self, a: u32, b: u32) -> Result<(), &'static str> {
+    pub(crate) fn detach(&mut self, a: u32, b: u32, host: &str) -> Result<(), &'static str> {
         if !self.running(a) {
             return Err("glusterd does not run");
         }
         if a == b {
             return Err("it is localhost");
         }
-        let host = self.all[&b].host.clone();
-        let found = self.all[&a].disk.friends.iter().find(|(_, f)| f.hosts.contains(&host)).map(|(u, _)| u.clone());
+        let found = self.all[&a].disk.friends.iter().find(|(_, f)| f.hosts.contains(host)).map(|(u, _)| u.clone());
         let Some(uuid) = found else { return Err("is not part of cluster") };
         if self.all[&a].disk.volumes.values().any(|v| v.bricks.contains(&b)) {
             return Err("Peer hosts one or more bricks");
