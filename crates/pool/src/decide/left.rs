@@ -70,8 +70,8 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let text = format!("{pod} has left and cannot detach itself: another one is to decide");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
-    if !sight.is_majority(sight.witnesses().count()) {
-        let text = format!("{pod} has left; it is detached when most of its peers answer");
+    if sight.core().is_none() {
+        let text = format!("{pod} has left; it is detached when more than half of the pool is connected");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
     let away =

@@ -1,9 +1,9 @@
 //! Who is rejected, and how it is cured: by its own agent, with its glusterd stopped.
 
 use super::order::give;
-use super::sight::Sight;
+use super::sight::{Sight, is_friend};
 use super::{Decision, Note, Rule};
-use crate::{PeerState, Record, Repair, Report};
+use crate::{Peer, PeerState, Record, Repair, Report};
 
 /// How long a handshake may be under way before it counts as stuck, in seconds.
 const STUCK: u64 = 30;
@@ -55,27 +55,40 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, St
         let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
         return known.then_some((Repair::RestoreIdentity, why));
     }
-    let count = |wrong: &dyn Fn(PeerState) -> bool| {
-        words.iter().filter(|(_, p)| p.is_some_and(|p| p.connected && wrong(p.state))).count()
-    };
-    let rejecters = count(&|s| s == PeerState::Rejected);
-    if sight.is_majority(rejecters) {
-        let differing = differing_volumes(sight, report);
-        return Some(if differing.is_empty() {
-            (Repair::RestoreIdentity, format!("{pod} is rejected by {rejecters} of its peers"))
-        } else {
-            let volumes = differing.join(", ");
-            (Repair::ResyncVolumes, format!("{pod} is rejected: its definition of {volumes} differs from its peers'"))
-        });
+    if report.peers.is_empty() && report.volumes.is_empty() && sight.size() > 1 {
+        // It contradicts nobody, and nothing is taken from it.
+        let known = words.iter().any(|(_, p)| p.is_some());
+        return known.then(|| (Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
     }
-    if report.peers.is_empty() && sight.size() > 1 && rejecters > 0 {
-        return Some((Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
+    let rejecters = estranged(sight, ordinal, report)?;
+    let differing = differing_volumes(sight, report);
+    Some(if differing.is_empty() {
+        (Repair::RestoreIdentity, format!("{pod} does not get into the pool: {}", member.seen))
+    } else {
+        let volumes = differing.join(", ");
+        let why = format!("{pod} is rejected by {rejecters} peers: its definition of {volumes} differs from theirs");
+        (Repair::ResyncVolumes, why)
+    })
+}
+
+/// Whether one has fallen out with the core of the pool, and how many of that reject it. One that merely has no
+/// connection has not: it and the core still call each other friends.
+fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> {
+    let core = sight.core().filter(|core| !core.contains(&ordinal))?;
+    let own = report.uuid.as_ref()?;
+    let (mut rejections, mut friends) = (0, 0);
+    for member in core {
+        let uuid = &sight.record.joined_as(*member)?.uuid;
+        let (from, to) = (sight.peer(*member, own), report.peers.iter().find(|p| p.uuid == *uuid));
+        if from.is_some_and(is_friend) && to.is_some_and(is_friend) {
+            return None;
+        }
+        let rejected = |p: Option<&Peer>| p.is_some_and(|p| p.state == PeerState::Rejected);
+        rejections += usize::from(rejected(from) || rejected(to));
+        friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));
     }
-    let stuck = count(&|s| !matches!(s, PeerState::Befriended | PeerState::Rejected));
-    if stuck > 0 && sight.is_majority(stuck + rejecters) && sight.since_long(ordinal, STUCK) {
-        return Some((Repair::RestoreIdentity, format!("{pod} is stuck on its way into the pool: {}", member.seen)));
-    }
-    None
+    let stuck = friends * 2 <= core.len() && sight.since_long(ordinal, STUCK);
+    (rejections * 2 > core.len() || stuck).then_some(rejections)
 }
 
 /// Volumes of which this one has another definition than the others, at the same version.

@@ -14,15 +14,45 @@ pub(super) struct Sight<'a> {
     pub(super) record: &'a Record,
     /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
     witnesses: BTreeSet<u32>,
+    /// The most of them that have one of them in common as their friend, connected: where the pool is whole.
+    core: BTreeSet<u32>,
     /// Identities that more than one pod has, with those pods.
     copies: BTreeMap<String, BTreeSet<u32>>,
 }
 
 impl<'a> Sight<'a> {
     pub(super) fn new(view: &'a View<'a>, record: &'a Record) -> Sight<'a> {
-        let mut sight = Sight { view, record, witnesses: BTreeSet::new(), copies: copies(view.reports) };
+        let mut sight =
+            Sight { view, record, witnesses: BTreeSet::new(), core: BTreeSet::new(), copies: copies(view.reports) };
         sight.witnesses = record.joined().map(|(o, _)| o).filter(|o| sight.is_witness(*o)).collect();
+        sight.core = sight.largest_core();
         sight
+    }
+
+    fn largest_core(&self) -> BTreeSet<u32> {
+        let mut largest = BTreeSet::new();
+        for centre in &self.witnesses {
+            let around = self.witnesses.iter().filter(|w| *w == centre || self.are_friends(*centre, **w)).copied();
+            let core: BTreeSet<u32> = around.collect();
+            if core.len() > largest.len() {
+                largest = core;
+            }
+        }
+        largest
+    }
+
+    /// Whether two have each other as friends, connected.
+    fn are_friends(&self, a: u32, b: u32) -> bool {
+        let has = |who: u32, whom: u32| {
+            let member = self.record.joined_as(whom);
+            member.and_then(|m| self.peer(who, &m.uuid)).is_some_and(is_friend)
+        };
+        has(a, b) && has(b, a)
+    }
+
+    /// The core of the pool, if it is more than half of it.
+    pub(super) fn core(&self) -> Option<&BTreeSet<u32>> {
+        Some(&self.core).filter(|core| self.is_majority(core.len()))
     }
 
     fn is_witness(&self, ordinal: u32) -> bool {
@@ -77,7 +107,8 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) fn decider_belongs(&self) -> bool {
-        self.witnesses.contains(&self.view.decider)
+        let decider = &self.view.decider;
+        self.witnesses.contains(decider) && self.core().is_none_or(|core| core.contains(decider))
     }
 
     pub(super) fn why_not_the_decider(&self) -> Note {
@@ -85,7 +116,9 @@ impl<'a> Sight<'a> {
         Note::normal(
             self.view.decider,
             "StepsDown",
-            format!("{pod} does not decide for the pool: its own glusterd is not of the pool or does not answer"),
+            format!(
+                "{pod} does not decide for the pool: its own glusterd does not answer, or is not among the friends of most others"
+            ),
         )
     }
 

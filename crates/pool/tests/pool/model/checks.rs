@@ -31,7 +31,10 @@ impl Cluster {
         if self.wanted.wants(n) && self.glusterds.uuid(n) == uuid {
             self.broken(format!("{by} detaches {n}, which is wanted"));
         }
-        let held: Vec<&String> = self.truth.volumes.iter().filter(|(_, b)| b.contains(&n)).map(|(v, _)| v).collect();
+        // A volume that it made while it was alone nobody can know of.
+        let known = |v: &String| (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v));
+        let held: Vec<&String> =
+            self.truth.volumes.iter().filter(|(v, b)| b.contains(&n) && known(v)).map(|(v, _)| v).collect();
         if !held.is_empty() {
             self.broken(format!("{by} detaches {n}, which holds bricks of {held:?}"));
         }

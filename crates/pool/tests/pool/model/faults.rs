@@ -260,21 +260,22 @@ impl Cluster {
                 self.say(format!("somebody deletes {name} at {n}"));
             }
         }
-        // A damaged definition that comes with a volume of its own is not touched by the agents.
-        for n in 0..MOST {
-            if !self.volumes_of_its_own(n).is_empty() && self.has_wrong_definition(n) {
-                let wrong: Vec<String> = self.glusterds.all[&n]
-                    .disk
-                    .volumes
-                    .iter()
-                    .filter(|(v, d)| self.truth.checksums.get(&((*v).clone(), d.version)) != Some(&d.checksum))
-                    .map(|(v, _)| v.clone())
-                    .collect();
-                wrong.iter().for_each(|v| {
-                    self.glusterds.disk(n).volumes.remove(v);
-                });
-                self.say(format!("somebody takes {wrong:?} away at {n}"));
+        // Where not all but one have the right definition, nobody can tell which one it is.
+        let members: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
+        let wrong: Vec<u32> = (0..MOST).filter(|n| self.has_wrong_definition(*n)).collect();
+        let known = |v: &String| members.iter().all(|m| self.glusterds.all[m].disk.volumes.contains_key(v));
+        let clear = wrong.len() == 1
+            && members.len() > 2
+            && self.volumes_of_its_own(wrong[0]).is_empty()
+            && self.glusterds.all[&wrong[0]].disk.volumes.keys().all(known);
+        for n in wrong.into_iter().filter(|_| !clear) {
+            let checksums = &self.truth.checksums;
+            for (name, definition) in &mut self.glusterds.all.get_mut(&n).expect("all are there").disk.volumes {
+                if let Some(right) = checksums.get(&(name.clone(), definition.version)) {
+                    definition.checksum = *right;
+                }
             }
+            self.say(format!("somebody repairs the definitions of {n}"));
         }
     }
 }

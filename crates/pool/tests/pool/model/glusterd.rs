@@ -285,7 +285,12 @@ impl Glusterds {
         if a == b {
             return Err("it is localhost");
         }
-        let found = self.all[&a].disk.friends.iter().find(|(_, f)| f.hosts.contains(host)).map(|(u, _)| u.clone());
+        let found = self.all[&a]
+            .disk
+            .friends
+            .iter()
+            .find(|(_, f)| f.hosts.contains(host) || self.resolve(f) == Some(b))
+            .map(|(u, _)| u.clone());
         let Some(uuid) = found else { return Err("is not part of cluster") };
         if self.all[&a].disk.volumes.values().any(|v| v.bricks.contains(&b)) {
             return Err("Peer hosts one or more bricks");
