@@ -441,6 +441,18 @@ def address(p):
     p.start(2)
 
 
+def moved(p):
+    """A new address of the one who probed first, before anybody called it by its name; then somebody does."""
+    p.probe(0, 1)
+    p.probe(0, 2)
+    p.pods[0].stop()
+    p.pods[0].move(99)
+    p.names()
+    p.step("move", 0)
+    p.start(0)
+    p.probe(2, 0)
+
+
 def restart(p):
     """All down, all up."""
     p.form()
@@ -484,7 +496,7 @@ def anew(p):
 
 
 SCENARIOS = [(form, 3), (nameless, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
-             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
+             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (moved, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 
 def main():

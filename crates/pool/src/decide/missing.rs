@@ -3,7 +3,7 @@
 use super::order::give;
 use super::sight::Sight;
 use super::{Act, Decision, Note, Rule};
-use crate::{PeerState, Record, Repair, Report};
+use crate::{Record, Repair, Report};
 
 /// Probes the first that is missing.
 pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
@@ -71,30 +71,31 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
     Ties::OfThisPool
 }
 
-/// Has those probed by name whom somebody knows by an address only: after the one who probed first has moved, the others
-/// would not find it.
+/// Has those called by their names whom somebody knows by an address only: when they move, they would not be found. It
+/// takes one that knows them so; if that is not the decider, another is to decide.
 pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
     // Handing over takes a while: first all come in.
-    let joining = decision.notes.iter().any(|n| n.reason == "Joining");
-    if joining || !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
+    if decision.step_down || decision.notes.iter().any(|n| n.reason == "Joining") {
         return;
     }
-    for (ordinal, member) in sight.record.joined() {
-        let nameless = sight
-            .words_on(ordinal, &member.uuid)
-            .iter()
-            .any(|(_, p)| p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.contains(&member.host)));
-        if !nameless {
-            continue;
+    let mut for_another = None;
+    for (ordinal, member) in sight.record.joined().filter(|(o, _)| sight.as_itself(*o).is_some()) {
+        for (who, _) in
+            sight.words_on(ordinal, &member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
+        {
+            if who == sight.view.decider {
+                decision.act = Some(Act::Probe { ordinal, host: member.host.clone() });
+                return;
+            }
+            if sight.core().is_none_or(|core| core.contains(&who)) {
+                for_another.get_or_insert((who, ordinal));
+            }
         }
-        if ordinal != sight.view.decider {
-            decision.act = Some(Act::Probe { ordinal, host: member.host.clone() });
-            decision.step_down = false;
-            return;
-        }
-        let pod = sight.view.wanted.pod(ordinal);
-        let text = format!("{pod} is known by its address only, and another one has to call it by its name");
-        decision.notes.push(Note::normal(ordinal, "StepsDown", text));
+    }
+    if let Some((who, ordinal)) = for_another {
+        let (who, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
+        let text = format!("{who} knows {whom} by its address only: it is to decide, and to call it by its name");
+        decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
         decision.step_down = true;
     }
 }

@@ -172,6 +172,12 @@ impl<'a> Sight<'a> {
         self.record.members.get(&ordinal).is_some_and(|m| self.view.now.saturating_sub(m.since) >= seconds)
     }
 
+    /// Whether one knows another, and not by its name.
+    pub(super) fn is_nameless(&self, who: u32, whom: u32) -> bool {
+        let Some(member) = self.record.joined_as(whom) else { return false };
+        self.peer(who, &member.uuid).is_some_and(|p| !p.hosts.contains(&member.host))
+    }
+
     /// Whether this pod has the identity of another pod.
     pub(super) fn is_copy(&self, ordinal: u32) -> bool {
         self.copies.values().any(|pods| pods.contains(&ordinal))

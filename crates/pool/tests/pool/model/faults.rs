@@ -276,6 +276,10 @@ impl Cluster {
                 }
             }
             self.say(format!("somebody repairs the definitions of {n}"));
+            self.glusterds.stop(n);
+            if let Some(pod) = self.pods.get_mut(&n) {
+                pod.agent = Default::default();
+            }
         }
     }
 }

@@ -166,8 +166,11 @@ impl Glusterds {
         let right = called.disk.uuid.as_deref() == Some(uuid);
         let copy = called.disk.uuid.as_ref().is_some_and(|u| self.all[&a].disk.friends.contains_key(u));
         let entry = self.disk(a).friends.get_mut(uuid).expect("it was listed");
-        // A connection that stands is not asked again.
-        entry.connected |= knows || by_name || blank;
+        if entry.connected {
+            // They greet when they connect. Afterwards friends only tell each other of their friends.
+            return self.gossip(a, b, uuid);
+        }
+        entry.connected = knows || by_name || blank;
         if !entry.connected {
             return;
         }
@@ -191,6 +194,15 @@ impl Glusterds {
         back.state = state;
         back.connected = true;
         if agreed {
+            self.introduce(a, b);
+            self.introduce(b, a);
+        }
+    }
+
+    fn gossip(&mut self, a: u32, b: u32, uuid: &str) {
+        let caller = self.uuid(a);
+        let friend = |disk: &Disk, uuid: &str| disk.friends.get(uuid).is_some_and(|f| f.state == FRIEND && f.connected);
+        if friend(&self.all[&a].disk, uuid) && friend(&self.all[&b].disk, &caller) && self.uuid(b) == uuid {
             self.introduce(a, b);
             self.introduce(b, a);
         }
@@ -269,10 +281,10 @@ impl Glusterds {
             return Ok(());
         }
         let address = self.all[&a].address.clone();
-        self.disk(a).friends.insert(asked, Friend { state: FRIEND, hosts: [host].into(), connected: true });
+        self.disk(a).friends.insert(asked, Friend { state: FRIEND, hosts: [host].into(), connected: false });
         let back = self.disk(b).friends.entry(asker).or_default();
         back.hosts.insert(address);
-        (back.state, back.connected) = (FRIEND, true);
+        (back.state, back.connected) = (FRIEND, false);
         self.meet(a, b);
         Ok(())
     }
