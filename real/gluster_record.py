@@ -453,6 +453,22 @@ def moved(p):
     p.probe(2, 0)
 
 
+def founder(p):
+    """A new address of the one who probed first, after it was called by its name; then the others are restarted."""
+    p.form()
+    p.pods[0].stop()
+    p.pods[0].move(99)
+    p.names()
+    p.step("move", 0)
+    p.start(0)
+    p.stop(1)
+    p.start(1)
+    p.pods[2].stop()
+    p.pods[2].restore(p.pods[2].uuid(), p.friends(2))
+    p.step("restore", 2, 2, 0, 1)
+    p.start(2)
+
+
 def restart(p):
     """All down, all up."""
     p.form()
@@ -496,7 +512,7 @@ def anew(p):
 
 
 SCENARIOS = [(form, 3), (nameless, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
-             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (moved, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
+             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (moved, 3), (founder, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 
 def main():

@@ -3,14 +3,17 @@
 use super::order::give;
 use super::sight::Sight;
 use super::{Act, Decision, Note, Rule};
-use crate::{Record, Repair, Report};
+use crate::{Member, Record, Repair, Report};
 
 /// Probes the first that is missing.
 pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let wanted = sight.view.wanted;
     for (ordinal, report) in sight.view.reports {
-        let recorded = sight.record.joined_as(*ordinal).is_some();
-        if recorded || !wanted.wants(*ordinal) || sight.running(*ordinal).is_none() || sight.is_copy(*ordinal) {
+        if sight.record.joined_as(*ordinal).is_some_and(|m| !is_forgotten(sight, *ordinal, m))
+            || !wanted.wants(*ordinal)
+            || sight.running(*ordinal).is_none()
+            || sight.is_copy(*ordinal)
+        {
             continue;
         }
         let Some(uuid) = &report.uuid else { continue };
@@ -19,7 +22,8 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
             continue;
         }
-        match old_ties(sight, report) {
+        let forgotten = sight.record.joined_as(*ordinal).is_some();
+        match if forgotten { Ties::None } else { old_ties(sight, report) } {
             Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
                 decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
                 decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal) });
@@ -35,6 +39,17 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, "OtherPool", text)),
         }
     }
+}
+
+/// Whether one belongs to the pool by its own word, and nobody else knows it: whoever took it in is gone. A probe by one
+/// that it knows is all that it needs.
+fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
+    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| {
+        let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
+        r.peers.iter().any(|p| Some(p.uuid.as_str()) == decider)
+    });
+    let words = sight.words_on(ordinal, &member.uuid);
+    knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
 }
 
 /// Whether the decider is waiting for this one's answer.

@@ -55,7 +55,7 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, St
         let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
         return known.then_some((Repair::RestoreIdentity, why));
     }
-    if report.peers.is_empty() && report.volumes.is_empty() && sight.size() > 1 {
+    if report.peers.is_empty() && report.volumes.is_empty() && sight.since_long(ordinal, STUCK) {
         // It contradicts nobody, and nothing is taken from it.
         let known = words.iter().any(|(_, p)| p.is_some());
         return known.then(|| (Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
@@ -83,7 +83,7 @@ fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> 
         if from.is_some_and(is_friend) && to.is_some_and(is_friend) {
             return None;
         }
-        let rejected = |p: Option<&Peer>| p.is_some_and(|p| p.state == PeerState::Rejected);
+        let rejected = |p: Option<&Peer>| p.is_some_and(|p| p.state == PeerState::Rejected && p.connected);
         rejections += usize::from(rejected(from) || rejected(to));
         friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster::{Cluster, MOST};
-use super::glusterd::FRIEND;
+use super::glusterd::{Definition, FRIEND};
 
 /// What a run knows that no agent does.
 #[derive(Debug, Clone, Default)]
@@ -51,11 +51,16 @@ impl Cluster {
         }
     }
 
-    /// Whether one has a wrong definition, no friends, or is not a friend of half of the others that it should be of.
+    /// Whether one has another definition than most, no friends, or is not a friend of half of the others that it should be of.
     fn is_at_fault(&self, n: u32) -> bool {
         let disk = &self.glusterds.all[&n].disk;
-        let right = |(name, d): (&String, &super::glusterd::Definition)| {
-            self.truth.checksums.get(&(name.clone(), d.version)).is_none_or(|c| *c == d.checksum)
+        let joined = self.record.joined().count();
+        let right = |(name, d): (&String, &Definition)| {
+            let differs = |o: u32| {
+                let other = self.glusterds.all[&o].disk.volumes.get(name);
+                other.is_some_and(|e| e.version == d.version && e.checksum != d.checksum)
+            };
+            self.record.joined().filter(|(o, _)| differs(*o)).count() * 2 <= joined
         };
         let others: Vec<u32> = self.record.joined().map(|(o, _)| o).filter(|o| *o != n).collect();
         let uuid = self.glusterds.uuid(n);

@@ -263,11 +263,13 @@ impl Cluster {
         // Where not all but one have the right definition, nobody can tell which one it is.
         let members: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
         let wrong: Vec<u32> = (0..MOST).filter(|n| self.has_wrong_definition(*n)).collect();
-        let known = |v: &String| members.iter().all(|m| self.glusterds.all[m].disk.volumes.contains_key(v));
+        let same = |v: &String, version: u64| {
+            members.iter().all(|m| self.glusterds.all[m].disk.volumes.get(v).is_some_and(|d| d.version == version))
+        };
         let clear = wrong.len() == 1
             && members.len() > 2
             && self.volumes_of_its_own(wrong[0]).is_empty()
-            && self.glusterds.all[&wrong[0]].disk.volumes.keys().all(known);
+            && self.glusterds.all[&wrong[0]].disk.volumes.iter().all(|(v, d)| same(v, d.version));
         for n in wrong.into_iter().filter(|_| !clear) {
             let checksums = &self.truth.checksums;
             for (name, definition) in &mut self.glusterds.all.get_mut(&n).expect("all are there").disk.volumes {
@@ -276,6 +278,7 @@ impl Cluster {
                 }
             }
             self.say(format!("somebody repairs the definitions of {n}"));
+            self.record.order = None;
             self.glusterds.stop(n);
             if let Some(pod) = self.pods.get_mut(&n) {
                 pod.agent = Default::default();
