@@ -93,6 +93,8 @@ pub enum Act {
         ordinal: u32,
         /// Its name.
         host: String,
+        /// Whom it was decided for: not done if the host has another identity now.
+        uuid: String,
     },
     /// `gluster peer detach HOST`, never by force.
     Detach {

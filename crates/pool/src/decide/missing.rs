@@ -24,9 +24,13 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         }
         let forgotten = sight.record.joined_as(*ordinal).is_some();
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
+            Ties::None if sight.core().is_none() => {
+                let text = format!("{pod} is asked into the pool when more than half of it is connected");
+                decision.notes.push(Note::normal(*ordinal, "Waiting", text));
+            }
             Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
                 decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
-                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal) });
+                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid: uuid.clone() });
             }
             Ties::None => {}
             Ties::OfThisPool => {
@@ -73,8 +77,7 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
         return Ties::None;
     }
     let pod = sight.view.wanted.pod(report.ordinal);
-    let ours = |uuid: &str| sight.record.members.values().any(|m| m.uuid == uuid);
-    let strangers: Vec<String> = report.peers.iter().filter(|p| !ours(&p.uuid)).flat_map(|p| p.hosts.clone()).collect();
+    let strangers = sight.friends_of_its_own(report);
     let keep = sight.view.rules.hold(Rule::OnlyCopy);
     if keep && !strangers.is_empty() {
         return Ties::Others(format!("{pod} cannot join: it has a pool of its own, with {}", strangers.join(", ")));
@@ -99,7 +102,8 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
             sight.words_on(ordinal, &member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
         {
             if who == sight.view.decider {
-                decision.act = Some(Act::Probe { ordinal, host: member.host.clone() });
+                let (host, uuid) = (member.host.clone(), member.uuid.clone());
+                decision.act = Some(Act::Probe { ordinal, host, uuid });
                 return;
             }
             if sight.core().is_none_or(|core| core.contains(&who)) {

@@ -12,7 +12,11 @@ const STUCK: u64 = 30;
 pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let one_at_a_time = sight.view.rules.hold(Rule::OneRepair);
     for (ordinal, _) in sight.record.joined() {
-        if (sight.view.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal)) || sight.is_copy(ordinal) {
+        if sight.is_copy(ordinal) {
+            continue;
+        }
+        if sight.view.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal) {
+            note_quarrel(sight, ordinal, decision);
             continue;
         }
         let Some(report) = sight.running(ordinal).filter(|r| sight.view.pods.get(&ordinal) == Some(&r.pod)) else {
@@ -121,17 +125,26 @@ fn only_copy(sight: &Sight<'_>, ordinal: u32, report: &Report, repair: &Repair) 
         );
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
-    let known = |uuid: &str| {
-        sight.record.members.values().any(|m| m.uuid == uuid)
-            || sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some())
-    };
-    let strangers: Vec<String> =
-        report.peers.iter().filter(|p| !known(&p.uuid)).flat_map(|p| p.hosts.clone()).collect();
+    let strangers = sight.friends_of_its_own(report);
     if *repair == Repair::RestoreIdentity && !strangers.is_empty() {
         let text = format!("{pod} is not repaired: it alone knows {}; is it of another pool?", strangers.join(", "));
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
     None
+}
+
+/// Two that most of the pool has as friends and that reject each other: neither is restarted for that, but somebody should
+/// know. It passes when either of them is restarted.
+fn note_quarrel(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
+    let Some(member) = sight.record.joined_as(ordinal) else { return };
+    let words = sight.words_on(ordinal, &member.uuid);
+    let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected));
+    for (who, _) in rejecters.filter(|(who, _)| sight.is_healthy(*who) && *who < ordinal) {
+        let (a, b) = (sight.view.wanted.pod(*who), sight.view.wanted.pod(ordinal));
+        let text =
+            format!("{a} and {b} reject each other, and most others have both as friends: restart one of the two pods");
+        decision.notes.push(Note::warning(ordinal, "Quarrel", text));
+    }
 }
 
 /// One that is merely away, or that nothing can be done for now, is waited for.

@@ -175,7 +175,8 @@ impl<'a> Sight<'a> {
     /// Whether one knows another, and not by its name.
     pub(super) fn is_nameless(&self, who: u32, whom: u32) -> bool {
         let Some(member) = self.record.joined_as(whom) else { return false };
-        self.peer(who, &member.uuid).is_some_and(|p| !p.hosts.contains(&member.host))
+        let unnamed = |p: &Peer| p.state == PeerState::Befriended && !p.hosts.contains(&member.host);
+        self.peer(who, &member.uuid).is_some_and(unnamed)
     }
 
     /// Whether this pod has the identity of another pod.
@@ -226,6 +227,17 @@ impl<'a> Sight<'a> {
         let known =
             |name: &str| self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == name));
         report.volumes.iter().map(|v| v.name.clone()).filter(|name| !known(name)).collect()
+    }
+
+    /// Friends in a pod's report that nobody of the pool knows, and that are not pods of the pool under an old identity.
+    pub(super) fn friends_of_its_own(&self, report: &Report) -> Vec<String> {
+        let known = |p: &&Peer| {
+            let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
+            let named =
+                p.hosts.iter().filter_map(|h| self.view.wanted.ordinal(h)).any(|o| self.record.joined_as(o).is_some());
+            recorded || named || self.witnesses.iter().any(|w| self.peer(*w, &p.uuid).is_some())
+        };
+        report.peers.iter().filter(|p| !known(p)).flat_map(|p| p.hosts.clone()).collect()
     }
 
     /// Pods in words.

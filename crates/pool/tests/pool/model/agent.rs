@@ -224,6 +224,13 @@ impl Cluster {
 
     fn act(&mut self, n: u32, act: Act) {
         match act {
+            Act::Probe { ordinal, uuid, .. } | Act::Detach { ordinal, uuid, .. }
+                if self.glusterds.linked(n, ordinal)
+                    && self.glusterds.running(ordinal)
+                    && self.glusterds.uuid(ordinal) != uuid =>
+            {
+                self.say(format!("{n} leaves {ordinal} alone: it is somebody else now"));
+            }
             Act::Probe { ordinal, .. } => {
                 let answer = self.glusterds.probe(n, ordinal);
                 self.say(format!("{n} probes {ordinal}: {answer:?}"));

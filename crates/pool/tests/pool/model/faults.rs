@@ -9,6 +9,9 @@ const TROUBLED: u64 = 120;
 /// How long the pool has to be whole again, in ticks.
 const CALM: u64 = 400;
 
+/// When somebody looks at the notes, and restarts those that reject each other and are healthy otherwise.
+const QUARREL: u64 = 200;
+
 /// How long it has to stay so.
 const STAYS: u64 = 20;
 
@@ -25,8 +28,11 @@ impl Cluster {
         }
         self.calm_down();
         let mut whole = 0;
-        for _ in 0..CALM {
+        for t in 0..CALM {
             self.turn();
+            if t == QUARREL {
+                self.end_quarrels();
+            }
             whole = if self.is_whole() { whole + 1 } else { 0 };
             if whole > STAYS {
                 break;
@@ -227,6 +233,18 @@ impl Cluster {
             self.offline.insert(n);
         }
         self.say(format!("without Kubernetes: {:?}", self.offline));
+    }
+
+    fn end_quarrels(&mut self) {
+        for n in 0..MOST {
+            let pod = self.wanted.pod(n);
+            if self.truth.notes.iter().any(|t| t.contains("reject each other") && t.starts_with(&format!("{pod} and")))
+            {
+                self.glusterds.stop(n);
+                self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
+                self.say(format!("somebody restarts {n}"));
+            }
+        }
     }
 
     /// Volumes that no other has.
