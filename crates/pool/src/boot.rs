@@ -101,7 +101,13 @@ fn comes_back(known: &Known<'_>, state: &StateDir, uuid: &str) -> Boot {
         // One friend is enough: glusterd learns of the others from it. One that has its identity and no friends was
         // detached, unless somebody has it as a friend still.
         let lost_friends = state.peers.is_empty() && !identity.peers.is_empty() && known.is_listed(uuid);
-        return if lost_friends { Boot::Restore(identity) } else { Boot::Start };
+        // glusterd calls a friend by its first name only, and a pod's address does not last.
+        let misnamed = state
+            .peers
+            .iter()
+            .any(|p| identity.peers.iter().any(|q| q.uuid == p.uuid && q.hosts.first() != p.hosts.first()));
+        let nobody_lost = state.peers.iter().all(|p| identity.peers.iter().any(|q| q.uuid == p.uuid));
+        return if lost_friends || (misnamed && nobody_lost) { Boot::Restore(identity) } else { Boot::Start };
     }
     // Friends and volumes that only this directory knows are not written over, whatever they are.
     let nothing_lost = state.volumes.is_empty() && state.peers.is_empty();

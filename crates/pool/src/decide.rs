@@ -186,6 +186,7 @@ fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     }
     left::detach(&sight, decision);
     missing::probe(&sight, record, decision);
+    missing::note_old_names(&sight, decision);
     if decision.act.is_none() && record.order.is_none() {
         missing::name(&sight, decision);
     }

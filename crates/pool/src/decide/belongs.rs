@@ -9,6 +9,12 @@ use crate::{Daemon, Member, Peer, PeerState, Record, Report, Standing};
 /// How many addresses of a member are kept.
 const ADDRESSES: usize = 4;
 
+/// How one is seen that nobody knows.
+const UNKNOWN: &str = "unknown";
+
+/// How long nobody has to know one before it is not of the pool any more, in seconds.
+const FADES: u64 = 5;
+
 /// A pool that nothing is recorded of: it is founded if nobody has friends, and taken over as it is if they have.
 pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     let running: Vec<&Report> =
@@ -164,7 +170,11 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let joined: Vec<(u32, String)> = sight.record.joined().map(|(o, m)| (o, m.uuid.clone())).collect();
     for (ordinal, uuid) in joined {
         let words = sight.words_on(ordinal, &uuid);
-        if words.is_empty() || words.iter().any(|(_, p)| p.is_some()) {
+        let unknown = !words.is_empty() && words.iter().all(|(_, p)| p.is_none());
+        // Reports may be a little old: one that has just come is not known to all of them yet.
+        let lately = !record.members.get(&ordinal).is_some_and(|m| m.seen.starts_with(UNKNOWN))
+            || !sight.since_long(ordinal, FADES);
+        if !unknown || lately {
             continue;
         }
         // It may itself be the one who is right: its word needs more than half of all against it.
@@ -193,7 +203,7 @@ fn keep_address(member: &mut Member, address: &str) {
 fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
     let mut said: Vec<(String, Vec<u32>)> = Vec::new();
     for (who, peer) in sight.words_on(ordinal, &member.uuid) {
-        let words = peer.map_or("unknown".to_owned(), |p| {
+        let words = peer.map_or(UNKNOWN.to_owned(), |p| {
             format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
         });
         match said.iter_mut().find(|(w, _)| *w == words) {

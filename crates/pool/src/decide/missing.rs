@@ -24,7 +24,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         }
         let forgotten = sight.record.joined_as(*ordinal).is_some();
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
-            Ties::None if sight.core().is_none() => {
+            Ties::None if sight.core().is_none() && !forgotten => {
                 let text = format!("{pod} is asked into the pool when more than half of it is connected");
                 decision.notes.push(Note::normal(*ordinal, "Waiting", text));
             }
@@ -116,5 +116,21 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
         let text = format!("{who} knows {whom} by its address only: it is to decide, and to call it by its name");
         decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
         decision.step_down = true;
+    }
+}
+
+/// Notes who does not find another, because it calls it by an address that it had: glusterd calls a friend by the first
+/// name it has of it. It gets the right one when its pod is started again, and healthy peers are not restarted for it.
+pub(super) fn note_old_names(sight: &Sight<'_>, decision: &mut Decision) {
+    for (ordinal, member) in sight.record.joined().filter(|(o, _)| sight.as_itself(*o).is_some()) {
+        for (who, peer) in sight.words_on(ordinal, &member.uuid) {
+            if peer.is_some_and(|p| !p.connected && p.hosts.first().is_some_and(|h| *h != member.host)) {
+                let (who_pod, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
+                let text = format!(
+                    "{who_pod} looks for {whom} at an address that it had: restart {who_pod}, and it will know its name"
+                );
+                decision.notes.push(Note::warning(who, "OldAddress", text));
+            }
+        }
     }
 }

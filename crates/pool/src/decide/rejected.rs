@@ -1,7 +1,7 @@
 //! Who is rejected, and how it is cured: by its own agent, with its glusterd stopped.
 
 use super::order::give;
-use super::sight::{Sight, is_friend};
+use super::sight::Sight;
 use super::{Decision, Note, Rule};
 use crate::{Peer, PeerState, Record, Repair, Report};
 
@@ -84,9 +84,6 @@ fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> 
     for member in core {
         let uuid = &sight.record.joined_as(*member)?.uuid;
         let (from, to) = (sight.peer(*member, own), report.peers.iter().find(|p| p.uuid == *uuid));
-        if from.is_some_and(is_friend) && to.is_some_and(is_friend) {
-            return None;
-        }
         let rejected = |p: Option<&Peer>| p.is_some_and(|p| p.state == PeerState::Rejected && p.connected);
         rejections += usize::from(rejected(from) || rejected(to));
         friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));

@@ -14,7 +14,7 @@ pub(super) struct Sight<'a> {
     pub(super) record: &'a Record,
     /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
     witnesses: BTreeSet<u32>,
-    /// The most of them that have one of them in common as their friend, connected: where the pool is whole.
+    /// The most of them that all have each other as friends, connected: where the pool is whole.
     core: BTreeSet<u32>,
     /// Identities that more than one pod has, with those pods.
     copies: BTreeMap<String, BTreeSet<u32>>,
@@ -32,8 +32,12 @@ impl<'a> Sight<'a> {
     fn largest_core(&self) -> BTreeSet<u32> {
         let mut largest = BTreeSet::new();
         for centre in &self.witnesses {
-            let around = self.witnesses.iter().filter(|w| *w == centre || self.are_friends(*centre, **w)).copied();
-            let core: BTreeSet<u32> = around.collect();
+            let mut core = BTreeSet::from([*centre]);
+            for other in &self.witnesses {
+                if core.iter().all(|c| c == other || self.are_friends(*c, *other)) {
+                    core.insert(*other);
+                }
+            }
             if core.len() > largest.len() {
                 largest = core;
             }

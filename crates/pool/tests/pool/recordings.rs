@@ -86,7 +86,7 @@ impl Play {
             "restore" => {
                 g.stop(numbers[0]);
                 let friends = numbers[2..].iter().map(|n| {
-                    let hosts = [format!("pool-{n}.{}", self.domain)].into();
+                    let hosts = vec![format!("pool-{n}.{}", self.domain)];
                     (g.uuid(*n), Friend { state: FRIEND, hosts, connected: false })
                 });
                 let friends = friends.collect();

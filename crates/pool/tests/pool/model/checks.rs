@@ -14,6 +14,8 @@ pub(crate) struct Truth {
     pub(crate) checksums: BTreeMap<(String, u64), u64>,
     /// The volumes that there are, with the pods that hold their bricks.
     pub(crate) volumes: BTreeMap<String, BTreeSet<u32>>,
+    /// Whether the last order was for one that was at fault when it was given.
+    pub(crate) rightly_ordered: bool,
     /// What the one who decided last had to say.
     pub(crate) notes: Vec<String>,
     /// What happened that must not.
@@ -42,7 +44,7 @@ impl Cluster {
 
     /// No glusterd is stopped that is not at fault, and no two at once.
     pub(crate) fn check_repair(&mut self, n: u32) {
-        if !self.is_at_fault(n) {
+        if !self.is_at_fault(n) && !self.truth.rightly_ordered {
             self.broken(format!("the glusterd of {n} is stopped, and it is healthy"));
         }
         let another = self.pods.iter().find(|(m, p)| **m != n && p.agent.repairing.is_some()).map(|(m, _)| *m);
@@ -52,7 +54,7 @@ impl Cluster {
     }
 
     /// Whether one has another definition than most, no friends, or is not a friend of half of the others that it should be of.
-    fn is_at_fault(&self, n: u32) -> bool {
+    pub(crate) fn is_at_fault(&self, n: u32) -> bool {
         let disk = &self.glusterds.all[&n].disk;
         let joined = self.record.joined().count();
         let right = |(name, d): (&String, &Definition)| {
@@ -80,8 +82,14 @@ impl Cluster {
             }
         }
         for uuid in disk.friends.keys().filter(|_| friends) {
-            let known =
-                |m: &u32| self.glusterds.uuid(*m) == *uuid || self.glusterds.all[m].disk.friends.contains_key(uuid);
+            let ours = disk.friends[uuid]
+                .hosts
+                .iter()
+                .filter_map(|h| self.wanted.ordinal(h))
+                .any(|o| self.record.joined_as(o).is_some());
+            let known = |m: &u32| {
+                ours || self.glusterds.uuid(*m) == *uuid || self.glusterds.all[m].disk.friends.contains_key(uuid)
+            };
             if !others.iter().any(known) && !self.record.members.values().any(|m| m.uuid == *uuid) {
                 self.broken(format!("friend {uuid} is taken from {n}, which alone has it"));
             }

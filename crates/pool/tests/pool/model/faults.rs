@@ -30,7 +30,7 @@ impl Cluster {
         let mut whole = 0;
         for t in 0..CALM {
             self.turn();
-            if t == QUARREL {
+            if t == QUARREL || t == QUARREL + 60 {
                 self.end_quarrels();
             }
             whole = if self.is_whole() { whole + 1 } else { 0 };
@@ -238,8 +238,11 @@ impl Cluster {
     fn end_quarrels(&mut self) {
         for n in 0..MOST {
             let pod = self.wanted.pod(n);
-            if self.truth.notes.iter().any(|t| t.contains("reject each other") && t.starts_with(&format!("{pod} and")))
-            {
+            let told = |t: &String| {
+                t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
+                    || t.contains(&format!("restart {pod},"))
+            };
+            if self.truth.notes.iter().any(told) {
                 self.glusterds.stop(n);
                 self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
                 self.say(format!("somebody restarts {n}"));
