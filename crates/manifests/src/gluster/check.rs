@@ -216,11 +216,28 @@ fn warnings(pool: &Pool) -> Vec<String> {
     let mut all = Vec::new();
     if pool.replicas.is_multiple_of(2) {
         all.push(format!(
-            "replicas: {} is even: if the pool is cut in halves, neither is a majority and nothing is repaired until they meet again; \
-             {} peers outlive as many losses",
+            "replicas: {} is even: if the pool is cut in halves, neither is a majority and nothing is repaired until \
+             they meet again; {} peers outlive as many losses",
             pool.replicas,
             pool.replicas - 1
         ));
     }
+    if let Spread::Topology(spec) = &pool.spread {
+        let constraints = super::placement::constraints(spec).and_then(Value::as_array);
+        all.extend(constraints.into_iter().flatten().filter_map(|c| counts_others(c, pool)));
+    }
     all
+}
+
+/// A constraint that was written for another service counts that one's pods, and lets all of ours stand in one place.
+fn counts_others(constraint: &Value, pool: &Pool) -> Option<String> {
+    let own = stead_pool::config_map::labels(&pool.name);
+    let wanted = constraint["labelSelector"]["matchLabels"].as_object()?;
+    let (key, value) = wanted.iter().find(|(key, value)| own.get(*key).map(String::as_str) != value.as_str())?;
+    let by = constraint["topologyKey"].as_str().unwrap_or_default();
+    Some(format!(
+        "topology: the spread by {by} counts pods with {key}={}, and the pool's pods are none of those: without a \
+         labelSelector it would count them",
+        value.as_str().unwrap_or_default()
+    ))
 }
