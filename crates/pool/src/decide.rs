@@ -93,12 +93,14 @@ pub enum Act {
         ordinal: u32,
         /// Its name.
         host: String,
+        /// Whom it was decided for: not done if the host has another identity now.
+        uuid: String,
     },
     /// `gluster peer detach HOST`, never by force.
     Detach {
         /// The pod.
         ordinal: u32,
-        /// Its name.
+        /// The name by which the decider knows it.
         host: String,
         /// Whom it was decided for: not done if the host has another identity now.
         uuid: String,

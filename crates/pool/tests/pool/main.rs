@@ -1,0 +1,6 @@
+//! The decision against a model of glusterd, and the model against recordings of the real one.
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read recordings, and may fail on them")]
+
+mod model;
+mod recordings;
+mod seeds;
