@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use stead_manifests::gluster::{Pool, pool};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, Nodes, Options};
 
+/// The classes of the stand-in nodes.
+const STORAGE: &str = include_str!("../../../testdata/cluster/storage.yaml");
+
 /// A pool as somebody made it by hand, with names of its own for claims and labels.
 fn old() -> Value {
     let claim = |name: &str| {
@@ -54,7 +57,7 @@ async fn pods(plane: &ControlPlane, what: &str, so: impl Fn(&Value) -> bool) -> 
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    bail!("after two minutes, not all pods are {what}: {:?}", get(plane, "pods").await?)
+    bail!("after two minutes, not all pods are {what}: {}", plane.kubectl(&["get", "pods,sts,pvc"]).await?.stdout)
 }
 
 fn uids(objects: &[Value]) -> Vec<&Value> {
@@ -67,6 +70,7 @@ async fn a_pool_that_exists_is_taken_over_with_its_claims() -> Result<()> {
     let plane = ControlPlane::start(&binaries, Options::default()).await?;
     let nodes = Nodes::start(plane.client(), ClusterSpec::seven()).await?;
     nodes.ready().await?;
+    plane.kubectl_with(&["apply", "-f", "-"], STORAGE).await?.ok()?;
     plane.kubectl_with(&["apply", "-f", "-"], &old().to_string()).await?.ok()?;
     let before = pods(&plane, "there", |_| true).await?;
     let claims = get(&plane, "pvc").await?;
