@@ -14,7 +14,7 @@ const CORE: [&str; 5] = ["stead-semantics", "stead-placement", "stead-explain", 
 const SHELL: [(&str, &[&str]); 8] = [
     ("stead-dump", &[]),
     ("stead-live", &["stead-semantics", "stead-placement", "stead-explain"]),
-    ("stead-manifests", &[]),
+    ("stead-manifests", &["stead-semantics", "stead-pool"]),
     ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops"]),
     ("stead-testbed", &[]),
     ("stead-machines", &["stead-testbed"]),
