@@ -63,7 +63,14 @@ impl Group {
         Ok(())
     }
 
-    /// Kills all that is in it and removes it with all below.
+    /// Kills all that is in it and removes it with all below, on a thread where that may take its time.
+    pub(crate) async fn clear(&self) {
+        let this = self.clone();
+        // What fails here is tried again when the whole cluster goes.
+        let _ = tokio::task::spawn_blocking(move || this.remove()).await;
+    }
+
+    /// The same, here and now.
     pub(crate) fn remove(&self) {
         let _ = self.kill();
         remove_all(&self.path);

@@ -11,6 +11,7 @@ pub struct Images(BTreeMap<String, Image>);
 #[derive(Debug, Clone, Default)]
 pub struct Image {
     pub(crate) files: Vec<(String, PathBuf)>,
+    pub(crate) empty: Vec<String>,
     pub(crate) entrypoint: Vec<String>,
     pub(crate) cmd: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
@@ -33,6 +34,12 @@ impl Image {
     /// A file or directory of the host that is at this path in the image.
     pub fn file(mut self, path: impl Into<String>, source: impl Into<PathBuf>) -> Image {
         self.files.push((path.into(), source.into()));
+        self
+    }
+
+    /// A directory that is empty in the image, whatever the host has there.
+    pub fn empty(mut self, path: impl Into<String>) -> Image {
+        self.empty.push(path.into());
         self
     }
 

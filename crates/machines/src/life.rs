@@ -30,6 +30,10 @@ pub(crate) async fn live(host: Arc<Host>, world: Arc<World>, node: String, pod: 
     let uid = pod.borrow().metadata.uid.clone().unwrap_or_default();
     loop {
         let Ok(boot) = power.wait_for(|power| power.on).await.map(|power| power.boot) else { return };
+        // While the node was off, the pod may have gone.
+        if pod.has_changed().is_err() {
+            break;
+        }
         // A node without a control group has no power to do anything.
         let Ok(run) = Run::new(host.clone(), world.clone(), node.clone(), pod.clone()) else { return };
         let run = Arc::new(run);
@@ -39,7 +43,7 @@ pub(crate) async fn live(host: Arc<Host>, world: Arc<World>, node: String, pod: 
             _ = power.wait_for(|power| power.boot != boot) => false,
         };
         host.ended(&run);
-        run.group.remove();
+        run.group.clear().await;
         if over {
             break;
         }
@@ -92,20 +96,43 @@ impl Run {
         let phase = self.pod().status.as_ref().and_then(|status| status.phase.clone());
         // A pod that had ended before the node was started has nothing to run, and its status is final.
         if !matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
-            let ready = tokio::select! {
-                ready = self.prepare() => Some(ready),
-                () = self.stopping() => None,
-            };
-            if let Some(ready) = ready {
-                self.containers(&ready).await;
+            if !self.is_lost() {
+                let ready = tokio::select! {
+                    biased;
+                    () = self.stopping() => None,
+                    ready = self.prepare() => Some(ready),
+                };
+                if let Some(ready) = ready {
+                    self.containers(&ready).await;
+                }
             }
             self.awake().await;
             self.change(|state| state.over = true);
-            self.group.remove();
+            self.group.clear().await;
             self.report_finally().await;
         }
         self.stopping().await;
         self.delete().await;
+    }
+
+    /// Whether the pod ran on an earlier start of the node and may not be started again, or should end anyway: what
+    /// ran has ended then.
+    fn is_lost(&self) -> bool {
+        let pod = self.pod();
+        let never = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("Never");
+        let leaves = pod.metadata.deletion_timestamp.is_some();
+        let mut state = self.state();
+        let ran = state.containers.values().any(|container| container.last.is_some());
+        if !(leaves || never && ran) {
+            return false;
+        }
+        for container in state.containers.values_mut() {
+            if let Some(last) = container.last.take() {
+                container.state = last;
+                container.restarts = container.restarts.saturating_sub(1);
+            }
+        }
+        true
     }
 
     /// Waits for what the pod needs, and makes its place.

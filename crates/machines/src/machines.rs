@@ -142,12 +142,18 @@ impl Machines {
         self.nodes.silence(node)?;
         self.host.set_power(node, |power| power.on = false)?;
         self.host.fabric.link(node, false)?;
-        self.host.group(node)?.freeze(true)
+        self.freeze(node, true).await
+    }
+
+    async fn freeze(&self, node: &str, frozen: bool) -> Result<()> {
+        let group = self.host.group(node)?.clone();
+        let frozen = tokio::task::spawn_blocking(move || group.freeze(frozen));
+        frozen.await.context("a thread that freezes a node")?
     }
 
     /// The machine goes on where it was.
     pub async fn resume(&self, node: &str) -> Result<()> {
-        self.host.group(node)?.freeze(false)?;
+        self.freeze(node, false).await?;
         self.host.fabric.link(node, true)?;
         self.host.set_power(node, |power| power.on = true)?;
         self.heard(node)
@@ -158,9 +164,13 @@ impl Machines {
         self.nodes.silence(node)?;
         self.host.fabric.link(node, false)?;
         self.host.set_power(node, |power| *power = crate::host::Power { on: false, boot: power.boot + 1 })?;
-        let group = self.host.group(node)?;
-        group.freeze(false)?;
-        group.kill()
+        let group = self.host.group(node)?.clone();
+        let killed = tokio::task::spawn_blocking(move || {
+            group.kill()?;
+            // A machine that was suspended is not any more.
+            group.freeze(false)
+        });
+        killed.await.context("a thread that kills a node")?
     }
 
     /// The machine starts again, with a new boot id. The pods that are still bound to it are started again.

@@ -60,11 +60,11 @@ impl Prober<'_> {
         let (mut failures, threshold) = (0, probe.failure_threshold.unwrap_or(3));
         tokio::time::sleep(seconds(probe.initial_delay_seconds, 0)).await;
         while failures < threshold {
-            run.awake().await;
-            if self.once(probe).await.is_ok() {
-                return true;
+            match self.asked(run, probe).await {
+                Some(true) => return true,
+                Some(false) => failures += 1,
+                None => continue,
             }
-            failures += 1;
             tokio::time::sleep(seconds(probe.period_seconds, 10)).await;
         }
         false
@@ -75,8 +75,8 @@ impl Prober<'_> {
         let (mut failures, threshold) = (0, probe.failure_threshold.unwrap_or(3));
         tokio::time::sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
-            run.awake().await;
-            failures = if self.once(probe).await.is_ok() { 0 } else { failures + 1 };
+            let Some(well) = self.asked(run, probe).await else { continue };
+            failures = if well { 0 } else { failures + 1 };
             if failures >= threshold {
                 return;
             }
@@ -89,8 +89,8 @@ impl Prober<'_> {
         let (mut successes, mut failures) = (0, 0);
         tokio::time::sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
-            run.awake().await;
-            (successes, failures) = if self.once(probe).await.is_ok() { (successes + 1, 0) } else { (0, failures + 1) };
+            let Some(well) = self.asked(run, probe).await else { continue };
+            (successes, failures) = if well { (successes + 1, 0) } else { (0, failures + 1) };
             if successes >= probe.success_threshold.unwrap_or(1) {
                 run.note(&self.container.name, |state| state.ready = true);
             } else if failures >= probe.failure_threshold.unwrap_or(3) {
@@ -98,6 +98,13 @@ impl Prober<'_> {
             }
             tokio::time::sleep(seconds(probe.period_seconds, 10)).await;
         }
+    }
+
+    /// Whether a probe succeeds; none if the node was stopped meanwhile, when nothing could answer.
+    async fn asked(&self, run: &Run, probe: &Probe) -> Option<bool> {
+        run.awake().await;
+        let well = self.once(probe).await.is_ok();
+        run.is_awake().then_some(well)
     }
 
     async fn once(&self, probe: &Probe) -> Result<()> {
@@ -137,7 +144,7 @@ impl Prober<'_> {
 
     async fn tcp(&self, tcp: &TCPSocketAction, time: Duration) -> Result<()> {
         let address = self.socket(tcp.host.as_deref(), &tcp.port)?;
-        self.from_node(move || {
+        self.on_node(move || {
             TcpStream::connect_timeout(&address, time).with_context(|| format!("connecting to {address}"))?;
             Ok(())
         })
@@ -156,7 +163,7 @@ impl Prober<'_> {
             request += &format!("{}: {}\r\n", header.name, header.value);
         }
         request += "User-Agent: kube-probe/1.36\r\nAccept: */*\r\nConnection: close\r\n\r\n";
-        self.from_node(move || {
+        self.on_node(move || {
             let said = || format!("asking {address}");
             let mut stream = TcpStream::connect_timeout(&address, time).with_context(said)?;
             stream.set_read_timeout(Some(time)).with_context(said)?;
@@ -173,7 +180,7 @@ impl Prober<'_> {
     }
 
     /// Does something that may wait, in the node's network.
-    async fn from_node(&self, act: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    async fn on_node(&self, act: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let node = self.node.clone();
         tokio::task::spawn_blocking(move || node.within(act)).await.context("a thread that makes a probe")?
     }

@@ -115,6 +115,11 @@ impl Run {
         self.host.awake(&self.node).await;
     }
 
+    /// Whether the pod's node runs.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.host.power(&self.node).is_ok_and(|power| power.borrow().on)
+    }
+
     /// Whether the pod should end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.borrow().is_some()

@@ -111,7 +111,15 @@ impl Run {
         let pod = self.pod();
         let image = self.host.images.get(container.image.as_deref().unwrap_or_default());
         let env = environment(&pod, container, &image, &ready.whereabouts, &self.objects).await?;
+        let round = self.state().containers.get(&container.name).map(|s| s.restarts).unwrap_or_default();
+        let name = format!("{}-{round}", container.name);
+        let folder = self.host.places.pod(&self.uid).join("containers");
         let mut mounts: Vec<Mount> = Vec::new();
+        for (index, target) in image.empty.iter().enumerate() {
+            let source = folder.join(&name).join(format!("empty/{index}"));
+            std::fs::create_dir_all(&source).with_context(|| format!("making {}", source.display()))?;
+            mounts.push(Mount { source, target: target.clone(), read_only: false });
+        }
         for (target, source) in &image.files {
             mounts.push(Mount { source: source.clone(), target: target.clone(), read_only: true });
         }
@@ -126,13 +134,11 @@ impl Run {
             let read_only = wanted.read_only.unwrap_or(false);
             mounts.push(Mount { source, target: wanted.mount_path.clone(), read_only });
         }
-        let round = self.state().containers.get(&container.name).map(|s| s.restarts).unwrap_or_default();
-        let name = format!("{}-{round}", container.name);
-        let folder = self.host.places.pod(&self.uid).join("containers");
         if let Some(before) = round.checked_sub(1) {
             let before = format!("{}-{before}", container.name);
-            self.group.child(&before)?.remove();
-            let _ = std::fs::remove_dir_all(folder.join(before));
+            self.group.child(&before)?.clear().await;
+            let before = folder.join(before);
+            let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(before)).await;
         }
         let words = words(container, &image, &env);
         Ok(Plan {
