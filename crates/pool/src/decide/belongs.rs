@@ -160,9 +160,10 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     }
 }
 
-/// Whether a peer is a friend, or was one.
+/// Whether a peer is a friend, was one, or is on its way to be one.
 fn is_settled(peer: &Peer) -> bool {
-    matches!(peer.state, PeerState::Befriended | PeerState::Rejected) && !peer.uuid.is_empty()
+    use PeerState::{Befriended, Rejected, RequestAccepted, RequestSentReceived};
+    matches!(peer.state, Befriended | Rejected | RequestAccepted | RequestSentReceived) && !peer.uuid.is_empty()
 }
 
 /// Those that none of the pool knows any more.
@@ -174,7 +175,7 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         // Reports may be a little old: one that has just come is not known to all of them yet.
         let lately = !record.members.get(&ordinal).is_some_and(|m| m.seen.starts_with(UNKNOWN))
             || !sight.since_long(ordinal, FADES);
-        if !unknown || lately {
+        if !unknown || lately || ordinal == sight.view.decider {
             continue;
         }
         // It may itself be the one who is right: its word needs more than half of all against it.

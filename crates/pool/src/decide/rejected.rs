@@ -88,8 +88,9 @@ fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> 
         rejections += usize::from(rejected(from) || rejected(to));
         friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));
     }
-    let nameless = core.iter().any(|m| sight.is_nameless(*m, ordinal) || sight.is_nameless(ordinal, *m));
-    let stuck = friends * 2 <= core.len() && !nameless && sight.since_long(ordinal, STUCK);
+    // One that is looked for at an old address is only not found.
+    let misnamed = core.iter().any(|m| sight.is_misnamed(*m, ordinal) || sight.is_misnamed(ordinal, *m));
+    let stuck = friends * 2 <= core.len() && !misnamed && sight.since_long(ordinal, STUCK);
     (rejections * 2 > core.len() || stuck).then_some(rejections)
 }
 

@@ -183,6 +183,13 @@ impl<'a> Sight<'a> {
         self.peer(who, &member.uuid).is_some_and(unnamed)
     }
 
+    /// Whether one has another as a friend, and calls it by something else than its name.
+    pub(super) fn is_misnamed(&self, who: u32, whom: u32) -> bool {
+        let Some(member) = self.record.joined_as(whom) else { return false };
+        let misnamed = |p: &Peer| p.state == PeerState::Befriended && p.hosts.first() != Some(&member.host);
+        self.peer(who, &member.uuid).is_some_and(misnamed)
+    }
+
     /// Whether this pod has the identity of another pod.
     pub(super) fn is_copy(&self, ordinal: u32) -> bool {
         self.copies.values().any(|pods| pods.contains(&ordinal))

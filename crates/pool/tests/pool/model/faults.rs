@@ -287,8 +287,14 @@ impl Cluster {
         let same = |v: &String, version: u64| {
             members.iter().all(|m| self.glusterds.all[m].disk.volumes.get(v).is_some_and(|d| d.version == version))
         };
+        let steady = |m: &u32| {
+            self.wanted.wants(*m)
+                && self.glusterds.running(*m)
+                && self.glusterds.all[m].disk.friends.len() + 1 >= members.len()
+        };
         let clear = wrong.len() == 1
             && members.len() > 2
+            && members.iter().all(steady)
             && self.volumes_of_its_own(wrong[0]).is_empty()
             && self.glusterds.all[&wrong[0]].disk.volumes.iter().all(|(v, d)| same(v, d.version));
         for n in wrong.into_iter().filter(|_| !clear) {
