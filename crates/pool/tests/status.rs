@@ -153,6 +153,7 @@ fn a_state_was_lost_and_is_being_restored() {
         ordinal: 1,
         pod: "uid-1".to_owned(),
         repair: Repair::RestoreIdentity,
+        volumes: Vec::new(),
         since: 988,
         reason: "it came back with another identity".to_owned(),
     });
