@@ -112,8 +112,8 @@ fn arguments(pool: &Pool) -> Vec<String> {
         format!("--service={}", pool.service),
         format!("--cluster-domain={}", pool.cluster_domain),
         format!("--listen=0.0.0.0:{}", pool.agent_port),
-        // Half of the time is for glusterd and its bricks to end.
-        format!("--leave-seconds={}", pool.grace_seconds / 2),
+        // Half of the time is for glusterd and its bricks to end; the agent waits for no more than an hour.
+        format!("--leave-seconds={}", (pool.grace_seconds / 2).min(3600)),
         "--log-format=json".to_owned(),
     ]
 }
