@@ -90,7 +90,6 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
         ended = work => ended.and_then(|()| Err(anyhow::anyhow!("a part of the agent ended; see the log"))),
     };
     info!("ending");
-    shared.ending.send_replace(true);
     // Where nobody listens any more, the election has ended already.
     let _ = end_election.send(());
     let _ = tokio::time::timeout(LEASE, election).await;

@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) nudge: Notify,
     /// Until when this one does not want to lead.
     pub(crate) reluctant: watch::Sender<Option<Instant>>,
-    /// Whether this process is about to end.
-    pub(crate) ending: watch::Sender<bool>,
     doing: Mutex<Option<String>>,
     notes: Mutex<Vec<Note>>,
 }
@@ -72,7 +70,6 @@ impl Shared {
             heals: watch::Sender::new(None),
             nudge: Notify::new(),
             reluctant: watch::Sender::new(None),
-            ending: watch::Sender::new(false),
             doing: Mutex::default(),
             notes: Mutex::default(),
             settings,
