@@ -258,6 +258,13 @@ def form(p):
     p.probe(1, 2)
 
 
+def nameless(p):
+    """One that is known by another name than the one that it is detached by."""
+    p.probe(0, 1)
+    p.probe(0, 2)
+    p.detach(1, 0)
+
+
 def refused(p):
     """One of another pool, or one that is not there, cannot be probed."""
     p.probe(0, 1)
@@ -434,6 +441,34 @@ def address(p):
     p.start(2)
 
 
+def moved(p):
+    """A new address of the one who probed first, before anybody called it by its name; then somebody does."""
+    p.probe(0, 1)
+    p.probe(0, 2)
+    p.pods[0].stop()
+    p.pods[0].move(99)
+    p.names()
+    p.step("move", 0)
+    p.start(0)
+    p.probe(2, 0)
+
+
+def founder(p):
+    """A new address of the one who probed first, after it was called by its name; then the others are restarted."""
+    p.form()
+    p.pods[0].stop()
+    p.pods[0].move(99)
+    p.names()
+    p.step("move", 0)
+    p.start(0)
+    p.stop(1)
+    p.start(1)
+    p.pods[2].stop()
+    p.pods[2].restore(p.pods[2].uuid(), p.friends(2))
+    p.step("restore", 2, 2, 0, 1)
+    p.start(2)
+
+
 def restart(p):
     """All down, all up."""
     p.form()
@@ -476,8 +511,8 @@ def anew(p):
     p.probe(0, 2)
 
 
-SCENARIOS = [(form, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
-             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
+SCENARIOS = [(form, 3), (nameless, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
+             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (moved, 3), (founder, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 
 def main():

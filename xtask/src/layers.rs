@@ -11,11 +11,13 @@ use crate::{Outcome, root};
 const CORE: [&str; 5] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-pool"];
 
 /// The crates above and beside the core, and those of our own that they may know.
-const SHELL: [(&str, &[&str]); 8] = [
+const SHELL: [(&str, &[&str]); 10] = [
     ("stead-dump", &[]),
     ("stead-live", &["stead-semantics", "stead-placement", "stead-explain"]),
-    ("stead-manifests", &[]),
-    ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops"]),
+    ("stead-manifests", &["stead-semantics", "stead-pool"]),
+    ("stead-election", &[]),
+    ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-election"]),
+    ("stead-agent", &["stead-pool", "stead-election"]),
     ("stead-testbed", &[]),
     ("stead-machines", &["stead-testbed"]),
     ("stead-stage", &["stead-testbed"]),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -24,18 +24,18 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The longest answer of a program that is read.
 const LONGEST: u64 = 4 << 20;
 
-/// The processes that this one started and waits for by itself.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Children {
-    own: Arc<Mutex<BTreeSet<i32>>>,
-}
+/// The processes that somebody here started and waits for. A process has one set of children, whoever asks.
+static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// The processes below this one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Children;
 
 /// A process that is waited for.
 #[derive(Debug)]
 pub(crate) struct Own {
     child: Child,
     pid: i32,
-    children: Children,
 }
 
 impl Children {
@@ -44,22 +44,18 @@ impl Children {
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
             warn!("orphans may be left to another process: {error}");
         }
-        Children::default()
-    }
-
-    fn own(&self) -> MutexGuard<'_, BTreeSet<i32>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        Children
     }
 
     /// Starts a program.
     pub(crate) fn spawn(&self, command: &mut Command) -> anyhow::Result<Own> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
-        let mut own = self.own();
+        let mut own = own();
         let child = command.spawn().with_context(|| format!("running {program}"))?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).context("a process that has no id")?;
         own.insert(pid);
         drop(own);
-        Ok(Own { child, pid, children: self.clone() })
+        Ok(Own { child, pid })
     }
 
     /// Runs a program to its end, for as long as it may take, and gives what it said.
@@ -104,7 +100,7 @@ impl Children {
             WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => pid,
             _ => return None,
         };
-        (!self.own().contains(&pid.as_raw())).then_some(pid)
+        (!own().contains(&pid.as_raw())).then_some(pid)
     }
 
     /// Ends all processes that were left to this one: tells them to, and after a while sees to it.
@@ -131,7 +127,7 @@ impl Children {
     /// The processes below this one that it did not start, without those that have ended.
     fn orphans(&self) -> Vec<Pid> {
         let me = nix::unistd::getpid().as_raw();
-        let own = self.own();
+        let own = own();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let ours = pids.filter(|pid| {
@@ -170,8 +166,12 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        self.children.own().remove(&self.pid);
+        own().remove(&self.pid);
     }
+}
+
+fn own() -> MutexGuard<'static, BTreeSet<i32>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
@@ -205,19 +205,35 @@ mod tests {
         }
     }
 
+    /// Runs a shell that leaves one behind that ends by itself and one that does not; gives their ids.
+    async fn leave_two(children: &Children) -> Vec<i32> {
+        let script = "sleep 0.1 >&- 2>&- & echo $!; sleep 100 >&- 2>&- & echo $!";
+        let output = children.output(Command::new("sh").args(["-c", script]), Duration::from_secs(10)).await.unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+    }
+
     #[tokio::test]
-    async fn what_is_started_is_waited_for_and_orphans_do_not_stay() {
+    async fn orphans_are_noted_and_ended() {
         let children = Children::adopt();
-        let reaper = tokio::spawn(children.clone().reap());
-        // A shell that leaves one behind which ends by itself, and one which has to be told.
-        let output = children
-            .output(
-                Command::new("sh").args(["-c", "(sleep 0.1 & echo $!; sleep 100 & echo $!) >&1; echo no >&2"]),
-                Duration::from_secs(10),
-            )
-            .await;
-        // Both hold the shell's output open, so its end is that of the longer one: this is cut short.
-        assert!(output.is_err() || !output.unwrap().stdout.is_empty());
+        let reaper = tokio::spawn(children.reap());
+        let left = leave_two(&children).await;
+        let there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap();
+        let gone = async {
+            while there(left[0]) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+        assert!(there(left[1]) && children.orphans().contains(&Pid::from_raw(left[1])));
+        children.end_orphans(Duration::from_secs(5)).await;
+        assert!(!children.orphans().contains(&Pid::from_raw(left[1])));
         reaper.abort();
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_ended() {
+        let children = Children;
+        let sleep = children.output(Command::new("sleep").arg("100"), Duration::from_millis(200)).await;
+        assert_eq!(sleep.unwrap_err().to_string(), "no answer within 0 s");
     }
 }

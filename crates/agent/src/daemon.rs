@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_runs_only_when_it_is_wanted() {
-        let (daemon, supervised) = Daemon::new(shell("exec sleep 1000"), Children::default());
+        let (daemon, supervised) = Daemon::new(shell("exec sleep 1000"), Children);
         let task = tokio::spawn(supervised);
         let mut changes = daemon.changes();
         assert_eq!(daemon.process(), Process::Stopped);
@@ -157,7 +157,7 @@ mod tests {
     async fn one_that_ends_by_itself_is_started_again() {
         let file = std::env::temp_dir().join(format!("stead-agent-daemon-{}", std::process::id()));
         let script = format!("echo x >> {0}; [ $(wc -l < {0}) -ge 2 ] && exec sleep 1000; exit 3", file.display());
-        let (daemon, supervised) = Daemon::new(shell(&script), Children::default());
+        let (daemon, supervised) = Daemon::new(shell(&script), Children);
         let task = tokio::spawn(supervised);
         let mut changes = daemon.changes();
         daemon.start();
@@ -171,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_cannot_be_started_is_no_end() {
-        let (daemon, supervised) = Daemon::new(vec!["/no/such/program".into()], Children::default());
+        let (daemon, supervised) = Daemon::new(vec!["/no/such/program".into()], Children);
         let task = tokio::spawn(supervised);
         let mut changes = daemon.changes();
         daemon.start();

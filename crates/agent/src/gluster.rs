@@ -33,9 +33,10 @@ impl Gluster {
         Gluster { program, children, turn: Mutex::default() }
     }
 
-    /// The others, as glusterd sees them; an error while it does not answer.
+    /// The others, as glusterd sees them; an error while it does not answer. A glusterd that has no identity yet makes
+    /// one for this question, which it does not for `peer status`.
     pub(crate) async fn peers(&self) -> Result<Vec<Peer>> {
-        Ok(parse::peer_status(&self.ask(&["peer", "status"], ASK).await?)?)
+        Ok(parse::pool_list(&self.ask(&["pool", "list"], ASK).await?)?.peers)
     }
 
     /// What waits to be healed in a volume, brick by brick.

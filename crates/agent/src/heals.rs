@@ -64,12 +64,15 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             }
         }
         let pause = LOOK.min(next.saturating_duration_since(Instant::now()).max(Duration::from_millis(500)));
+        let news = async {
+            // What was seen is let go of at once: as long as somebody holds it, nobody can look.
+            drop(looked.wait_for(|looked| connected.as_ref() != Some(&companions(&looked.report))).await);
+            // Between two looks, as many as there are changes, but not more.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = looked.wait_for(|looked| connected.as_ref() != Some(&companions(&looked.report))) => {
-                // Between two looks, as many as there are changes, but not more.
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
+            () = news => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use crate::boot::others;
 use crate::cluster::{NotWritten, RecordSeen, Seen};
 use crate::events::{About, Said, event};
-use crate::neighbours;
+use crate::neighbours::{self, Neighbour};
 use crate::shared::Shared;
 
 /// How soon to decide again after something changed, and for how long.
@@ -120,11 +120,6 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
                 return Some(inputs);
             }
         }
-        if let Some(order) = new.order.as_ref().filter(|order| record.order.as_ref().map(|o| o.id) != Some(order.id)) {
-            let text = format!("{:?}: {}", order.repair, order.reason);
-            let note = Note { ordinal: Some(order.ordinal), reason: "Repairing", text, severity: Severity::Normal };
-            tell_once(shared, &note).await;
-        }
     }
     if let Some(act) = &decision.act
         && may_write(shared)
@@ -144,17 +139,17 @@ fn may_write(shared: &Shared) -> bool {
 }
 
 async fn perform(shared: &Arc<Shared>, act: &Act) {
-    let (ordinal, name, done, failed, host) = match act {
-        Act::Probe { ordinal, host } => (*ordinal, "probe", "Probed", "ProbeFailed", host),
-        Act::Detach { ordinal, host, .. } => (*ordinal, "detach", "Detached", "DetachFailed", host),
+    let (ordinal, name, done, failed, host, uuid) = match act {
+        Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, uuid),
+        Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, uuid),
     };
-    if let Act::Detach { uuid, .. } = act {
-        // Whom it was decided for may have become somebody else.
-        match shared.gluster.peers().await {
-            Ok(peers) if peers.iter().any(|p| p.uuid == *uuid && p.hosts.contains(host)) => {}
-            Ok(_) => return debug!("{host} is not {uuid} any more: not detached"),
-            Err(error) => return debug!("{error:#}"),
-        }
+    // Whom it was decided for may have become somebody else, and another one may lead by now.
+    let same = match act {
+        Act::Probe { .. } => has_identity(shared, ordinal, uuid).await,
+        Act::Detach { .. } => is_known_as(shared, host, uuid).await,
+    };
+    if !same || !may_write(shared) {
+        return debug!("{host} is not {uuid} any more: no {name}");
     }
     info!("peer {name} {host}");
     let result = shared.gluster.act(act).await;
@@ -173,6 +168,25 @@ async fn perform(shared: &Arc<Shared>, act: &Act) {
     };
     tell_once(shared, &note).await;
     shared.nudge.notify_one();
+}
+
+/// Whether the pod of this ordinal still has this identity, as its own agent says.
+async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: &str) -> bool {
+    let seen = shared.cluster.seen().borrow().clone();
+    let one: Vec<Neighbour> = others(shared, &seen).into_iter().filter(|other| other.ordinal == ordinal).collect();
+    let reports = neighbours::ask(&one, shared.settings.listen.port()).await;
+    reports.get(&ordinal).is_some_and(|report| report.uuid.as_deref() == Some(uuid))
+}
+
+/// Whether our own glusterd still knows this identity by this name.
+async fn is_known_as(shared: &Arc<Shared>, host: &String, uuid: &str) -> bool {
+    match shared.gluster.peers().await {
+        Ok(peers) => peers.iter().any(|peer| peer.uuid == uuid && peer.hosts.contains(host)),
+        Err(error) => {
+            debug!("{error:#}");
+            false
+        }
+    }
 }
 
 /// Keeps what is said for those who ask, and makes an event of what is new.

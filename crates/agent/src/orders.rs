@@ -15,6 +15,9 @@ use crate::shared::Shared;
 /// How soon an order is tried again that could not be carried out.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// How long bricks may take to end.
+const BRICKS: Duration = Duration::from_secs(10);
+
 /// Carries orders out for as long as it is polled.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut seen = shared.cluster.seen();
@@ -53,6 +56,11 @@ async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<()> {
     shared.daemon.stop().await;
     let repaired = repair(shared, order).await;
     if repaired.is_ok() {
+        if shared.state.read(&shared.host()).volumes.is_empty() {
+            // Bricks outlive their glusterd, but one that has lost their volumes does not learn their ports again, and
+            // no client would find them. It starts them anew when the volumes have come back from the others.
+            shared.children.end_orphans(BRICKS).await;
+        }
         shared.state.set_done(order.id, &shared.settings.pod.uid)?;
     }
     shared.daemon.start();

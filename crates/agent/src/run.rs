@@ -13,7 +13,6 @@ use tracing::{info, warn};
 use crate::children::Children;
 use crate::cluster::Cluster;
 use crate::daemon::Daemon;
-use crate::gluster::Gluster;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::{boot, heals, lead, look, orders, web};
@@ -36,10 +35,9 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
     let client = Client::try_from(config).context("making a client")?;
     let settings = Arc::new(settings);
     let children = Children::adopt();
-    let (daemon, supervised) = Daemon::new(settings.glusterd.clone(), children.clone());
+    let (daemon, supervised) = Daemon::new(settings.glusterd.clone(), children);
     let cluster = Cluster::new(client.clone(), settings.clone());
-    let gluster = Gluster::new(settings.gluster.clone(), children.clone());
-    let shared = Arc::new(Shared::new(settings.clone(), cluster.clone(), daemon, gluster));
+    let shared = Arc::new(Shared::new(settings.clone(), cluster.clone(), daemon, children));
 
     let listener = tokio::net::TcpListener::bind(settings.listen)
         .await
@@ -53,12 +51,9 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
             warn!("serving: {error}");
         }
     });
-    tasks.spawn({
-        let children = children.clone();
-        async move {
-            if let Err(error) = children.reap().await {
-                warn!("taking note of orphans: {error}");
-            }
+    tasks.spawn(async move {
+        if let Err(error) = children.reap().await {
+            warn!("taking note of orphans: {error}");
         }
     });
     let supervisor = tokio::spawn(supervised);
@@ -95,7 +90,6 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
         ended = work => ended.and_then(|()| Err(anyhow::anyhow!("a part of the agent ended; see the log"))),
     };
     info!("ending");
-    shared.ending.send_replace(true);
     // Where nobody listens any more, the election has ended already.
     let _ = end_election.send(());
     let _ = tokio::time::timeout(LEASE, election).await;

@@ -7,6 +7,7 @@ use stead_election::{Clock, Leadership};
 use stead_pool::{Daemon as DaemonState, Note, Report};
 use tokio::sync::{Notify, watch};
 
+use crate::children::Children;
 use crate::cluster::Cluster;
 use crate::daemon::Daemon;
 use crate::gluster::Gluster;
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) cluster: Cluster,
+    pub(crate) children: Children,
     pub(crate) daemon: Daemon,
     pub(crate) gluster: Gluster,
     pub(crate) state: State,
@@ -35,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) nudge: Notify,
     /// Until when this one does not want to lead.
     pub(crate) reluctant: watch::Sender<Option<Instant>>,
-    /// Whether this process is about to end.
-    pub(crate) ending: watch::Sender<bool>,
     doing: Mutex<Option<String>>,
     notes: Mutex<Vec<Note>>,
 }
@@ -54,25 +54,25 @@ pub(crate) struct Looked {
 
 impl Shared {
     /// The state at the start.
-    pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, gluster: Gluster) -> Shared {
+    pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, children: Children) -> Shared {
         let now = Instant::now();
         let looked = Looked { report: unknown(&settings), began: now, changed: now };
         Shared {
             state: State::new(settings.state_dir.clone()),
-            settings,
             clock: Clock::new(),
             leadership: Arc::default(),
             cluster,
+            gluster: Gluster::new(settings.gluster.clone(), children),
+            children,
             daemon,
-            gluster,
             metrics: Metrics::new(),
             looked: watch::Sender::new(looked),
             heals: watch::Sender::new(None),
             nudge: Notify::new(),
             reluctant: watch::Sender::new(None),
-            ending: watch::Sender::new(false),
             doing: Mutex::default(),
             notes: Mutex::default(),
+            settings,
         }
     }
 

@@ -44,6 +44,10 @@ Examples:
   Thousands of recorded cases, one JSON object a line:
     stead place cases.jsonl > answers.jsonl
 
+  A Gluster pool whose peers come back as themselves, and how it stands:
+    stead gluster manifests --storage-class disks | kubectl apply -f -
+    stead gluster status
+
 Exit codes:
   0  fine
   1  the answer is no, or the input is wrong

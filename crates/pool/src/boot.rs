@@ -98,12 +98,16 @@ fn comes_back(known: &Known<'_>, state: &StateDir, uuid: &str) -> Boot {
         return Boot::Wait("nobody knows the operating version of the pool".to_owned());
     };
     if state.uuid.as_deref() == Some(uuid) {
-        // One friend is enough: glusterd learns of the others from it.
-        return if state.peers.is_empty() && !identity.peers.is_empty() {
-            Boot::Restore(identity)
-        } else {
-            Boot::Start
-        };
+        // One friend is enough: glusterd learns of the others from it. One that has its identity and no friends was
+        // detached, unless somebody has it as a friend still.
+        let lost_friends = state.peers.is_empty() && !identity.peers.is_empty() && known.is_listed(uuid);
+        // glusterd calls a friend by its first name only, and a pod's address does not last.
+        let misnamed = state
+            .peers
+            .iter()
+            .any(|p| identity.peers.iter().any(|q| q.uuid == p.uuid && q.hosts.first() != p.hosts.first()));
+        let nobody_lost = state.peers.iter().all(|p| identity.peers.iter().any(|q| q.uuid == p.uuid));
+        return if lost_friends || (misnamed && nobody_lost) { Boot::Restore(identity) } else { Boot::Start };
     }
     // Friends and volumes that only this directory knows are not written over, whatever they are.
     let nothing_lost = state.volumes.is_empty() && state.peers.is_empty();
@@ -156,11 +160,16 @@ impl Known<'_> {
         reports.chain(joined.map(|(o, _)| *o)).find(|o| *o != self.ordinal)
     }
 
+    /// Whether one that answers knows this identity.
+    fn is_listed(&self, uuid: &str) -> bool {
+        self.reporters().any(|r| r.peers.iter().any(|p| p.uuid == uuid))
+    }
+
     fn standing(&self) -> Name {
         let recorded = self.record.members.get(&self.ordinal);
-        let listed = |uuid: &str| self.reporters().any(|r| r.peers.iter().any(|p| p.uuid == uuid));
+
         if let Some(member) = recorded.filter(|m| m.standing == Standing::Joined)
-            && (listed(&member.uuid) || !self.majority())
+            && (self.is_listed(&member.uuid) || !self.majority())
         {
             return Name::Of(member.uuid.clone());
         }

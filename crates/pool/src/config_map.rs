@@ -101,6 +101,7 @@ mod tests {
                 ordinal: 1,
                 pod: "uid".to_owned(),
                 repair: Repair::RestoreIdentity,
+                volumes: Vec::new(),
                 since: 12,
                 reason: "its state was lost".to_owned(),
             }),

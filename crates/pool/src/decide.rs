@@ -93,12 +93,14 @@ pub enum Act {
         ordinal: u32,
         /// Its name.
         host: String,
+        /// Whom it was decided for: not done if the host has another identity now.
+        uuid: String,
     },
     /// `gluster peer detach HOST`, never by force.
     Detach {
         /// The pod.
         ordinal: u32,
-        /// Its name.
+        /// The name by which the decider knows it.
         host: String,
         /// Whom it was decided for: not done if the host has another identity now.
         uuid: String,
@@ -184,6 +186,7 @@ fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     }
     left::detach(&sight, decision);
     missing::probe(&sight, record, decision);
+    missing::note_old_names(&sight, decision);
     if decision.act.is_none() && record.order.is_none() {
         missing::name(&sight, decision);
     }

@@ -84,6 +84,9 @@ pub struct Order {
     pub repair: Repair,
     /// Since when, in seconds of the clock that [`crate::View::now`] is told by.
     pub since: u64,
+    /// The volumes that others have too, and that the repair may take away: it is not carried out on one that has more.
+    #[serde(default)]
+    pub volumes: Vec<String>,
     /// Why, for people.
     pub reason: String,
 }

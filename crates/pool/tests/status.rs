@@ -112,25 +112,26 @@ fn all_is_well() {
         &whole(3),
         true,
         expect![[r#"
-        pool default/glusterfs is whole
-          3 peers wanted, 3 in the record, 3 answer
-          glusterfs-0 decides for the pool
+            pool default/glusterfs is whole
+              3 peers wanted, 3 in the record, 3 answer
+              glusterfs-0 decides for the pool
 
-        Peers
-                        POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
-          glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
-          glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
-          glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
+            Peers
+                            POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
 
-        Who sees whom: each line is one peer's own view
-                        glusterfs-0   glusterfs-1   glusterfs-2
-          glusterfs-0   -             ok            ok
-          glusterfs-1   ok            -             ok
-          glusterfs-2   ok            ok            -
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2
+              glusterfs-0   -             ok            ok
+              glusterfs-1   ok            -             ok
+              glusterfs-2   ok            ok            -
 
-        Bricks
-          gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
-    "#]],
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+        "#]],
     );
 }
 
@@ -153,6 +154,7 @@ fn a_state_was_lost_and_is_being_restored() {
         ordinal: 1,
         pod: "uid-1".to_owned(),
         repair: Repair::RestoreIdentity,
+        volumes: Vec::new(),
         since: 988,
         reason: "it came back with another identity".to_owned(),
     });
@@ -173,48 +175,49 @@ fn a_state_was_lost_and_is_being_restored() {
         &seen,
         false,
         expect![[r#"
-        pool default/glusterfs is not whole
-          3 peers wanted, 3 in the record, 3 answer
-          glusterfs-0 decides for the pool
+            pool default/glusterfs is not whole
+              3 peers wanted, 3 in the record, 3 answer
+              glusterfs-0 decides for the pool
 
-        Peers
-                        POD         NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
-          glusterfs-0   ready       worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
-          glusterfs-1   not ready   worker-1   running    deadbeef-0000-4000-8000-000000000001   gv0         0
-          glusterfs-2   ready       worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
+            Peers
+                            POD         NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready       worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   not ready   worker-1   running    deadbeef-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   ready       worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
 
-        Who sees whom: each line is one peer's own view
-                        glusterfs-0   glusterfs-1   glusterfs-2
-          glusterfs-0   -             rejected      ok
-          glusterfs-1   unknown !     -             unknown !
-          glusterfs-2   ok            rejected      -
-          ! others see this peer in another way
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2
+              glusterfs-0   -             rejected      ok
+              glusterfs-1   unknown !     -             unknown !
+              glusterfs-2   ok            rejected      -
+              ! others see this peer in another way
 
-        Bricks
-          gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-        What is not as it should be
-          glusterfs-0 sees glusterfs-1 as Peer Rejected (Connected)
-          glusterfs-0 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
-          glusterfs-1 does not know glusterfs-0
-          glusterfs-1 does not know glusterfs-2
-          glusterfs-2 sees glusterfs-1 as Peer Rejected (Connected)
-          glusterfs-2 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
-          glusterfs-1 is being repaired: its identity and its peers are written back
+            What is not as it should be
+              glusterfs-0 sees glusterfs-1 as Peer Rejected (Connected)
+              glusterfs-0 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
+              glusterfs-1 does not know glusterfs-0
+              glusterfs-1 does not know glusterfs-2
+              glusterfs-2 sees glusterfs-1 as Peer Rejected (Connected)
+              glusterfs-2 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
+              glusterfs-1 is being repaired: its identity and its peers are written back
 
-        Under repair
-          glusterfs-1, for 12 s: its identity and its peers are written back; because it came back with another identity
+            Under repair
+              glusterfs-1, for 12 s: its identity and its peers are written back; because it came back with another identity
 
-        What the agents do
-          glusterfs-1: order 4: glusterd is stopped to write its identity back
-          glusterfs-1 is not ready: this glusterd has no peers
+            What the agents do
+              glusterfs-1: order 4: glusterd is stopped to write its identity back
+              glusterfs-1 is not ready: this glusterd has no peers
 
-        What the one who decides says
-          ! Rejected: glusterfs-1 is rejected by the others: it gets its identity back
+            What the one who decides says
+              ! Rejected: glusterfs-1 is rejected by the others: it gets its identity back
 
-        Lately
-          2026-01-02T03:04:05Z ! glusterfs-1 Rejected: glusterfs-1 is rejected by the others: it gets its identity back
-    "#]],
+            Lately
+              2026-01-02T03:04:05Z ! glusterfs-1 Rejected: glusterfs-1 is rejected by the others: it gets its identity back
+        "#]],
     );
     let json = serde_json::to_string_pretty(&status(&seen)).expect("JSON");
     expect_file!["golden/status.json"].assert_eq(&format!("{json}\n"));
@@ -233,31 +236,32 @@ fn a_node_was_lost() {
         &seen,
         false,
         expect![[r#"
-        pool default/glusterfs is not whole
-          3 peers wanted, 3 in the record, 2 answer
-          glusterfs-0 decides for the pool
+            pool default/glusterfs is not whole
+              3 peers wanted, 3 in the record, 2 answer
+              glusterfs-0 decides for the pool
 
-        Peers
-                        POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
-          glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
-          glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         1
-          glusterfs-2   ending   worker-2   no answer   20000000-0000-4000-8000-000000000002   gv0         -
+            Peers
+                            POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         1
+              glusterfs-2   ending   worker-2   no answer   20000000-0000-4000-8000-000000000002   gv0         -
 
-        Who sees whom: each line is one peer's own view
-                        glusterfs-0   glusterfs-1   glusterfs-2
-          glusterfs-0   -             ok            away
-          glusterfs-1   ok            -             away
-          glusterfs-2   ?             ?             -
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2
+              glusterfs-0   -             ok            away
+              glusterfs-1   ok            -             away
+              glusterfs-2   ?             ?             -
 
-        Bricks
-          gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-        What is not as it should be
-          glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
-          glusterfs-1: 1 entry waits to be healed
-          glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
-          glusterfs-2 does not answer: dial tcp 10.0.0.2:24080: i/o timeout
-    "#]],
+            What is not as it should be
+              glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-1: 1 entry waits to be healed
+              glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-2 does not answer: dial tcp 10.0.0.2:24080: i/o timeout
+        "#]],
     );
 }
 
@@ -278,34 +282,35 @@ fn the_peers_do_not_agree() {
         &seen,
         false,
         expect![[r#"
-        pool default/glusterfs is not whole
-          4 peers wanted, 4 in the record, 4 answer
-          nobody decides for the pool: nobody holds the Lease
+            pool default/glusterfs is not whole
+              4 peers wanted, 4 in the record, 4 answer
+              nobody decides for the pool: nobody holds the Lease
 
-        Peers
-                        POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
-          glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
-          glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
-          glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
-          glusterfs-3   ready   worker-3   running    30000000-0000-4000-8000-000000000003   -           0
+            Peers
+                            POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
+              glusterfs-3   ready   worker-3   running    30000000-0000-4000-8000-000000000003   -           0
 
-        Who sees whom: each line is one peer's own view
-                        glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
-          glusterfs-0   -             ok            away !        ok
-          glusterfs-1   ok            -             ok            unknown !
-          glusterfs-2   ok            ok            -             ok
-          glusterfs-3   ok            rejected !    ok            -
-          ! others see this peer in another way
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
+              glusterfs-0   -             ok            away !        ok
+              glusterfs-1   ok            -             ok            unknown !
+              glusterfs-2   ok            ok            -             ok
+              glusterfs-3   ok            rejected !    ok            -
+              ! others see this peer in another way
 
-        Bricks
-          gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-        What is not as it should be
-          glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
-          glusterfs-1 does not know glusterfs-3
-          glusterfs-2 has a peer old.example, which is no pod of this pool
-          glusterfs-3 sees glusterfs-1 as Peer Rejected (Connected)
-    "#]],
+            What is not as it should be
+              glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-1 does not know glusterfs-3
+              glusterfs-2 has a peer old.example, which is no pod of this pool
+              glusterfs-3 sees glusterfs-1 as Peer Rejected (Connected)
+        "#]],
     );
 }
 
@@ -324,35 +329,36 @@ fn a_scale_down_left_bricks_behind() {
         &seen,
         false,
         expect![[r#"
-        pool default/glusterfs is not whole
-          2 peers wanted, 4 in the record, 2 answer
-          glusterfs-0 decides for the pool
+            pool default/glusterfs is not whole
+              2 peers wanted, 4 in the record, 2 answer
+              glusterfs-0 decides for the pool
 
-        Peers
-                        POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
-          glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
-          glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         0
-          glusterfs-2   no pod   -          no answer   20000000-0000-4000-8000-000000000002   gv0         -
-          glusterfs-3   no pod   -          no answer   30000000-0000-4000-8000-000000000003   -           -
+            Peers
+                            POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   no pod   -          no answer   20000000-0000-4000-8000-000000000002   gv0         -
+              glusterfs-3   no pod   -          no answer   30000000-0000-4000-8000-000000000003   -           -
 
-        Who sees whom: each line is one peer's own view
-                        glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
-          glusterfs-0   -             ok            away          away
-          glusterfs-1   ok            -             away          away
-          glusterfs-2   ?             ?             -             ?
-          glusterfs-3   ?             ?             ?             -
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
+              glusterfs-0   -             ok            away          away
+              glusterfs-1   ok            -             away          away
+              glusterfs-2   ?             ?             -             ?
+              glusterfs-3   ?             ?             ?             -
 
-        Bricks
-          gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-        What is not as it should be
-          glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
-          glusterfs-0 sees glusterfs-3 as Peer in Cluster (Disconnected)
-          glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
-          glusterfs-1 sees glusterfs-3 as Peer in Cluster (Disconnected)
-          glusterfs-2 is not wanted any more and still belongs to the pool; it holds bricks of gv0
-          glusterfs-3 is not wanted any more and still belongs to the pool
-    "#]],
+            What is not as it should be
+              glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-0 sees glusterfs-3 as Peer in Cluster (Disconnected)
+              glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-1 sees glusterfs-3 as Peer in Cluster (Disconnected)
+              glusterfs-2 is not wanted any more and still belongs to the pool; it holds bricks of gv0
+              glusterfs-3 is not wanted any more and still belongs to the pool
+        "#]],
     );
 }
 
@@ -372,26 +378,27 @@ fn a_pool_begins() {
         &seen,
         false,
         expect![[r#"
-        pool default/glusterfs is not whole
-          2 peers wanted, 0 in the record, 1 answer
-          nobody decides for the pool: nobody holds the Lease
+            pool default/glusterfs is not whole
+              2 peers wanted, 0 in the record, 1 answer
+              nobody decides for the pool: nobody holds the Lease
 
-        Peers
-                        POD       NODE       GLUSTERD    IDENTITY   BRICKS OF   HEALS
-          glusterfs-0   ready     worker-0   starting    -          -           -
-          glusterfs-1   Pending   -          no answer   -          -           -
+            Peers
+                            POD       NODE       GLUSTERD    IDENTITY   BRICKS OF   HEALS
+              glusterfs-0   ready     worker-0   starting    -          -           -
+              glusterfs-1   Pending   -          no answer   -          -           -
 
-        Who sees whom: each line is one peer's own view
-                        glusterfs-0   glusterfs-1
-          glusterfs-0   -             unknown
-          glusterfs-1   ?             -
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1
+              glusterfs-0   -             unknown
+              glusterfs-1   ?             -
 
-        What is not as it should be
-          there is no record yet
-          glusterfs-0: glusterd does not answer yet
-          glusterfs-0 has not joined the pool
-          glusterfs-1 does not answer: it was not asked
-    "#]],
+            What is not as it should be
+              there is no record yet
+              glusterfs-0: glusterd does not answer yet
+              glusterfs-0 has not joined the pool
+              glusterfs-1 does not answer: it was not asked
+        "#]],
     );
 }
 

@@ -27,11 +27,12 @@ pub struct Checked {
 const LONGEST_NAME: usize = validation::LABEL_MAX_LENGTH - 11;
 
 /// glusterd keeps each brick in files that are named for volume, host and directory
-/// (`VOLUME.HOST.DIRECTORY.vol`), and a file's name has 255 bytes. This much is left for volume and directory.
+/// (`VOLUME.HOST.DIRECTORY.vol`), and a file's name has 255 bytes: where it would have more, it refuses to make the volume.
+/// This much is left for volume and directory.
 const BRICK_FILES: usize = 75;
 const LONGEST_FILE_NAME: usize = 255;
 
-/// The longest period that Kubernetes' own integers can say would do; nobody waits for more than a day.
+/// Nobody waits for more than a day.
 const LONGEST_TIME: u32 = 86_400;
 
 /// Says what is wrong with a pool: the first thing, with the value to change.
@@ -154,6 +155,20 @@ fn storage(pool: &Pool) -> Result<(), Fault> {
             ));
         }
     }
+    for (flag, claim) in [("state-claim", &pool.state_claim), ("brick-claim", &pool.brick_claim)] {
+        label(flag, claim)?;
+        if claim == super::pod::PROGRAM_VOLUME {
+            return Err(fault(flag, &format!("{claim} is the name of the volume that the agent comes in")));
+        }
+    }
+    if pool.state_claim == pool.brick_claim {
+        return Err(fault("brick-claim", &format!("{} is the name of the other claim", pool.brick_claim)));
+    }
+    let path = &pool.brick_path;
+    let taken = [super::STATE_PATH, super::pod::PROGRAM_FOLDER].iter().any(|t| path.trim_end_matches('/') == *t);
+    if !path.starts_with('/') || path.trim_matches('/').is_empty() || path.contains([':', ' ']) || taken {
+        return Err(fault("brick-path", &format!("{path:?} is no folder for bricks")));
+    }
     positive("brick-size", &pool.brick_size)?;
     positive("state-size", &pool.state_size)
 }
@@ -216,11 +231,28 @@ fn warnings(pool: &Pool) -> Vec<String> {
     let mut all = Vec::new();
     if pool.replicas.is_multiple_of(2) {
         all.push(format!(
-            "replicas: {} is even: if the pool is cut in halves, neither is a majority and nothing is repaired until they meet again; \
-             {} peers outlive as many losses",
+            "replicas: {} is even: if the pool is cut in halves, neither is a majority and nothing is repaired until \
+             they meet again; {} peers outlive as many losses",
             pool.replicas,
             pool.replicas - 1
         ));
     }
+    if let Spread::Topology(spec) = &pool.spread {
+        let constraints = super::placement::constraints(spec).and_then(Value::as_array);
+        all.extend(constraints.into_iter().flatten().filter_map(|c| counts_others(c, pool)));
+    }
     all
+}
+
+/// A constraint that was written for another service counts that one's pods, and lets all of ours stand in one place.
+fn counts_others(constraint: &Value, pool: &Pool) -> Option<String> {
+    let own = stead_pool::config_map::labels(&pool.name);
+    let wanted = constraint["labelSelector"]["matchLabels"].as_object()?;
+    let (key, value) = wanted.iter().find(|(key, value)| own.get(*key).map(String::as_str) != value.as_str())?;
+    let by = constraint["topologyKey"].as_str().unwrap_or_default();
+    Some(format!(
+        "topology: the spread by {by} counts pods with {key}={}, and the pool's pods are none of those: without a \
+         labelSelector it would count them",
+        value.as_str().unwrap_or_default()
+    ))
 }

@@ -25,6 +25,9 @@ use crate::manifest::{Manifest, Part};
 /// The label that says which pool an object is of.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
+/// Where glusterd keeps its state.
+const STATE_PATH: &str = "/var/lib/glusterd";
+
 /// All objects of a pool, in the order in which they are made: what the pods need is there before them.
 pub fn pool(pool: &Pool) -> Vec<Manifest> {
     let mut all = Vec::new();

@@ -14,8 +14,8 @@ pub(super) const GLUSTERD_PORT_NAME: &str = "glusterd";
 pub const AGENT_PORT_NAME: &str = "agent";
 
 /// Where the agent's program is, in a volume that both images share.
-const PROGRAM_VOLUME: &str = "stead";
-const PROGRAM_FOLDER: &str = "/opt/stead";
+pub(super) const PROGRAM_VOLUME: &str = "stead";
+pub(super) const PROGRAM_FOLDER: &str = "/opt/stead";
 const PROGRAM: &str = "/opt/stead/stead";
 
 /// The StatefulSet. All pods start at once: a pool that was down re-forms only when all are there.
@@ -95,8 +95,8 @@ fn gluster(pool: &Pool) -> Value {
         "securityContext": security(pool.privilege),
         "volumeMounts": [
             {"name": PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER, "readOnly": true},
-            mount(storage::STATE, "/var/lib/glusterd"),
-            mount(storage::BRICKS, "/data/bricks"),
+            mount(&pool.state_claim, super::STATE_PATH),
+            mount(&pool.brick_claim, &pool.brick_path),
         ],
     });
     let kinds = [("requests", &pool.requests), ("limits", &pool.limits)];
@@ -112,8 +112,8 @@ fn arguments(pool: &Pool) -> Vec<String> {
         format!("--service={}", pool.service),
         format!("--cluster-domain={}", pool.cluster_domain),
         format!("--listen=0.0.0.0:{}", pool.agent_port),
-        // Half of the time is for glusterd and its bricks to end.
-        format!("--leave-seconds={}", pool.grace_seconds / 2),
+        // Half of the time is for glusterd and its bricks to end; the agent waits for no more than an hour.
+        format!("--leave-seconds={}", (pool.grace_seconds / 2).min(3600)),
         "--log-format=json".to_owned(),
     ]
 }
@@ -132,11 +132,11 @@ fn probe(path: &str, times: Probe) -> Value {
     probe
 }
 
-/// A brick's files have `trusted.*` attributes, which only CAP_SYS_ADMIN may write, and owners of all kinds, which
-/// self-heal reads and restores. Volumes that are mounted in the pod itself need more: the device `/dev/fuse`.
+/// A brick's files have `trusted.*` attributes, which only CAP_SYS_ADMIN may write; without it glusterd makes no volume.
+/// Volumes that are mounted in the pod itself need more: the device `/dev/fuse`.
 fn security(privilege: Privilege) -> Value {
     match privilege {
         Privilege::Privileged => json!({"privileged": true}),
-        Privilege::Capabilities => json!({"capabilities": {"add": ["DAC_READ_SEARCH", "SYS_ADMIN", "SYS_RESOURCE"]}}),
+        Privilege::Capabilities => json!({"capabilities": {"add": ["SYS_ADMIN"]}}),
     }
 }

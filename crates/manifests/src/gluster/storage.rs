@@ -5,11 +5,6 @@ use serde_json::{Value, json};
 use super::values::Pool;
 use crate::manifest::{Manifest, Part};
 
-/// The claim for `/var/lib/glusterd`.
-pub(super) const STATE: &str = "glusterd";
-/// The claim for the bricks.
-pub(super) const BRICKS: &str = "bricks";
-
 /// The class, where one is asked for. A brick's volume is made where its pod was put, and outlives its claim.
 pub(super) fn class(pool: &Pool) -> Option<Manifest> {
     let (new, name) = (pool.new_class.as_ref()?, pool.storage_class.as_ref()?);
@@ -31,7 +26,10 @@ pub(super) fn class(pool: &Pool) -> Option<Manifest> {
 /// The claims of each pod.
 pub(super) fn claims(pool: &Pool) -> Value {
     let state = pool.state_storage_class.as_ref().or(pool.storage_class.as_ref());
-    json!([claim(STATE, state, &pool.state_size), claim(BRICKS, pool.storage_class.as_ref(), &pool.brick_size)])
+    json!([
+        claim(&pool.state_claim, state, &pool.state_size),
+        claim(&pool.brick_claim, pool.storage_class.as_ref(), &pool.brick_size),
+    ])
 }
 
 fn claim(name: &str, class: Option<&String>, size: &str) -> Value {

@@ -31,6 +31,12 @@ pub struct Pool {
     pub brick_size: String,
     /// The size of a claim for `/var/lib/glusterd`.
     pub state_size: String,
+    /// The name of the claim templates for `/var/lib/glusterd`: a pod's claim is `TEMPLATE-POD`.
+    pub state_claim: String,
+    /// The name of the claim templates for the bricks.
+    pub brick_claim: String,
+    /// Where the bricks' claim is in a pod.
+    pub brick_path: String,
     /// How the pods are spread.
     pub spread: Spread,
     /// The labels that a node must have.
@@ -95,7 +101,7 @@ pub enum Network {
 pub enum Privilege {
     /// Everything.
     Privileged,
-    /// What bricks need: `trusted.*` attributes and files of any owner.
+    /// What bricks need: a container's usual capabilities, and the one to write `trusted.*` attributes.
     Capabilities,
 }
 
@@ -127,6 +133,9 @@ impl Default for Pool {
             new_class: None,
             brick_size: "10Gi".to_owned(),
             state_size: "1Gi".to_owned(),
+            state_claim: "glusterd".to_owned(),
+            brick_claim: "bricks".to_owned(),
+            brick_path: "/data/bricks".to_owned(),
             spread: Spread::Nodes,
             node_selector: BTreeMap::new(),
             network: Network::Pod,

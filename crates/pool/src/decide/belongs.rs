@@ -2,12 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::sight::Sight;
+use super::sight::{Sight, is_friend};
 use super::{Decision, Note, Severity, View};
 use crate::{Daemon, Member, Peer, PeerState, Record, Report, Standing};
 
 /// How many addresses of a member are kept.
 const ADDRESSES: usize = 4;
+
+/// How one is seen that nobody knows.
+const UNKNOWN: &str = "unknown";
+
+/// How long nobody has to know one before it is not of the pool any more, in seconds.
+const FADES: u64 = 5;
 
 /// A pool that nothing is recorded of: it is founded if nobody has friends, and taken over as it is if they have.
 pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
@@ -118,31 +124,35 @@ pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Dec
     }
 }
 
-/// Those that most of the pool has taken in, and that are not recorded or recorded as somebody else.
+/// Those that somebody of the pool knows, and that are not recorded, or as somebody else.
+///
+/// One is enough: who is known to one and not to all is on its way in, or fell out halfway, and either way its name is
+/// taken: probing it under another identity would leave the pool with two of one name.
 fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let mut strangers = BTreeSet::new();
-    let peers: Vec<&Peer> = sight.witnesses().flat_map(|(_, r)| &r.peers).collect();
-    for peer in peers {
-        if peer.uuid.is_empty() || record.joined().any(|(_, m)| m.uuid == peer.uuid) {
+    let mut known: Vec<&Peer> = sight.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p)).collect();
+    // The identity that a pod really has goes before one that it had.
+    known.sort_by_key(|p| !sight.view.reports.values().any(|r| r.uuid.as_ref() == Some(&p.uuid)));
+    for peer in known {
+        if record.joined().any(|(_, m)| m.uuid == peer.uuid) {
             continue;
         }
-        let listed = |state: PeerState| {
-            sight.witnesses().filter(|(_, r)| r.peers.iter().any(|p| p.uuid == peer.uuid && p.state == state)).count()
+        let Some(ordinal) = sight.ordinal_of(peer) else {
+            strangers.insert(peer.hosts.join(", "));
+            continue;
         };
-        let (friends, rejecters) = (listed(PeerState::Befriended), listed(PeerState::Rejected));
-        let ordinal = sight.ordinal_of(peer);
-        match ordinal {
-            Some(ordinal) if sight.is_majority(friends + rejecters) && record.joined_as(ordinal).is_none() => {
-                let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
-                record.members.insert(ordinal, member(sight.view, ordinal, peer.uuid.clone(), report));
-                let text = format!("{} has joined the pool", sight.view.wanted.pod(ordinal));
-                decision.notes.push(Note::normal(ordinal, "Joined", text));
-            }
-            Some(_) => {}
-            None => {
-                strangers.insert(peer.hosts.join(", "));
-            }
+        let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
+        let friends = sight.words_on(ordinal, &peer.uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
+        let pod = sight.view.wanted.pod(ordinal);
+        if record.joined_as(ordinal).is_none() {
+            decision.notes.push(Note::normal(ordinal, "Joined", format!("{pod} has joined the pool")));
+        } else if report.is_some() && sight.is_majority(friends + 1) && friends > 0 {
+            let text = format!("{pod} is of the pool with another identity than the one that was recorded");
+            decision.notes.push(Note::warning(ordinal, "Changed", text));
+        } else {
+            continue;
         }
+        record.members.insert(ordinal, member(sight.view, ordinal, peer.uuid.clone(), report));
     }
     for stranger in strangers {
         let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name);
@@ -150,12 +160,22 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     }
 }
 
+/// Whether a peer is a friend, was one, or is on its way to be one.
+fn is_settled(peer: &Peer) -> bool {
+    use PeerState::{Befriended, Rejected, RequestAccepted, RequestSentReceived};
+    matches!(peer.state, Befriended | Rejected | RequestAccepted | RequestSentReceived) && !peer.uuid.is_empty()
+}
+
 /// Those that none of the pool knows any more.
 fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let joined: Vec<(u32, String)> = sight.record.joined().map(|(o, m)| (o, m.uuid.clone())).collect();
     for (ordinal, uuid) in joined {
         let words = sight.words_on(ordinal, &uuid);
-        if words.is_empty() || words.iter().any(|(_, p)| p.is_some()) {
+        let unknown = !words.is_empty() && words.iter().all(|(_, p)| p.is_none());
+        // Reports may be a little old: one that has just come is not known to all of them yet.
+        let lately = !record.members.get(&ordinal).is_some_and(|m| m.seen.starts_with(UNKNOWN))
+            || !sight.since_long(ordinal, FADES);
+        if !unknown || lately || ordinal == sight.view.decider {
             continue;
         }
         // It may itself be the one who is right: its word needs more than half of all against it.
@@ -184,13 +204,17 @@ fn keep_address(member: &mut Member, address: &str) {
 fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
     let mut said: Vec<(String, Vec<u32>)> = Vec::new();
     for (who, peer) in sight.words_on(ordinal, &member.uuid) {
-        let words = peer.map_or("unknown".to_owned(), |p| {
+        let words = peer.map_or(UNKNOWN.to_owned(), |p| {
             format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
         });
         match said.iter_mut().find(|(w, _)| *w == words) {
             Some((_, by)) => by.push(who),
             None => said.push((words, vec![who])),
         }
+    }
+    let strange = strange_to_it(sight, ordinal);
+    if !strange.is_empty() && !said.is_empty() {
+        said.push((format!("does not know {}", sight.pods(strange.into_iter())), vec![ordinal]));
     }
     match said.as_slice() {
         [] => "alone".to_owned(),
@@ -200,4 +224,11 @@ fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
             each.collect::<Vec<_>>().join("; ")
         }
     }
+}
+
+/// Those that one does not call its friends.
+fn strange_to_it(sight: &Sight<'_>, ordinal: u32) -> Vec<u32> {
+    let Some(report) = sight.as_itself(ordinal) else { return Vec::new() };
+    let befriended = |m: &Member| report.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended);
+    sight.record.joined().filter(|(o, m)| *o != ordinal && !befriended(m)).map(|(o, _)| o).collect()
 }

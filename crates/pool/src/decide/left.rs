@@ -22,8 +22,18 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
         } else if decision.act.is_none() && !decision.step_down {
             let text = format!("{} has left and holds no bricks: it is detached", wanted.pod(ordinal));
             decision.notes.push(Note::normal(ordinal, "Detaching", text));
-            decision.act = Some(Act::Detach { ordinal, host: wanted.host(ordinal), uuid: member.uuid.clone() });
+            let host = name_at_the_decider(sight, ordinal, member);
+            decision.act = Some(Act::Detach { ordinal, host, uuid: member.uuid.clone() });
         }
+    }
+}
+
+/// The name by which the decider's glusterd knows one: its own name, if that is among them.
+fn name_at_the_decider(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
+    let hosts = sight.peer(sight.view.decider, &member.uuid).map(|p| p.hosts.as_slice()).unwrap_or_default();
+    match hosts.first() {
+        Some(first) if !hosts.contains(&member.host) => first.clone(),
+        _ => sight.view.wanted.host(ordinal),
     }
 }
 
@@ -60,8 +70,8 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let text = format!("{pod} has left and cannot detach itself: another one is to decide");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
-    if !sight.is_majority(sight.witnesses().count()) {
-        let text = format!("{pod} has left; it is detached when most of its peers answer");
+    if sight.core().is_none() {
+        let text = format!("{pod} has left; it is detached when more than half of the pool is connected");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
     let away =

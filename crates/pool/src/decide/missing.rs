@@ -3,14 +3,17 @@
 use super::order::give;
 use super::sight::Sight;
 use super::{Act, Decision, Note, Rule};
-use crate::{PeerState, Record, Repair, Report};
+use crate::{Member, Record, Repair, Report};
 
 /// Probes the first that is missing.
 pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let wanted = sight.view.wanted;
     for (ordinal, report) in sight.view.reports {
-        let recorded = sight.record.joined_as(*ordinal).is_some();
-        if recorded || !wanted.wants(*ordinal) || sight.running(*ordinal).is_none() || sight.is_copy(*ordinal) {
+        if sight.record.joined_as(*ordinal).is_some_and(|m| !is_forgotten(sight, *ordinal, m))
+            || !wanted.wants(*ordinal)
+            || sight.running(*ordinal).is_none()
+            || sight.is_copy(*ordinal)
+        {
             continue;
         }
         let Some(uuid) = &report.uuid else { continue };
@@ -19,10 +22,15 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
             continue;
         }
-        match old_ties(sight, report) {
+        let forgotten = sight.record.joined_as(*ordinal).is_some();
+        match if forgotten { Ties::None } else { old_ties(sight, report) } {
+            Ties::None if sight.core().is_none() && !forgotten => {
+                let text = format!("{pod} is asked into the pool when more than half of it is connected");
+                decision.notes.push(Note::normal(*ordinal, "Waiting", text));
+            }
             Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
                 decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
-                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal) });
+                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid: uuid.clone() });
             }
             Ties::None => {}
             Ties::OfThisPool => {
@@ -35,6 +43,17 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, "OtherPool", text)),
         }
     }
+}
+
+/// Whether one belongs to the pool by its own word, and nobody else knows it: whoever took it in is gone. A probe by one
+/// that it knows is all that it needs.
+fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
+    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| {
+        let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
+        r.peers.iter().any(|p| Some(p.uuid.as_str()) == decider)
+    });
+    let words = sight.words_on(ordinal, &member.uuid);
+    knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
 }
 
 /// Whether the decider is waiting for this one's answer.
@@ -58,8 +77,7 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
         return Ties::None;
     }
     let pod = sight.view.wanted.pod(report.ordinal);
-    let ours = |uuid: &str| sight.record.members.values().any(|m| m.uuid == uuid);
-    let strangers: Vec<String> = report.peers.iter().filter(|p| !ours(&p.uuid)).flat_map(|p| p.hosts.clone()).collect();
+    let strangers = sight.friends_of_its_own(report);
     let keep = sight.view.rules.hold(Rule::OnlyCopy);
     if keep && !strangers.is_empty() {
         return Ties::Others(format!("{pod} cannot join: it has a pool of its own, with {}", strangers.join(", ")));
@@ -71,30 +89,48 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
     Ties::OfThisPool
 }
 
-/// Has those probed by name whom somebody knows by an address only: after the one who probed first has moved, the others
-/// would not find it.
+/// Has those called by their names whom somebody knows by an address only: when they move, they would not be found. It
+/// takes one that knows them so; if that is not the decider, another is to decide.
 pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
     // Handing over takes a while: first all come in.
-    let joining = decision.notes.iter().any(|n| n.reason == "Joining");
-    if joining || !sight.record.joined().all(|(o, _)| sight.is_whole(o)) {
+    if decision.step_down || decision.notes.iter().any(|n| n.reason == "Joining") {
         return;
     }
-    for (ordinal, member) in sight.record.joined() {
-        let nameless = sight
-            .words_on(ordinal, &member.uuid)
-            .iter()
-            .any(|(_, p)| p.is_some_and(|p| p.state == PeerState::Befriended && !p.hosts.contains(&member.host)));
-        if !nameless {
-            continue;
+    let mut for_another = None;
+    for (ordinal, member) in sight.record.joined().filter(|(o, _)| sight.as_itself(*o).is_some()) {
+        for (who, _) in
+            sight.words_on(ordinal, &member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
+        {
+            if who == sight.view.decider {
+                let (host, uuid) = (member.host.clone(), member.uuid.clone());
+                decision.act = Some(Act::Probe { ordinal, host, uuid });
+                return;
+            }
+            if sight.core().is_none_or(|core| core.contains(&who)) {
+                for_another.get_or_insert((who, ordinal));
+            }
         }
-        if ordinal != sight.view.decider {
-            decision.act = Some(Act::Probe { ordinal, host: member.host.clone() });
-            decision.step_down = false;
-            return;
-        }
-        let pod = sight.view.wanted.pod(ordinal);
-        let text = format!("{pod} is known by its address only, and another one has to call it by its name");
-        decision.notes.push(Note::normal(ordinal, "StepsDown", text));
+    }
+    if let Some((who, ordinal)) = for_another {
+        let (who, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
+        let text = format!("{who} knows {whom} by its address only: it is to decide, and to call it by its name");
+        decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
         decision.step_down = true;
+    }
+}
+
+/// Notes who does not find another, because it calls it by an address that it had: glusterd calls a friend by the first
+/// name it has of it. It gets the right one when its pod is started again, and healthy peers are not restarted for it.
+pub(super) fn note_old_names(sight: &Sight<'_>, decision: &mut Decision) {
+    for (ordinal, member) in sight.record.joined().filter(|(o, _)| sight.as_itself(*o).is_some()) {
+        for (who, peer) in sight.words_on(ordinal, &member.uuid) {
+            if peer.is_some_and(|p| !p.connected && p.hosts.first().is_some_and(|h| *h != member.host)) {
+                let (who_pod, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
+                let text = format!(
+                    "{who_pod} looks for {whom} at an address that it had: restart {who_pod}, and it will know its name"
+                );
+                decision.notes.push(Note::warning(who, "OldAddress", text));
+            }
+        }
     }
 }

@@ -13,8 +13,17 @@ const TO_SETTLE: u64 = 60;
 /// Gives an order; the one before it, if there is one, is replaced.
 pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, repair: Repair, reason: String) {
     let Some(pod) = sight.view.pods.get(&ordinal) else { return };
+    let report = sight.view.reports.get(&ordinal);
     record.orders += 1;
-    record.order = Some(Order { id: record.orders, ordinal, pod: pod.clone(), repair, since: sight.view.now, reason });
+    record.order = Some(Order {
+        id: record.orders,
+        ordinal,
+        pod: pod.clone(),
+        repair,
+        since: sight.view.now,
+        volumes: report.map(|r| r.volumes.iter().map(|v| v.name.clone()).collect()).unwrap_or_default(),
+        reason,
+    });
 }
 
 /// Looks how the order goes, and takes it away when it is done or will not be.
@@ -53,14 +62,18 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
     }
 }
 
-/// Whether an order is still needed, by what the one to be repaired says itself: it is asked right before its glusterd
-/// is stopped, so that one that became healthy meanwhile is left alone.
+/// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
+/// glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one that got a volume that
+/// nobody else may have.
 pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
+    if own.volumes.iter().any(|v| !order.volumes.contains(&v.name)) {
+        return false;
+    }
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
-    let friends =
-        others().filter(|(_, m)| own.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended));
+    let befriended = |uuid: &str| own.peers.iter().any(|p| p.uuid == uuid && p.state == PeerState::Befriended);
+    let friends = others().filter(|(_, m)| befriended(&m.uuid)).count();
     let as_itself = own.daemon == Daemon::Running && own.uuid.as_ref() == Some(&member.uuid);
     let count = others().count();
-    !(as_itself && count > 0 && friends.count() * 2 > count)
+    !(as_itself && count > 0 && friends * 2 > count)
 }

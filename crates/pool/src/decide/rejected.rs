@@ -3,7 +3,7 @@
 use super::order::give;
 use super::sight::Sight;
 use super::{Decision, Note, Rule};
-use crate::{PeerState, Record, Repair, Report};
+use crate::{Peer, PeerState, Record, Repair, Report};
 
 /// How long a handshake may be under way before it counts as stuck, in seconds.
 const STUCK: u64 = 30;
@@ -12,7 +12,11 @@ const STUCK: u64 = 30;
 pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let one_at_a_time = sight.view.rules.hold(Rule::OneRepair);
     for (ordinal, _) in sight.record.joined() {
-        if (sight.view.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal)) || sight.is_copy(ordinal) {
+        if sight.is_copy(ordinal) {
+            continue;
+        }
+        if sight.view.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal) {
+            note_quarrel(sight, ordinal, decision);
             continue;
         }
         let Some(report) = sight.running(ordinal).filter(|r| sight.view.pods.get(&ordinal) == Some(&r.pod)) else {
@@ -55,27 +59,39 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, St
         let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
         return known.then_some((Repair::RestoreIdentity, why));
     }
-    let count = |wrong: &dyn Fn(PeerState) -> bool| {
-        words.iter().filter(|(_, p)| p.is_some_and(|p| p.connected && wrong(p.state))).count()
-    };
-    let rejecters = count(&|s| s == PeerState::Rejected);
-    if sight.is_majority(rejecters) {
-        let differing = differing_volumes(sight, report);
-        return Some(if differing.is_empty() {
-            (Repair::RestoreIdentity, format!("{pod} is rejected by {rejecters} of its peers"))
-        } else {
-            let volumes = differing.join(", ");
-            (Repair::ResyncVolumes, format!("{pod} is rejected: its definition of {volumes} differs from its peers'"))
-        });
+    if report.peers.is_empty() && report.volumes.is_empty() && sight.since_long(ordinal, STUCK) {
+        // It contradicts nobody, and nothing is taken from it.
+        let known = words.iter().any(|(_, p)| p.is_some());
+        return known.then(|| (Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
     }
-    if report.peers.is_empty() && sight.size() > 1 && rejecters > 0 {
-        return Some((Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
+    let rejecters = estranged(sight, ordinal, report)?;
+    let differing = differing_volumes(sight, report);
+    Some(if differing.is_empty() {
+        (Repair::RestoreIdentity, format!("{pod} does not get into the pool: {}", member.seen))
+    } else {
+        let volumes = differing.join(", ");
+        let why = format!("{pod} is rejected by {rejecters} peers: its definition of {volumes} differs from theirs");
+        (Repair::ResyncVolumes, why)
+    })
+}
+
+/// Whether one has fallen out with the core of the pool, and how many of that reject it. One that merely has no
+/// connection has not: it and the core still call each other friends.
+fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> {
+    let core = sight.core().filter(|core| !core.contains(&ordinal))?;
+    let own = report.uuid.as_ref()?;
+    let (mut rejections, mut friends) = (0, 0);
+    for member in core {
+        let uuid = &sight.record.joined_as(*member)?.uuid;
+        let (from, to) = (sight.peer(*member, own), report.peers.iter().find(|p| p.uuid == *uuid));
+        let rejected = |p: Option<&Peer>| p.is_some_and(|p| p.state == PeerState::Rejected && p.connected);
+        rejections += usize::from(rejected(from) || rejected(to));
+        friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));
     }
-    let stuck = count(&|s| !matches!(s, PeerState::Befriended | PeerState::Rejected));
-    if stuck > 0 && sight.is_majority(stuck + rejecters) && sight.since_long(ordinal, STUCK) {
-        return Some((Repair::RestoreIdentity, format!("{pod} is stuck on its way into the pool: {}", member.seen)));
-    }
-    None
+    // One that is looked for at an old address is only not found.
+    let misnamed = core.iter().any(|m| sight.is_misnamed(*m, ordinal) || sight.is_misnamed(ordinal, *m));
+    let stuck = friends * 2 <= core.len() && !misnamed && sight.since_long(ordinal, STUCK);
+    (rejections * 2 > core.len() || stuck).then_some(rejections)
 }
 
 /// Volumes of which this one has another definition than the others, at the same version.
@@ -107,17 +123,26 @@ fn only_copy(sight: &Sight<'_>, ordinal: u32, report: &Report, repair: &Repair) 
         );
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
-    let known = |uuid: &str| {
-        sight.record.members.values().any(|m| m.uuid == uuid)
-            || sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some())
-    };
-    let strangers: Vec<String> =
-        report.peers.iter().filter(|p| !known(&p.uuid)).flat_map(|p| p.hosts.clone()).collect();
+    let strangers = sight.friends_of_its_own(report);
     if *repair == Repair::RestoreIdentity && !strangers.is_empty() {
         let text = format!("{pod} is not repaired: it alone knows {}; is it of another pool?", strangers.join(", "));
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
     None
+}
+
+/// Two that most of the pool has as friends and that reject each other: neither is restarted for that, but somebody should
+/// know. It passes when either of them is restarted.
+fn note_quarrel(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
+    let Some(member) = sight.record.joined_as(ordinal) else { return };
+    let words = sight.words_on(ordinal, &member.uuid);
+    let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected));
+    for (who, _) in rejecters.filter(|(who, _)| sight.is_healthy(*who) && *who < ordinal) {
+        let (a, b) = (sight.view.wanted.pod(*who), sight.view.wanted.pod(ordinal));
+        let text =
+            format!("{a} and {b} reject each other, and most others have both as friends: restart one of the two pods");
+        decision.notes.push(Note::warning(ordinal, "Quarrel", text));
+    }
 }
 
 /// One that is merely away, or that nothing can be done for now, is waited for.

@@ -14,15 +14,49 @@ pub(super) struct Sight<'a> {
     pub(super) record: &'a Record,
     /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
     witnesses: BTreeSet<u32>,
+    /// The most of them that all have each other as friends, connected: where the pool is whole.
+    core: BTreeSet<u32>,
     /// Identities that more than one pod has, with those pods.
     copies: BTreeMap<String, BTreeSet<u32>>,
 }
 
 impl<'a> Sight<'a> {
     pub(super) fn new(view: &'a View<'a>, record: &'a Record) -> Sight<'a> {
-        let mut sight = Sight { view, record, witnesses: BTreeSet::new(), copies: copies(view.reports) };
+        let mut sight =
+            Sight { view, record, witnesses: BTreeSet::new(), core: BTreeSet::new(), copies: copies(view.reports) };
         sight.witnesses = record.joined().map(|(o, _)| o).filter(|o| sight.is_witness(*o)).collect();
+        sight.core = sight.largest_core();
         sight
+    }
+
+    fn largest_core(&self) -> BTreeSet<u32> {
+        let mut largest = BTreeSet::new();
+        for centre in &self.witnesses {
+            let mut core = BTreeSet::from([*centre]);
+            for other in &self.witnesses {
+                if core.iter().all(|c| c == other || self.are_friends(*c, *other)) {
+                    core.insert(*other);
+                }
+            }
+            if core.len() > largest.len() {
+                largest = core;
+            }
+        }
+        largest
+    }
+
+    /// Whether two have each other as friends, connected.
+    fn are_friends(&self, a: u32, b: u32) -> bool {
+        let has = |who: u32, whom: u32| {
+            let member = self.record.joined_as(whom);
+            member.and_then(|m| self.peer(who, &m.uuid)).is_some_and(is_friend)
+        };
+        has(a, b) && has(b, a)
+    }
+
+    /// The core of the pool, if it is more than half of it.
+    pub(super) fn core(&self) -> Option<&BTreeSet<u32>> {
+        Some(&self.core).filter(|core| self.is_majority(core.len()))
     }
 
     fn is_witness(&self, ordinal: u32) -> bool {
@@ -77,7 +111,8 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) fn decider_belongs(&self) -> bool {
-        self.witnesses.contains(&self.view.decider)
+        let decider = &self.view.decider;
+        self.witnesses.contains(decider) && self.core().is_none_or(|core| core.contains(decider))
     }
 
     pub(super) fn why_not_the_decider(&self) -> Note {
@@ -85,7 +120,9 @@ impl<'a> Sight<'a> {
         Note::normal(
             self.view.decider,
             "StepsDown",
-            format!("{pod} does not decide for the pool: its own glusterd is not of the pool or does not answer"),
+            format!(
+                "{pod} does not decide for the pool: its own glusterd does not answer, or is not among the friends of most others"
+            ),
         )
     }
 
@@ -139,6 +176,20 @@ impl<'a> Sight<'a> {
         self.record.members.get(&ordinal).is_some_and(|m| self.view.now.saturating_sub(m.since) >= seconds)
     }
 
+    /// Whether one knows another, and not by its name.
+    pub(super) fn is_nameless(&self, who: u32, whom: u32) -> bool {
+        let Some(member) = self.record.joined_as(whom) else { return false };
+        let unnamed = |p: &Peer| p.state == PeerState::Befriended && !p.hosts.contains(&member.host);
+        self.peer(who, &member.uuid).is_some_and(unnamed)
+    }
+
+    /// Whether one has another as a friend, and calls it by something else than its name.
+    pub(super) fn is_misnamed(&self, who: u32, whom: u32) -> bool {
+        let Some(member) = self.record.joined_as(whom) else { return false };
+        let misnamed = |p: &Peer| p.state == PeerState::Befriended && p.hosts.first() != Some(&member.host);
+        self.peer(who, &member.uuid).is_some_and(misnamed)
+    }
+
     /// Whether this pod has the identity of another pod.
     pub(super) fn is_copy(&self, ordinal: u32) -> bool {
         self.copies.values().any(|pods| pods.contains(&ordinal))
@@ -187,6 +238,17 @@ impl<'a> Sight<'a> {
         let known =
             |name: &str| self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == name));
         report.volumes.iter().map(|v| v.name.clone()).filter(|name| !known(name)).collect()
+    }
+
+    /// Friends in a pod's report that nobody of the pool knows, and that are not pods of the pool under an old identity.
+    pub(super) fn friends_of_its_own(&self, report: &Report) -> Vec<String> {
+        let known = |p: &&Peer| {
+            let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
+            let named =
+                p.hosts.iter().filter_map(|h| self.view.wanted.ordinal(h)).any(|o| self.record.joined_as(o).is_some());
+            recorded || named || self.witnesses.iter().any(|w| self.peer(*w, &p.uuid).is_some())
+        };
+        report.peers.iter().filter(|p| !known(p)).flat_map(|p| p.hosts.clone()).collect()
     }
 
     /// Pods in words.

@@ -72,7 +72,8 @@ impl Play {
                 assert_eq!(answer.is_ok(), success || known, "{step:?}");
             }
             "detach" => {
-                let answer = g.detach(numbers[0], numbers[1]);
+                let host = g.all[&numbers[1]].host.clone();
+                let answer = g.detach(numbers[0], numbers[1], &host);
                 assert_eq!(answer.is_ok(), success, "{answer:?} {}", step["answer"]);
                 if let Err(why) = answer {
                     let real = step["answer"].as_str().unwrap();
@@ -85,7 +86,7 @@ impl Play {
             "restore" => {
                 g.stop(numbers[0]);
                 let friends = numbers[2..].iter().map(|n| {
-                    let hosts = [format!("pool-{n}.{}", self.domain)].into();
+                    let hosts = vec![format!("pool-{n}.{}", self.domain)];
                     (g.uuid(*n), Friend { state: FRIEND, hosts, connected: false })
                 });
                 let friends = friends.collect();

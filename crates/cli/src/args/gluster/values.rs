@@ -72,6 +72,18 @@ pub(crate) struct PoolValues {
     #[arg(long, value_name = "SIZE", help_heading = "Storage")]
     pub(crate) state_size: Option<String>,
 
+    /// The name of the claim template for /var/lib/glusterd: a pod's claim is TEMPLATE-POD [default: glusterd]
+    #[arg(long, value_name = "NAME", help_heading = "Storage")]
+    pub(crate) state_claim: Option<String>,
+
+    /// The name of the claim template for the bricks [default: bricks]
+    #[arg(long, value_name = "NAME", help_heading = "Storage")]
+    pub(crate) brick_claim: Option<String>,
+
+    /// Where the bricks' claim is in a pod [default: /data/bricks]
+    #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
+    pub(crate) brick_path: Option<String>,
+
     /// Place the pods as this Topology says; it is read from the cluster, or with --from from a file
     #[arg(long, value_name = "NAME", help_heading = "Placement", conflicts_with = "spread_by")]
     pub(crate) topology: Option<String>,
@@ -144,6 +156,9 @@ impl PoolValues {
             storage_class_parameters: self.storage_class_parameters.or(those.storage_class_parameters),
             brick_size: self.brick_size.or(those.brick_size),
             state_size: self.state_size.or(those.state_size),
+            state_claim: self.state_claim.or(those.state_claim),
+            brick_claim: self.brick_claim.or(those.brick_claim),
+            brick_path: self.brick_path.or(those.brick_path),
             topology: self.topology.or(those.topology),
             spread_by: self.spread_by.or(those.spread_by),
             node_selector: self.node_selector.or(those.node_selector),

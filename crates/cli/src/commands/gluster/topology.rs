@@ -36,7 +36,7 @@ fn dumped(name: &str, namespace: &str, from: &[PathBuf]) -> anyhow::Result<Value
     }
     // A file that somebody wrote may leave the namespace out; a dump does not.
     let of = |value: &Value| value["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned();
-    let found = dump.items.into_iter().map(|item| item.value);
-    let found = found.filter(|v| v["metadata"]["name"] == name && of(v) == namespace).next_back();
+    let mut found = dump.items.into_iter().map(|item| item.value);
+    let found = found.rfind(|v| v["metadata"]["name"] == name && of(v) == namespace);
     found.ok_or_else(|| anyhow!("--topology: the files have no Topology {name} for namespace {namespace}"))
 }

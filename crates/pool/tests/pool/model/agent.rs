@@ -81,8 +81,7 @@ impl Cluster {
     }
 
     fn write_identity(&mut self, n: u32, identity: Identity) {
-        let friend =
-            |p: &PeerFile| Friend { state: p.state, hosts: p.hosts.iter().cloned().collect(), connected: false };
+        let friend = |p: &PeerFile| Friend { state: p.state, hosts: p.hosts.clone(), connected: false };
         let disk = self.glusterds.disk(n);
         disk.uuid = Some(identity.uuid);
         disk.friends = identity.peers.iter().map(|p| (p.uuid.clone(), friend(p))).collect();
@@ -142,7 +141,7 @@ impl Cluster {
         let daemon = if glusterd.running { Daemon::Running } else { Daemon::Stopped };
         let peers = glusterd.disk.friends.iter().map(|(uuid, f)| Peer {
             uuid: uuid.clone(),
-            hosts: f.hosts.iter().cloned().collect(),
+            hosts: f.hosts.clone(),
             state: PeerState::of(f.state),
             connected: f.connected,
         });
@@ -192,9 +191,16 @@ impl Cluster {
             now: self.now(),
             rules: self.rules,
         });
+        self.truth.notes = decision.notes.iter().map(|n| n.text.clone()).collect();
+        if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
+            self.check_detach(n, *ordinal, uuid);
+        }
         if let Some(record) = decision.record {
             if self.chance.percent(self.truth.trouble / 2) {
                 return self.say("the record is not written".to_owned());
+            }
+            if let Some(order) = record.order.as_ref().filter(|o| Some(*o) != self.record.order.as_ref()) {
+                self.truth.rightly_ordered = self.is_at_fault(order.ordinal);
             }
             if record.order != self.record.order {
                 self.say(format!("order {:?}", record.order));
@@ -220,13 +226,19 @@ impl Cluster {
 
     fn act(&mut self, n: u32, act: Act) {
         match act {
+            Act::Probe { ordinal, uuid, .. } | Act::Detach { ordinal, uuid, .. }
+                if self.glusterds.linked(n, ordinal)
+                    && self.glusterds.running(ordinal)
+                    && self.glusterds.uuid(ordinal) != uuid =>
+            {
+                self.say(format!("{n} leaves {ordinal} alone: it is somebody else now"));
+            }
             Act::Probe { ordinal, .. } => {
                 let answer = self.glusterds.probe(n, ordinal);
                 self.say(format!("{n} probes {ordinal}: {answer:?}"));
             }
-            Act::Detach { ordinal, uuid, .. } => {
-                self.check_detach(n, ordinal, &uuid);
-                let answer = self.glusterds.detach(n, ordinal);
+            Act::Detach { ordinal, host, .. } => {
+                let answer = self.glusterds.detach(n, ordinal, &host);
                 self.say(format!("{n} detaches {ordinal}: {answer:?}"));
             }
         }
@@ -240,7 +252,7 @@ fn state_dir(disk: &Disk, n: u32) -> StateDir {
         peers: disk
             .friends
             .iter()
-            .map(|(u, f)| PeerFile { uuid: u.clone(), state: f.state, hosts: f.hosts.iter().cloned().collect() })
+            .map(|(u, f)| PeerFile { uuid: u.clone(), state: f.state, hosts: f.hosts.clone() })
             .collect(),
         volumes: disk
             .volumes

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster::{Cluster, MOST};
-use super::glusterd::FRIEND;
+use super::glusterd::{Definition, FRIEND};
 
 /// What a run knows that no agent does.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +14,10 @@ pub(crate) struct Truth {
     pub(crate) checksums: BTreeMap<(String, u64), u64>,
     /// The volumes that there are, with the pods that hold their bricks.
     pub(crate) volumes: BTreeMap<String, BTreeSet<u32>>,
+    /// Whether the last order was for one that was at fault when it was given.
+    pub(crate) rightly_ordered: bool,
+    /// What the one who decided last had to say.
+    pub(crate) notes: Vec<String>,
     /// What happened that must not.
     pub(crate) broken: Vec<String>,
 }
@@ -29,7 +33,10 @@ impl Cluster {
         if self.wanted.wants(n) && self.glusterds.uuid(n) == uuid {
             self.broken(format!("{by} detaches {n}, which is wanted"));
         }
-        let held: Vec<&String> = self.truth.volumes.iter().filter(|(_, b)| b.contains(&n)).map(|(v, _)| v).collect();
+        // A volume that it made while it was alone nobody can know of.
+        let known = |v: &String| (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v));
+        let held: Vec<&String> =
+            self.truth.volumes.iter().filter(|(v, b)| b.contains(&n) && known(v)).map(|(v, _)| v).collect();
         if !held.is_empty() {
             self.broken(format!("{by} detaches {n}, which holds bricks of {held:?}"));
         }
@@ -37,7 +44,7 @@ impl Cluster {
 
     /// No glusterd is stopped that is not at fault, and no two at once.
     pub(crate) fn check_repair(&mut self, n: u32) {
-        if !self.is_at_fault(n) {
+        if !self.is_at_fault(n) && !self.truth.rightly_ordered {
             self.broken(format!("the glusterd of {n} is stopped, and it is healthy"));
         }
         let another = self.pods.iter().find(|(m, p)| **m != n && p.agent.repairing.is_some()).map(|(m, _)| *m);
@@ -46,11 +53,16 @@ impl Cluster {
         }
     }
 
-    /// Whether one has a wrong definition, no friends, or is not a friend of half of the others that it should be of.
-    fn is_at_fault(&self, n: u32) -> bool {
+    /// Whether one has another definition than most, no friends, or is not a friend of half of the others that it should be of.
+    pub(crate) fn is_at_fault(&self, n: u32) -> bool {
         let disk = &self.glusterds.all[&n].disk;
-        let right = |(name, d): (&String, &super::glusterd::Definition)| {
-            self.truth.checksums.get(&(name.clone(), d.version)).is_none_or(|c| *c == d.checksum)
+        let joined = self.record.joined().count();
+        let right = |(name, d): (&String, &Definition)| {
+            let differs = |o: u32| {
+                let other = self.glusterds.all[&o].disk.volumes.get(name);
+                other.is_some_and(|e| e.version == d.version && e.checksum != d.checksum)
+            };
+            self.record.joined().filter(|(o, _)| differs(*o)).count() * 2 <= joined
         };
         let others: Vec<u32> = self.record.joined().map(|(o, _)| o).filter(|o| *o != n).collect();
         let uuid = self.glusterds.uuid(n);
@@ -70,8 +82,14 @@ impl Cluster {
             }
         }
         for uuid in disk.friends.keys().filter(|_| friends) {
-            let known =
-                |m: &u32| self.glusterds.uuid(*m) == *uuid || self.glusterds.all[m].disk.friends.contains_key(uuid);
+            let ours = disk.friends[uuid]
+                .hosts
+                .iter()
+                .filter_map(|h| self.wanted.ordinal(h))
+                .any(|o| self.record.joined_as(o).is_some());
+            let known = |m: &u32| {
+                ours || self.glusterds.uuid(*m) == *uuid || self.glusterds.all[m].disk.friends.contains_key(uuid)
+            };
             if !others.iter().any(known) && !self.record.members.values().any(|m| m.uuid == *uuid) {
                 self.broken(format!("friend {uuid} is taken from {n}, which alone has it"));
             }
@@ -84,6 +102,49 @@ impl Cluster {
         if repairs > 1 {
             self.broken(format!("{repairs} glusterds are stopped for repairs at once"));
         }
+    }
+
+    /// How everything stands, for who reads a run that failed.
+    pub(crate) fn describe(&mut self) {
+        for n in 0..MOST {
+            let g = &self.glusterds.all[&n];
+            let friends: Vec<String> = g
+                .disk
+                .friends
+                .iter()
+                .map(|(u, f)| {
+                    format!(
+                        "{}:{}{}",
+                        u.trim_start_matches("00000000-0000-4000-8000-"),
+                        f.state,
+                        if f.connected { "" } else { "-" }
+                    )
+                })
+                .collect();
+            let volumes: Vec<String> = g
+                .disk
+                .volumes
+                .iter()
+                .map(|(v, d)| format!("{v}.{}.{}{:?}", d.version, d.checksum % 1000, d.bricks))
+                .collect();
+            let state = if g.running { "runs" } else { "stopped" };
+            let text = format!(
+                "{n} {state} {} friends {} volumes {}",
+                self.glusterds.uuid(n),
+                friends.join(" "),
+                volumes.join(" ")
+            );
+            self.say(text);
+        }
+        let members: Vec<String> = self
+            .record
+            .members
+            .iter()
+            .map(|(o, m)| format!("{o} {:?} {} {} {:?}", m.standing, m.uuid, m.seen, m.bricks.len()))
+            .collect();
+        members.into_iter().for_each(|m| self.say(m));
+        let notes = std::mem::take(&mut self.truth.notes);
+        self.say(format!("{} wanted; {:?} leads and says {notes:#?}", self.wanted.replicas, self.leader));
     }
 
     /// Whether every wanted peer has every other as its friend, connected, and is recorded so.

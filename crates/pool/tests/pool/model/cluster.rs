@@ -58,6 +58,7 @@ impl Cluster {
         let replicas = 1 + chance.below(5) as u32;
         let wanted = Wanted { name: "pool".to_owned(), domain: "pool.default.svc".to_owned(), replicas, start: 0 };
         let mut glusterds = Glusterds::default();
+        glusterds.reverse = chance.percent(70);
         for n in 0..MOST {
             glusterds.add(n, &wanted.host(n), &format!("address-{n}-0"));
         }

@@ -9,6 +9,9 @@ const TROUBLED: u64 = 120;
 /// How long the pool has to be whole again, in ticks.
 const CALM: u64 = 400;
 
+/// When somebody looks at the notes, and restarts those that reject each other and are healthy otherwise.
+const QUARREL: u64 = 200;
+
 /// How long it has to stay so.
 const STAYS: u64 = 20;
 
@@ -25,13 +28,17 @@ impl Cluster {
         }
         self.calm_down();
         let mut whole = 0;
-        for _ in 0..CALM {
+        for t in 0..CALM {
             self.turn();
+            if t == QUARREL || t == QUARREL + 60 {
+                self.end_quarrels();
+            }
             whole = if self.is_whole() { whole + 1 } else { 0 };
             if whole > STAYS {
                 break;
             }
         }
+        self.describe();
         if let Some(first) = self.truth.broken.first() {
             return Err(first.clone());
         }
@@ -228,6 +235,27 @@ impl Cluster {
         self.say(format!("without Kubernetes: {:?}", self.offline));
     }
 
+    fn end_quarrels(&mut self) {
+        for n in 0..MOST {
+            let pod = self.wanted.pod(n);
+            let told = |t: &String| {
+                t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
+                    || t.contains(&format!("restart {pod},"))
+            };
+            if self.truth.notes.iter().any(told) {
+                self.glusterds.stop(n);
+                self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
+                self.say(format!("somebody restarts {n}"));
+            }
+        }
+    }
+
+    /// Volumes that no other has.
+    fn volumes_of_its_own(&self, n: u32) -> Vec<String> {
+        let another = |v: &String| (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v));
+        self.glusterds.all[&n].disk.volumes.keys().filter(|v| !another(v)).cloned().collect()
+    }
+
     /// Nothing goes wrong any more, and somebody sets right what only a person can.
     fn calm_down(&mut self) {
         self.truth.trouble = 0;
@@ -242,25 +270,45 @@ impl Cluster {
             self.wanted.replicas = joined.iter().max().map_or(1, |m| m + 1).max(self.wanted.replicas);
             self.say(format!("scaled to {}", self.wanted.replicas));
         }
-        // A damaged definition that comes with a volume of its own is not touched by the agents.
+        // A volume that was made on one that is not of the pool is nothing that the agents may take away.
         for n in 0..MOST {
-            let own = self.glusterds.all[&n]
-                .disk
-                .volumes
-                .keys()
-                .any(|v| !(0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v)));
-            if own && self.has_wrong_definition(n) {
-                let wrong: Vec<String> = self.glusterds.all[&n]
-                    .disk
-                    .volumes
-                    .iter()
-                    .filter(|(v, d)| self.truth.checksums.get(&((*v).clone(), d.version)) != Some(&d.checksum))
-                    .map(|(v, _)| v.clone())
-                    .collect();
-                wrong.iter().for_each(|v| {
-                    self.glusterds.disk(n).volumes.remove(v);
-                });
-                self.say(format!("somebody takes {wrong:?} away at {n}"));
+            let stranger = self.record.joined_as(n).is_none_or(|m| m.uuid != self.glusterds.uuid(n));
+            let lonely = self.glusterds.all[&n].disk.friends.is_empty() && self.record.joined().count() > 1;
+            let own: Vec<String> = self.volumes_of_its_own(n).into_iter().filter(|_| stranger || lonely).collect();
+            for name in own {
+                self.glusterds.disk(n).volumes.remove(&name);
+                self.truth.volumes.remove(&name);
+                self.say(format!("somebody deletes {name} at {n}"));
+            }
+        }
+        // Where not all but one have the right definition, nobody can tell which one it is.
+        let members: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
+        let wrong: Vec<u32> = (0..MOST).filter(|n| self.has_wrong_definition(*n)).collect();
+        let same = |v: &String, version: u64| {
+            members.iter().all(|m| self.glusterds.all[m].disk.volumes.get(v).is_some_and(|d| d.version == version))
+        };
+        let steady = |m: &u32| {
+            self.wanted.wants(*m)
+                && self.glusterds.running(*m)
+                && self.glusterds.all[m].disk.friends.len() + 1 >= members.len()
+        };
+        let clear = wrong.len() == 1
+            && members.len() > 2
+            && members.iter().all(steady)
+            && self.volumes_of_its_own(wrong[0]).is_empty()
+            && self.glusterds.all[&wrong[0]].disk.volumes.iter().all(|(v, d)| same(v, d.version));
+        for n in wrong.into_iter().filter(|_| !clear) {
+            let checksums = &self.truth.checksums;
+            for (name, definition) in &mut self.glusterds.all.get_mut(&n).expect("all are there").disk.volumes {
+                if let Some(right) = checksums.get(&(name.clone(), definition.version)) {
+                    definition.checksum = *right;
+                }
+            }
+            self.say(format!("somebody repairs the definitions of {n}"));
+            self.record.order = None;
+            self.glusterds.stop(n);
+            if let Some(pod) = self.pods.get_mut(&n) {
+                pod.agent = Default::default();
             }
         }
     }

@@ -35,8 +35,17 @@ pub(crate) struct Disk {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Friend {
     pub(crate) state: u32,
-    pub(crate) hosts: BTreeSet<String>,
+    /// Its names; it is called by the first.
+    pub(crate) hosts: Vec<String>,
     pub(crate) connected: bool,
+}
+
+impl Friend {
+    fn add_name(&mut self, name: String) {
+        if !self.hosts.contains(&name) {
+            self.hosts.push(name);
+        }
+    }
 }
 
 /// A volume's definition.
@@ -54,6 +63,8 @@ pub(crate) struct Glusterds {
     pub(crate) all: BTreeMap<u32, Glusterd>,
     /// Those that are on the other side of a cut.
     pub(crate) far: BTreeSet<u32>,
+    /// Whether an address leads back to its pod's name, as in a cluster whose DNS knows the pods.
+    pub(crate) reverse: bool,
     identities: u64,
 }
 
@@ -102,7 +113,7 @@ impl Glusterds {
 
     /// Whom a friend's names lead to.
     fn resolve(&self, friend: &Friend) -> Option<u32> {
-        let named = |g: &Glusterd| friend.hosts.contains(&g.host) || friend.hosts.contains(&g.address);
+        let named = |g: &Glusterd| friend.hosts.first().is_some_and(|h| *h == g.host || *h == g.address);
         self.all.iter().find(|(_, g)| named(g)).map(|(n, _)| *n)
     }
 
@@ -164,10 +175,18 @@ impl Glusterds {
         let by_name = called.disk.friends.values().any(|f| f.hosts.contains(host));
         let blank = called.disk.friends.is_empty() && called.disk.volumes.is_empty();
         let right = called.disk.uuid.as_deref() == Some(uuid);
+        let copy = called.disk.uuid.as_ref().is_some_and(|u| self.all[&a].disk.friends.contains_key(u));
         let entry = self.disk(a).friends.get_mut(uuid).expect("it was listed");
-        // A connection that stands is not asked again.
-        entry.connected |= knows || by_name || blank;
+        if entry.connected {
+            // They greet when they connect. Afterwards friends only tell each other of their friends.
+            return self.gossip(a, b, uuid);
+        }
+        entry.connected = knows || by_name || blank;
         if !entry.connected {
+            return;
+        }
+        // A copy of another friend's state passes for the one that was called.
+        if !right && knows && copy {
             return;
         }
         if !(right && knows) {
@@ -184,8 +203,16 @@ impl Glusterds {
         self.disk(a).friends.get_mut(uuid).expect("it was listed").state = state;
         let back = self.disk(b).friends.get_mut(&caller).expect("it knows the caller");
         back.state = state;
-        back.connected = true;
         if agreed {
+            self.introduce(a, b);
+            self.introduce(b, a);
+        }
+    }
+
+    fn gossip(&mut self, a: u32, b: u32, uuid: &str) {
+        let caller = self.uuid(a);
+        let friend = |disk: &Disk, uuid: &str| disk.friends.get(uuid).is_some_and(|f| f.state == FRIEND && f.connected);
+        if friend(&self.all[&a].disk, uuid) && friend(&self.all[&b].disk, &caller) && self.uuid(b) == uuid {
             self.introduce(a, b);
             self.introduce(b, a);
         }
@@ -224,7 +251,7 @@ impl Glusterds {
         for (uuid, friend) in told {
             let known =
                 self.disk(to).friends.entry(uuid).or_insert_with(|| Friend { state: FRIEND, ..Friend::default() });
-            known.hosts.extend(friend.hosts);
+            friend.hosts.into_iter().for_each(|h| known.add_name(h));
         }
     }
 
@@ -246,7 +273,7 @@ impl Glusterds {
         let (asker, asked) = (self.uuid(a), self.uuid(b));
         if let Some(friend) = self.disk(a).friends.get_mut(&asked) {
             // Known by its address only: it has its name now, and the others hear of it.
-            friend.hosts.insert(host);
+            friend.add_name(host);
             let others: Vec<u32> =
                 self.all.keys().copied().filter(|n| *n != a && *n != b && self.reach(a, *n)).collect();
             others.iter().for_each(|n| self.introduce(a, *n));
@@ -263,25 +290,29 @@ impl Glusterds {
             self.disk(b).friends.get_mut(&asker).expect("just seen").state = ACCEPTED;
             return Ok(());
         }
-        let address = self.all[&a].address.clone();
-        self.disk(a).friends.insert(asked, Friend { state: FRIEND, hosts: [host].into(), connected: true });
+        let address = if self.reverse { self.all[&a].host.clone() } else { self.all[&a].address.clone() };
+        self.disk(a).friends.insert(asked, Friend { state: FRIEND, hosts: [host].into(), connected: false });
         let back = self.disk(b).friends.entry(asker).or_default();
-        back.hosts.insert(address);
-        (back.state, back.connected) = (FRIEND, true);
+        back.add_name(address);
+        (back.state, back.connected) = (FRIEND, false);
         self.meet(a, b);
         Ok(())
     }
 
     /// `gluster peer detach`.
-    pub(crate) fn detach(&mut self, a: u32, b: u32) -> Result<(), &'static str> {
+    pub(crate) fn detach(&mut self, a: u32, b: u32, host: &str) -> Result<(), &'static str> {
         if !self.running(a) {
             return Err("glusterd does not run");
         }
         if a == b {
             return Err("it is localhost");
         }
-        let host = self.all[&b].host.clone();
-        let found = self.all[&a].disk.friends.iter().find(|(_, f)| f.hosts.contains(&host)).map(|(u, _)| u.clone());
+        let found = self.all[&a]
+            .disk
+            .friends
+            .iter()
+            .find(|(_, f)| f.hosts.iter().any(|h| h == host) || self.resolve(f) == Some(b))
+            .map(|(u, _)| u.clone());
         let Some(uuid) = found else { return Err("is not part of cluster") };
         if self.all[&a].disk.volumes.values().any(|v| v.bricks.contains(&b)) {
             return Err("Peer hosts one or more bricks");

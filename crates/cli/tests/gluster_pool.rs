@@ -1,0 +1,32 @@
+//! A Gluster pool: real glusterd in pods that are processes, on the real control plane.
+
+use std::path::Path;
+
+use anyhow::Result;
+use stead_stage::pool::{self, PoolStage};
+use stead_testbed::Binaries;
+
+const STEAD: &str = env!("CARGO_BIN_EXE_stead");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_scene_holds() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !pool::can_run_or_skip() {
+        return Ok(());
+    }
+    let mut told = Vec::new();
+    let stage = PoolStage::open(&binaries, Path::new(STEAD)).await?;
+    let played = pool::play(&stage, &mut |line: &str| told.push(line.to_owned())).await;
+    played.map_err(|e| e.context(told.join("\n")))
+}
+
+/// A short form of `cargo xtask gluster --runs 50`.
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_at_random_heal() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !pool::can_run_or_skip() {
+        return Ok(());
+    }
+    let stage = PoolStage::open(&binaries, Path::new(STEAD)).await?;
+    pool::runs(&stage, 3, 1, &mut |_: &str| {}).await
+}
