@@ -19,14 +19,14 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// The program to test, built.
+/// The program to test, built; with the features that the tests have it built with, so that it is built once.
 pub(crate) fn stead() -> Result<PathBuf> {
     let output = cargo()
-        .args(["build", "--quiet", "--package", "stead", "--message-format=json"])
+        .args(["build", "--quiet", "--workspace", "--bin", "stead", "--message-format=json"])
         .stderr(Stdio::inherit())
         .output()
         .context("running cargo build")?;
-    ensure!(output.status.success(), "cargo build --package stead: {}", output.status);
+    ensure!(output.status.success(), "cargo build --bin stead: {}", output.status);
     let messages = String::from_utf8_lossy(&output.stdout);
     messages
         .lines()
