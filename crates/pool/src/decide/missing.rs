@@ -3,7 +3,7 @@
 use super::order::give;
 use super::sight::Sight;
 use super::{Act, Decision, Note, Rule};
-use crate::{Member, Record, Repair, Report};
+use crate::{Member, PeerState, Record, Repair, Report};
 
 /// Probes the first that is missing.
 pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
@@ -50,7 +50,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
 fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
     let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| {
         let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
-        r.peers.iter().any(|p| Some(p.uuid.as_str()) == decider)
+        r.peers.iter().any(|p| Some(p.uuid.as_str()) == decider && p.state == PeerState::Befriended)
     });
     let words = sight.words_on(ordinal, &member.uuid);
     knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())

@@ -1,7 +1,7 @@
 //! What goes wrong in a run, by its seed.
 
 use super::cluster::{Cluster, MOST};
-use super::glusterd::{Definition, Disk};
+use super::glusterd::{Definition, Disk, FRIEND};
 
 /// How long things go wrong, in ticks.
 const TROUBLED: u64 = 120;
@@ -273,7 +273,9 @@ impl Cluster {
         // A volume that was made on one that is not of the pool is nothing that the agents may take away.
         for n in 0..MOST {
             let stranger = self.record.joined_as(n).is_none_or(|m| m.uuid != self.glusterds.uuid(n));
-            let lonely = self.glusterds.all[&n].disk.friends.is_empty() && self.record.joined().count() > 1;
+            let uuid = self.glusterds.uuid(n);
+            let friend = |m: u32| self.glusterds.all[&m].disk.friends.get(&uuid).is_some_and(|f| f.state == FRIEND);
+            let lonely = self.record.joined().count() > 1 && !(0..MOST).any(|m| m != n && friend(m));
             let own: Vec<String> = self.volumes_of_its_own(n).into_iter().filter(|_| stranger || lonely).collect();
             for name in own {
                 self.glusterds.disk(n).volumes.remove(&name);
