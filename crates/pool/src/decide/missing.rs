@@ -22,7 +22,9 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
             continue;
         }
-        let forgotten = sight.record.joined_as(*ordinal).is_some();
+        // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
+        let unrecorded = !sight.record.members.contains_key(ordinal) && calls_the_decider_friend(sight, report);
+        let forgotten = sight.record.joined_as(*ordinal).is_some() || unrecorded;
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
             Ties::None if sight.core().is_none() && !forgotten => {
                 let text = format!("{pod} is asked into the pool when more than half of it is connected");
@@ -48,12 +50,14 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
 /// Whether one belongs to the pool by its own word, and nobody else knows it: whoever took it in is gone. A probe by one
 /// that it knows is all that it needs.
 fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
-    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| {
-        let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
-        r.peers.iter().any(|p| Some(p.uuid.as_str()) == decider && p.state == PeerState::Befriended)
-    });
+    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| calls_the_decider_friend(sight, r));
     let words = sight.words_on(ordinal, &member.uuid);
     knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
+}
+
+fn calls_the_decider_friend(sight: &Sight<'_>, report: &Report) -> bool {
+    let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
+    report.peers.iter().any(|p| Some(p.uuid.as_str()) == decider && p.state == PeerState::Befriended)
 }
 
 /// Whether the decider is waiting for this one's answer.

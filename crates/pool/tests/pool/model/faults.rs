@@ -242,7 +242,15 @@ impl Cluster {
                 t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
                     || t.contains(&format!("restart {pod},"))
             };
-            if self.truth.notes.iter().any(told) {
+            let of_another_pool = |t: &String| {
+                t.starts_with(&format!("{pod} "))
+                    && (t.contains("is it of another pool?") || t.contains("has a pool of its own"))
+            };
+            if self.truth.notes.iter().any(of_another_pool) {
+                self.end(n);
+                *self.glusterds.disk(n) = Disk::default();
+                self.say(format!("somebody takes the claim of {n} away"));
+            } else if self.truth.notes.iter().any(told) {
                 self.glusterds.stop(n);
                 self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
                 self.say(format!("somebody restarts {n}"));
@@ -275,7 +283,8 @@ impl Cluster {
             let stranger = self.record.joined_as(n).is_none_or(|m| m.uuid != self.glusterds.uuid(n));
             let uuid = self.glusterds.uuid(n);
             let friend = |m: u32| self.glusterds.all[&m].disk.friends.get(&uuid).is_some_and(|f| f.state == FRIEND);
-            let lonely = self.record.joined().count() > 1 && !(0..MOST).any(|m| m != n && friend(m));
+            let friendless = self.glusterds.all[&n].disk.friends.is_empty();
+            let lonely = self.record.joined().count() > 1 && (friendless || !(0..MOST).any(|m| m != n && friend(m)));
             let own: Vec<String> = self.volumes_of_its_own(n).into_iter().filter(|_| stranger || lonely).collect();
             for name in own {
                 self.glusterds.disk(n).volumes.remove(&name);
