@@ -105,12 +105,12 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
         for (who, _) in
             sight.words_on(ordinal, &member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
         {
-            if who == sight.view.decider {
+            if who == sight.view.decider && !is_taken(sight, &member.host) {
                 let (host, uuid) = (member.host.clone(), member.uuid.clone());
                 decision.act = Some(Act::Probe { ordinal, host, uuid });
                 return;
             }
-            if sight.core().is_none_or(|core| core.contains(&who)) {
+            if who != sight.view.decider && sight.core().is_none_or(|core| core.contains(&who)) {
                 for_another.get_or_insert((who, ordinal));
             }
         }
@@ -121,6 +121,12 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
         decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
         decision.step_down = true;
     }
+}
+
+/// Whether the decider has somebody by this name already: glusterd would not ask again.
+fn is_taken(sight: &Sight<'_>, host: &String) -> bool {
+    let own = sight.view.reports.get(&sight.view.decider);
+    own.is_some_and(|r| r.peers.iter().any(|p| p.hosts.contains(host)))
 }
 
 /// Notes who does not find another, because it calls it by an address that it had: glusterd calls a friend by the first

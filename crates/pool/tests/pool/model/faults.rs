@@ -235,7 +235,12 @@ impl Cluster {
         self.say(format!("without Kubernetes: {:?}", self.offline));
     }
 
+    /// Somebody reads the notes, and does what only a person may.
     fn end_quarrels(&mut self) {
+        if self.truth.notes.iter().any(|t| t.starts_with("nothing is changed while")) {
+            self.wanted.replicas = MOST;
+            self.say("somebody scales up".to_owned());
+        }
         for n in 0..MOST {
             let pod = self.wanted.pod(n);
             let told = |t: &String| {
@@ -246,6 +251,12 @@ impl Cluster {
                 t.starts_with(&format!("{pod} "))
                     && (t.contains("is it of another pool?") || t.contains("has a pool of its own"))
             };
+            let alone = |t: &String| t.starts_with(&format!("{pod} ")) && t.contains("it alone knows volume");
+            for name in self.volumes_of_its_own(n).into_iter().filter(|_| self.truth.notes.iter().any(alone)) {
+                self.glusterds.disk(n).volumes.remove(&name);
+                self.truth.volumes.remove(&name);
+                self.log.push(format!("somebody deletes {name} at {n}"));
+            }
             if self.truth.notes.iter().any(of_another_pool) {
                 self.end(n);
                 *self.glusterds.disk(n) = Disk::default();
