@@ -49,6 +49,12 @@ pub fn deletions(events: &[AuditEvent], user: &str, namespace: &str) -> Counts {
     count(events, user, namespace, |event| event.verb == "delete" && event.code() == 200)
 }
 
+/// How often a user asked for a change of each object of a namespace and got no answer, or one that leaves open whether
+/// it was made: whoever is killed in the middle of a request does not hear how it ended, and neither does the log.
+pub fn unanswered(events: &[AuditEvent], user: &str, namespace: &str) -> Counts {
+    count(events, user, namespace, |event| !reads(event) && (event.code() == 0 || event.code() >= 499))
+}
+
 fn count(events: &[AuditEvent], user: &str, namespace: &str, counts: impl Fn(&AuditEvent) -> bool) -> Counts {
     let mut found = Counts::new();
     let ours = requests(events, user).filter(|(event, object)| object.namespace == namespace && counts(event));
