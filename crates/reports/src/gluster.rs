@@ -37,10 +37,10 @@ impl Walk<'_> {
         self.cluster_down().await
     }
 
-    /// `gluster peer status` in a pod. The stand-in nodes answer no `kubectl exec`; what it would run is run there.
+    /// `gluster peer status` in a pod.
     async fn peer_status(&mut self, ordinal: u32, peers: u32) -> Result<()> {
-        let text = self.stage.inside(ordinal, &["gluster", "peer", "status"]).await?;
-        self.terminal.shows(&format!("kubectl exec {} -- gluster peer status", pod(ordinal)), &text)?;
+        let line = format!("kubectl exec {} -c gluster -- gluster peer status", pod(ordinal));
+        let text = self.terminal.types(&line).await?;
         ensure!(text.contains(&format!("Number of Peers: {peers}\n")), "not {peers} peers: {text}");
         ensure!(text.matches("State: Peer in Cluster (Connected)").count() as u32 == peers, "not all are in: {text}");
         Ok(())

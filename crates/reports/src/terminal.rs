@@ -54,11 +54,6 @@ impl<'a> Terminal<'a> {
         self.print(&format!("# {text}\n"))
     }
 
-    /// A line whose output comes from elsewhere.
-    pub fn shows(&mut self, line: &str, seen: &str) -> Result<()> {
-        self.print(&format!("$ {line}\n{seen}"))
-    }
-
     fn print(&mut self, text: &str) -> Result<()> {
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).context("printing")
     }
