@@ -3,7 +3,7 @@
 use super::order::give;
 use super::sight::Sight;
 use super::{Act, Decision, Note, Rule};
-use crate::{Member, Record, Repair, Report};
+use crate::{Member, PeerState, Record, Repair, Report};
 
 /// Probes the first that is missing.
 pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
@@ -22,7 +22,9 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
             continue;
         }
-        let forgotten = sight.record.joined_as(*ordinal).is_some();
+        // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
+        let unrecorded = !sight.record.members.contains_key(ordinal) && calls_the_decider_friend(sight, report);
+        let forgotten = sight.record.joined_as(*ordinal).is_some() || unrecorded;
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
             Ties::None if sight.core().is_none() && !forgotten => {
                 let text = format!("{pod} is asked into the pool when more than half of it is connected");
@@ -48,12 +50,14 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
 /// Whether one belongs to the pool by its own word, and nobody else knows it: whoever took it in is gone. A probe by one
 /// that it knows is all that it needs.
 fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
-    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| {
-        let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
-        r.peers.iter().any(|p| Some(p.uuid.as_str()) == decider)
-    });
+    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| calls_the_decider_friend(sight, r));
     let words = sight.words_on(ordinal, &member.uuid);
     knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
+}
+
+fn calls_the_decider_friend(sight: &Sight<'_>, report: &Report) -> bool {
+    let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
+    report.peers.iter().any(|p| Some(p.uuid.as_str()) == decider && p.state == PeerState::Befriended)
 }
 
 /// Whether the decider is waiting for this one's answer.
@@ -101,12 +105,12 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
         for (who, _) in
             sight.words_on(ordinal, &member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
         {
-            if who == sight.view.decider {
+            if who == sight.view.decider && !is_taken(sight, &member.host) {
                 let (host, uuid) = (member.host.clone(), member.uuid.clone());
                 decision.act = Some(Act::Probe { ordinal, host, uuid });
                 return;
             }
-            if sight.core().is_none_or(|core| core.contains(&who)) {
+            if who != sight.view.decider && sight.core().is_none_or(|core| core.contains(&who)) {
                 for_another.get_or_insert((who, ordinal));
             }
         }
@@ -117,6 +121,12 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
         decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
         decision.step_down = true;
     }
+}
+
+/// Whether the decider has somebody by this name already: glusterd would not ask again.
+fn is_taken(sight: &Sight<'_>, host: &String) -> bool {
+    let own = sight.view.reports.get(&sight.view.decider);
+    own.is_some_and(|r| r.peers.iter().any(|p| p.hosts.contains(host)))
 }
 
 /// Notes who does not find another, because it calls it by an address that it had: glusterd calls a friend by the first

@@ -75,5 +75,5 @@ pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
     let friends = others().filter(|(_, m)| befriended(&m.uuid)).count();
     let as_itself = own.daemon == Daemon::Running && own.uuid.as_ref() == Some(&member.uuid);
     let count = others().count();
-    !(as_itself && count > 0 && friends * 2 > count)
+    !(as_itself && friends > 0 && (friends + 1) * 2 > count + 1)
 }

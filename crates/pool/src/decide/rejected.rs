@@ -64,6 +64,12 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, St
         let known = words.iter().any(|(_, p)| p.is_some());
         return known.then(|| (Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
     }
+    // Two that wait for each other: both say so, and one of them begins anew.
+    let in_between = |p: &Peer| p.connected && !matches!(p.state, PeerState::Befriended | PeerState::Rejected);
+    let all_wait = !words.is_empty() && words.iter().all(|(_, p)| p.is_some_and(in_between));
+    if all_wait && sight.core().is_none() && ordinal != sight.view.decider && sight.since_long(ordinal, STUCK) {
+        return Some((Repair::RestoreIdentity, format!("{pod} is stuck on its way into the pool: {}", member.seen)));
+    }
     let rejecters = estranged(sight, ordinal, report)?;
     let differing = differing_volumes(sight, report);
     Some(if differing.is_empty() {

@@ -112,7 +112,14 @@ impl<'a> Sight<'a> {
 
     pub(super) fn decider_belongs(&self) -> bool {
         let decider = &self.view.decider;
-        self.witnesses.contains(decider) && self.core().is_none_or(|core| core.contains(decider))
+        let words = self.record.joined_as(*decider).map(|m| self.words_on(*decider, &m.uuid)).unwrap_or_default();
+        // If nobody knows it, another is the pool; unless nobody else knows anybody either.
+        let sociable = words.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(|r| !r.peers.is_empty()));
+        let unanswered = words
+            .iter()
+            .any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, &m.uuid).is_some()));
+        let unknown = !words.is_empty() && (sociable || unanswered) && words.iter().all(|(_, p)| p.is_none());
+        self.witnesses.contains(decider) && !unknown && self.core().is_none_or(|core| core.contains(decider))
     }
 
     pub(super) fn why_not_the_decider(&self) -> Note {

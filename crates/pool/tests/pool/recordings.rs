@@ -16,7 +16,7 @@ fn recordings() -> Vec<(String, Value)> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|p| p.extension().is_some_and(|e| e == "json"));
     found.sort();
-    assert!(found.len() >= 10, "recordings are missing: {found:?}");
+    assert!(found.len() >= 20, "recordings are missing: {found:?}");
     let read = |p: PathBuf| {
         let value = serde_json::from_str(&std::fs::read_to_string(&p).unwrap()).unwrap();
         (p.file_stem().unwrap().to_string_lossy().into_owned(), value)

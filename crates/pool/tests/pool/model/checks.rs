@@ -68,7 +68,12 @@ impl Cluster {
         let uuid = self.glusterds.uuid(n);
         let befriended = |m: &&u32| self.glusterds.all[*m].disk.friends.get(&uuid).is_some_and(|f| f.state == FRIEND);
         let friends = others.iter().filter(befriended).count();
-        disk.friends.is_empty() || !disk.volumes.iter().all(right) || friends * 2 < others.len() || others.is_empty()
+        let own = disk.friends.values().filter(|f| f.state == FRIEND).count();
+        disk.friends.is_empty()
+            || own * 2 < others.len()
+            || !disk.volumes.iter().all(right)
+            || friends * 2 < others.len()
+            || others.is_empty()
     }
 
     /// What is taken away is had by somebody else.
@@ -152,13 +157,14 @@ impl Cluster {
         let wanted: Vec<u32> = (0..MOST).filter(|n| self.wanted.wants(*n)).collect();
         wanted.iter().all(|a| {
             let recorded = self.record.joined_as(*a).is_some_and(|m| m.uuid == self.glusterds.uuid(*a));
-            let sees =
-                |b: &u32| {
-                    a == b
-                        || self.glusterds.all[a].disk.friends.get(&self.glusterds.uuid(*b)).is_some_and(|f| {
-                            f.state == FRIEND && f.connected && f.hosts.contains(&self.wanted.host(*b))
-                        })
-                };
+            let sees = |b: &u32| {
+                a == b
+                    || self.glusterds.all[a]
+                        .disk
+                        .friends
+                        .get(&self.glusterds.uuid(*b))
+                        .is_some_and(|f| f.state == FRIEND && f.connected)
+            };
             self.glusterds.running(*a) && recorded && wanted.iter().all(sees)
         }) && self.record.order.is_none()
     }

@@ -1,7 +1,7 @@
 //! What goes wrong in a run, by its seed.
 
 use super::cluster::{Cluster, MOST};
-use super::glusterd::{Definition, Disk};
+use super::glusterd::{Definition, Disk, FRIEND};
 
 /// How long things go wrong, in ticks.
 const TROUBLED: u64 = 120;
@@ -235,14 +235,33 @@ impl Cluster {
         self.say(format!("without Kubernetes: {:?}", self.offline));
     }
 
+    /// Somebody reads the notes, and does what only a person may.
     fn end_quarrels(&mut self) {
+        if self.truth.notes.iter().any(|t| t.starts_with("nothing is changed while")) {
+            self.wanted.replicas = MOST;
+            self.say("somebody scales up".to_owned());
+        }
         for n in 0..MOST {
             let pod = self.wanted.pod(n);
             let told = |t: &String| {
                 t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
                     || t.contains(&format!("restart {pod},"))
             };
-            if self.truth.notes.iter().any(told) {
+            let of_another_pool = |t: &String| {
+                t.starts_with(&format!("{pod} "))
+                    && (t.contains("is it of another pool?") || t.contains("has a pool of its own"))
+            };
+            let alone = |t: &String| t.starts_with(&format!("{pod} ")) && t.contains("it alone knows volume");
+            for name in self.volumes_of_its_own(n).into_iter().filter(|_| self.truth.notes.iter().any(alone)) {
+                self.glusterds.disk(n).volumes.remove(&name);
+                self.truth.volumes.remove(&name);
+                self.log.push(format!("somebody deletes {name} at {n}"));
+            }
+            if self.truth.notes.iter().any(of_another_pool) {
+                self.end(n);
+                *self.glusterds.disk(n) = Disk::default();
+                self.say(format!("somebody takes the claim of {n} away"));
+            } else if self.truth.notes.iter().any(told) {
                 self.glusterds.stop(n);
                 self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
                 self.say(format!("somebody restarts {n}"));
@@ -273,7 +292,10 @@ impl Cluster {
         // A volume that was made on one that is not of the pool is nothing that the agents may take away.
         for n in 0..MOST {
             let stranger = self.record.joined_as(n).is_none_or(|m| m.uuid != self.glusterds.uuid(n));
-            let lonely = self.glusterds.all[&n].disk.friends.is_empty() && self.record.joined().count() > 1;
+            let uuid = self.glusterds.uuid(n);
+            let friend = |m: u32| self.glusterds.all[&m].disk.friends.get(&uuid).is_some_and(|f| f.state == FRIEND);
+            let friendless = self.glusterds.all[&n].disk.friends.is_empty();
+            let lonely = self.record.joined().count() > 1 && (friendless || !(0..MOST).any(|m| m != n && friend(m)));
             let own: Vec<String> = self.volumes_of_its_own(n).into_iter().filter(|_| stranger || lonely).collect();
             for name in own {
                 self.glusterds.disk(n).volumes.remove(&name);

@@ -241,11 +241,13 @@ impl Glusterds {
     /// One tells a friend of its friends, by all their names.
     fn introduce(&mut self, from: u32, to: u32) {
         let own = self.uuid(to);
-        let told: Vec<(String, Friend)> = self.all[&from]
-            .disk
-            .friends
-            .iter()
-            .filter(|(u, f)| **u != own && f.state == FRIEND)
+        let known = &self.all[&to].disk.friends;
+        let is_news = |uuid: &String, friend: &Friend| {
+            known.get(uuid).is_none_or(|k| friend.hosts.iter().any(|h| !k.hosts.contains(h)))
+        };
+        let friends = self.all[&from].disk.friends.iter();
+        let told: Vec<(String, Friend)> = friends
+            .filter(|(u, f)| **u != own && f.state == FRIEND && is_news(u, f))
             .map(|(u, f)| (u.clone(), f.clone()))
             .collect();
         for (uuid, friend) in told {
