@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -13,6 +14,7 @@ use anyhow::{Context, Result};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{chdir, pivot_root, sethostname};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 
@@ -31,6 +33,10 @@ exec "$@""#;
 /// The same for a program that comes to a container that is there.
 const ANOTHER: &str = r#"echo 0 >&0 || exit 125
 exec </dev/null
+exec "$@""#;
+
+/// The same for a program that has an input of its own: it begins when whoever started it has put it into the group.
+const AWAITED: &str = r#"read -r go || exit 125
 exec "$@""#;
 
 /// Device files that a container has.
@@ -199,13 +205,26 @@ impl Running {
     pub(crate) async fn exec(&self, words: &[String]) -> Result<Output> {
         let runtime = Handle::current();
         let (this, words) = (self.clone(), words.to_vec());
-        let started = tokio::task::spawn_blocking(move || this.start(&words, &runtime)).await;
-        let child = started.context("a thread that starts a program")??;
+        let door = self.group.door()?;
+        let start = move || this.start(ANOTHER, door.into(), &words, &runtime);
+        let child = tokio::task::spawn_blocking(start).await.context("a thread that starts a program")??;
         child.wait_with_output().await.context("waiting for a program in a container")
     }
 
-    fn start(&self, words: &[String], runtime: &Handle) -> Result<Child> {
-        let door = self.group.door()?;
+    /// Starts a program in it that can be spoken with. It is killed with the value.
+    pub(crate) async fn spawn(&self, words: &[String]) -> Result<Child> {
+        let runtime = Handle::current();
+        let (this, words) = (self.clone(), words.to_vec());
+        let start = move || this.start(AWAITED, Stdio::piped(), &words, &runtime);
+        let mut child = tokio::task::spawn_blocking(start).await.context("a thread that starts a program")??;
+        let pid = child.id().context("a program in a container ended at once")?;
+        self.group.door()?.write_all(pid.to_string().as_bytes()).context("the control group of a container")?;
+        let input = child.stdin.as_mut().context("a program without an input")?;
+        input.write_all(b"go\n").await.context("starting a program in a container")?;
+        Ok(child)
+    }
+
+    fn start(&self, script: &str, input: Stdio, words: &[String], runtime: &Handle) -> Result<Child> {
         let open = |name: &str| {
             let path = format!("/proc/{}/ns/{name}", self.pid);
             File::open(&path).context("the container has ended")
@@ -218,8 +237,8 @@ impl Running {
             }
             let _runtime = runtime.enter();
             let mut command = Command::new("/bin/sh");
-            command.args(["-c", ANOTHER, "sh"]).args(words).env_clear().envs(&self.env);
-            command.stdin(door).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+            command.args(["-c", script, "sh"]).args(words).env_clear().envs(&self.env);
+            command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
             command.spawn().context("starting a program in a container")
         })
     }

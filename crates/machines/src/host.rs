@@ -108,10 +108,18 @@ impl Host {
 }
 
 /// Leads the lives of pods as processes.
-pub(crate) struct Processes(pub(crate) Arc<Host>);
+pub(crate) struct Processes {
+    pub(crate) host: Arc<Host>,
+    /// Where the API server asks for logs and runs commands.
+    pub(crate) port: u16,
+}
 
 impl Kubelets for Processes {
+    fn port(&self) -> Option<u16> {
+        Some(self.port)
+    }
+
     fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()> {
-        Box::pin(life::live(self.0.clone(), world, node, pod))
+        Box::pin(life::live(self.host.clone(), world, node, pod))
     }
 }

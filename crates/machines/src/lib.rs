@@ -4,7 +4,8 @@
 //! cluster's DNS do for a pod is done here with the kernel's own means: `host.rs` has the nodes and `life.rs` the life
 //! of a pod (`run.rs`), with its volumes (`volumes.rs`), containers (`container.rs`, started and ended by
 //! `supervise.rs`, asked by `probes.rs`) and status (`pod_state.rs`, written by `report.rs`). `network.rs` is a switch
-//! that can be cut in two, `dns.rs` answers from what `zone.rs` knows, `forward.rs` leads to the API server.
+//! that can be cut in two, `dns.rs` answers from what `zone.rs` knows, `forward.rs` leads to the API server, which
+//! comes to `kubelet_port.rs` for logs and commands.
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -35,6 +36,7 @@ mod forward;
 mod group;
 mod host;
 mod images;
+mod kubelet_port;
 mod life;
 mod machines;
 mod network;

@@ -13,7 +13,7 @@ use kube::api::Api as KubeApi;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use stead_testbed::{ClusterSpec, ControlPlane, Guard, Nodes, World, observe, skip};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ use crate::forward::{forward, listen, receive};
 use crate::group::{Group, Usage};
 use crate::host::{Host, Processes};
 use crate::images::Images;
+use crate::kubelet_port;
 use crate::network::{API_ADDRESS, DNS_ADDRESS, Fabric};
 use crate::requirements;
 use crate::volumes::Places;
@@ -112,7 +113,11 @@ impl Machines {
         let places = Places { root: guard.folder().to_owned() };
         let back_off = [setup.back_off, setup.back_off_limit];
         let host = Arc::new(Host::new(places, setup.images, fabric, &group.0, &names, back_off)?);
-        let kubelets = Arc::new(Processes(host.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the kubelets")?;
+        let port = listener.local_addr().context("a port for the kubelets")?.port();
+        let acceptor = kubelet_port::acceptor(&plane.folder().join("certs"))?;
+        tasks.spawn(kubelet_port::serve(listener, acceptor, host.clone()));
+        let kubelets = Arc::new(Processes { host: host.clone(), port });
         let nodes = Nodes::start_with(plane.client(), setup.cluster, kubelets).await?;
         Ok(Machines { nodes, _tasks: tasks, host, group, guard, cut_off: Mutex::default() })
     }

@@ -201,6 +201,14 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     assert_eq!(cluster.machines.logs(NS, "web-0", "web").unwrap(), "here\nhere\nleaving\nhere\n");
     let volume = cluster.machines.volume_dir(NS, "data-web-0").unwrap();
     assert_eq!(std::fs::read_to_string(volume.join("starts")).unwrap(), "xxx");
+    // kubectl's own way to logs and into containers.
+    let ran = cluster.plane.kubectl(&["logs", "web-0", "--tail=2"]).await.unwrap();
+    assert_eq!(ran.stdout, "leaving\nhere\n", "{ran:?}");
+    let ran =
+        cluster.plane.kubectl(&["exec", "web-0", "--", "sh", "-c", "echo $POD; echo no >&2; exit 3"]).await.unwrap();
+    assert_eq!((ran.stdout.as_str(), ran.code), ("web-0\n", Some(3)), "{ran:?}");
+    let ran = cluster.plane.kubectl_with(&["exec", "-i", "web-0", "--", "tr", "a-z", "A-Z"], "hello\n").await.unwrap();
+    assert_eq!((ran.stdout.as_str(), ran.code), ("HELLO\n", Some(0)), "{ran:?}");
     // A readiness probe that fails, and its effect; a volume that is lost.
     cluster.sh("web-0", "rm /data/ready").await.unwrap();
     cluster.until("pod/web-0", "{.status.conditions[?(@.type=='Ready')].status}", "False").await;

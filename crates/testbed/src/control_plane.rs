@@ -200,6 +200,8 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged",
+        // Where kubelets that can be asked at all are on this machine.
+        "--kubelet-preferred-address-types=ExternalIP,InternalIP",
     ]);
     args.push(format!("--etcd-servers=http://127.0.0.1:{etcd}"));
     args.push(format!("--secure-port={port}"));

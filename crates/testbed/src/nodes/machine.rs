@@ -135,7 +135,7 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
         capacity[name] = json!(quantity);
     }
     let time = now();
-    json!({
+    let mut status = json!({
         "capacity": capacity,
         "allocatable": capacity,
         "addresses": [
@@ -152,5 +152,13 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
             "kernelVersion": "", "osImage": "", "kubeProxyVersion": "",
         },
         "volumesInUse": in_use,
-    })
+    });
+    if let Some(port) = world.port {
+        status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": port } });
+        if let Some(addresses) = status["addresses"].as_array_mut() {
+            addresses.push(json!({ "type": "ExternalIP", "address": "127.0.0.1" }));
+        }
+        status["declaredFeatures"] = json!(["ExtendWebSocketsToKubelet"]);
+    }
+    status
 }

@@ -55,7 +55,7 @@ impl Nodes {
     pub async fn start_with(client: Client, spec: ClusterSpec, kubelets: Arc<dyn Kubelets>) -> Result<Nodes> {
         machine::register(&client, &spec).await?;
         let mut tasks = JoinSet::new();
-        let world = Arc::new(World::new(client, spec, &mut tasks));
+        let world = Arc::new(World::new(client, spec, kubelets.port(), &mut tasks));
         world.ready().await?;
         for node in &world.spec.nodes {
             tasks.spawn(machine::renew_lease(world.clone(), node.name.clone()));

@@ -33,6 +33,11 @@ pub trait Kubelets: Send + Sync + 'static {
     /// From the first container of a pod to the last. The channel tells of every change of the pod, and closes when
     /// the API server has it no more. The last step is [`World::release_volumes`].
     fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()>;
+
+    /// The port of loopback where the API server can ask for logs and run commands, by WebSocket, on every node.
+    fn port(&self) -> Option<u16> {
+        None
+    }
 }
 
 /// Nothing is run: what containers do takes the times of the [`ClusterSpec`](crate::ClusterSpec).

@@ -25,6 +25,8 @@ use crate::ClusterSpec;
 pub struct World {
     pub(super) client: Client,
     pub(super) spec: ClusterSpec,
+    /// The port of the kubelets, if they have one.
+    pub(super) port: Option<u16>,
     pub(super) claims: Store<PersistentVolumeClaim>,
     pub(super) volumes: Store<PersistentVolume>,
     pub(super) classes: Store<StorageClass>,
@@ -41,7 +43,7 @@ pub struct World {
 }
 
 impl World {
-    pub(super) fn new(client: Client, spec: ClusterSpec, tasks: &mut JoinSet<()>) -> World {
+    pub(super) fn new(client: Client, spec: ClusterSpec, port: Option<u16>, tasks: &mut JoinSet<()>) -> World {
         let changed = watch::Sender::new(());
         World {
             claims: observe(Api::all(client.clone()), &changed, tasks),
@@ -57,6 +59,7 @@ impl World {
             changed,
             client,
             spec,
+            port,
         }
     }
 
