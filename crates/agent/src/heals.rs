@@ -20,7 +20,10 @@ use crate::state_dir::Held;
 /// How often our own indexes are read.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How soon Gluster is asked again while something waits or cannot be told: at first, and at most.
+/// How soon Gluster is asked again while something waits.
+const HEALING: Duration = Duration::from_secs(5);
+
+/// How soon Gluster is asked again while it cannot be told what waits: at first, and at most.
 const ASK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
 /// How often Gluster is asked where there is no reason to.
@@ -49,7 +52,8 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
                     let pending = asked(&shared, &held).await;
                     (pause, next) = match pending {
                         Some(0) => (ASK.0, Instant::now() + SELDOM),
-                        _ => ((pause * 2).min(ASK.1), Instant::now() + pause),
+                        Some(_) => (ASK.0, Instant::now() + HEALING),
+                        None => ((pause * 2).min(ASK.1), Instant::now() + pause),
                     };
                     pending
                 }

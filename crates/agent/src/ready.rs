@@ -45,9 +45,8 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
         .iter()
         .filter(|(ordinal, member)| **ordinal != report.ordinal && joined(member.standing))
         .peekable();
-    if others.peek().is_none() {
-        return None;
-    }
+    // One that is alone as it should be needs nobody.
+    others.peek()?;
     if let Some((_, member)) = others.find(|(_, m)| !report.peers.iter().any(|peer| peer.uuid == m.uuid)) {
         return Some(format!("this glusterd does not know {}", member.host));
     }
@@ -72,6 +71,7 @@ mod tests {
             bricks: Vec::new(),
             standing,
             seen: String::new(),
+            since: 0,
         }
     }
 
