@@ -178,8 +178,10 @@ impl Machines {
         killed.await.context("a thread that kills a node")?
     }
 
-    /// The machine starts again, with a new boot id. The pods that are still bound to it are started again.
+    /// The machine starts again, with a new boot id, and registers itself if its Node object is gone. The pods that are
+    /// still bound to it are started again.
     pub async fn boot(&self, node: &str) -> Result<()> {
+        self.nodes.register(node).await?;
         self.nodes.world().boot(node);
         self.host.fabric.link(node, true)?;
         self.host.set_power(node, |power| power.on = true)?;

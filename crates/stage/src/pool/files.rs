@@ -4,14 +4,13 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::time::Duration;
 
-use super::{IMAGE, NAMESPACE, PoolStage, fence, host};
+use super::{IMAGE, NAMESPACE, PoolStage, host};
 
 /// The volume's name.
 pub(super) const VOLUME: &str = "data";
 
 /// The client's pod, which has a node of its own.
 const POD: &str = "client";
-const NODE: &str = "outside";
 
 /// A client with the volume mounted.
 pub struct Client<'a> {
@@ -30,13 +29,10 @@ impl<'a> Client<'a> {
         // By default a client waits 42 seconds for a brick that fell silent.
         stage.inside(0, &["gluster", "--mode=script", "volume", "set", VOLUME, "network.ping-timeout", "3"]).await?;
         stage.inside(0, &["gluster", "--mode=script", "volume", "start", VOLUME]).await?;
-        let patch = fence().to_string();
-        stage.kubectl(&["patch", "node", NODE, "--type=merge", "-p", &patch]).await?;
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": NAMESPACE},
             "spec": {
                 "nodeSelector": {"client": "yes"},
-                "tolerations": [{"operator": "Exists"}],
                 "containers": [{"name": POD, "image": IMAGE, "command": ["sleep", "infinity"],
                                 "securityContext": {"privileged": true}}],
             },

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use stead_machines::{Image, Images, Machines, Setup};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, NodeSpec, Options};
 
@@ -80,7 +80,7 @@ impl PoolStage {
     /// Applies what `stead gluster manifests` prints for three pods with volumes of a zone.
     pub async fn install(&self, flags: &[&str]) -> Result<()> {
         let mut args = vec!["gluster", "manifests", "--image", IMAGE, "--stead-image", "stead"];
-        args.extend(["--storage-class", "cinder"]);
+        args.extend(["--storage-class", "cinder", "--node-selector", "gluster=yes"]);
         args.extend(flags);
         let manifests = self.stead(&args).await?;
         self.kubectl_with(&["apply", "-f", "-"], &manifests).await.map(drop)
@@ -249,9 +249,4 @@ fn cluster() -> ClusterSpec {
         .collect();
     nodes.push(node("outside".to_owned(), &[("zone", "zoneD"), ("client", "yes")]));
     ClusterSpec { nodes, ..ClusterSpec::seven() }
-}
-
-/// Keeps the pool's pods off the client's node.
-pub(crate) fn fence() -> Value {
-    json!({"spec": {"taints": [{"key": "client", "value": "yes", "effect": "NoSchedule"}]}})
 }

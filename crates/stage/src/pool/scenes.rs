@@ -163,17 +163,15 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         Ok(false)
     }
 
-    /// A glusterd that starts with an empty state while its agent cannot look after it.
+    /// glusterd dies, and what starts in its place finds an empty state: it makes itself a new identity.
     async fn rejected(&self, client: &Client<'_>) -> Result<()> {
         let before = self.stage.identities(REPLICAS).await?;
-        let rogue = "kill -STOP 1; pkill -x glusterd; while pgrep -x glusterd; do sleep 0.1; done; \
-                     find /var/lib/glusterd -mindepth 1 -maxdepth 1 -exec rm -rf {} +; glusterd";
+        let wipe = "find /var/lib/glusterd -mindepth 1 -maxdepth 1 -exec rm -rf {} +; pkill -9 -x glusterd";
         client
             .reads_while(async {
-                self.stage.inside(1, &["sh", "-c", rogue]).await?;
+                self.stage.inside(1, &["sh", "-c", wipe]).await?;
                 let seen = "the others see a rejection";
                 until(seen, Duration::from_secs(60), async || self.rejection(1).await).await?;
-                self.stage.inside(1, &["sh", "-c", "pkill -x glusterd; kill -CONT 1"]).await?;
                 self.as_before(&before).await
             })
             .await

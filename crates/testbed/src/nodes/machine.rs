@@ -33,10 +33,15 @@ pub(super) async fn register(client: &Client, spec: &ClusterSpec) -> Result<()> 
         put::<CSIDriver>(client, driver).await?;
     }
     for node in &spec.nodes {
-        put::<Node>(client, node_object(node)).await?;
-        put::<CSINode>(client, csi_node(node, spec)).await?;
+        register_node(client, node, spec).await?;
     }
     Ok(())
+}
+
+/// Makes a node and what drivers it has, as a kubelet does when it starts.
+pub(super) async fn register_node(client: &Client, node: &NodeSpec, spec: &ClusterSpec) -> Result<()> {
+    put::<Node>(client, node_object(node)).await?;
+    put::<CSINode>(client, csi_node(node, spec)).await
 }
 
 fn node_object(node: &NodeSpec) -> Value {

@@ -111,6 +111,13 @@ impl Nodes {
         self.world.power(node, true)
     }
 
+    /// The node registers itself, if somebody deleted its object meanwhile.
+    pub async fn register(&self, name: &str) -> Result<()> {
+        let spec = &self.world.spec;
+        let node = spec.nodes.iter().find(|node| node.name == name).with_context(|| format!("no node {name}"))?;
+        machine::register_node(&self.world.client, node, spec).await
+    }
+
     /// Sets a label of a node, or takes it away.
     pub async fn set_label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.world.client.clone());
