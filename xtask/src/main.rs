@@ -5,6 +5,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod cluster;
+mod debian;
 mod disturb;
 mod fixes;
 mod fuzz;

@@ -30,3 +30,14 @@ async fn faults_at_random_heal() -> Result<()> {
     let stage = PoolStage::open(&binaries, Path::new(STEAD)).await?;
     pool::runs(&stage, 3, 1, &mut |_: &str| {}).await
 }
+
+/// The report's own way: the nodes' network, one pod a node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_on_the_nodes_network() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !pool::can_run_or_skip() {
+        return Ok(());
+    }
+    let stage = PoolStage::open(&binaries, Path::new(STEAD)).await?;
+    pool::on_the_nodes_network(&stage).await
+}

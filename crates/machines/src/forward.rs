@@ -1,6 +1,7 @@
 //! The API server as pods reach it: at the address of its Service, inside the cluster's network.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -26,6 +27,22 @@ pub(crate) fn receive(network: &Network, address: &str) -> Result<UdpSocket> {
         Ok(socket)
     })?;
     UdpSocket::from_std(socket).with_context(|| format!("listening on {address}"))
+}
+
+/// A connection from within a network.
+pub(crate) async fn connect(network: &Network, address: SocketAddr) -> Result<TcpStream> {
+    let network = network.clone();
+    let connect = move || {
+        network.within(|| {
+            let time = Duration::from_secs(5);
+            let stream = std::net::TcpStream::connect_timeout(&address, time)
+                .with_context(|| format!("connecting to {address}"))?;
+            stream.set_nonblocking(true).with_context(|| format!("connecting to {address}"))?;
+            Ok(stream)
+        })
+    };
+    let stream = tokio::task::spawn_blocking(connect).await.context("a thread that connects")??;
+    TcpStream::from_std(stream).with_context(|| format!("connecting to {address}"))
 }
 
 /// Passes on every connection to an address of the host, for as long as it is polled.

@@ -30,6 +30,7 @@
 
 mod container;
 mod dns;
+mod egress;
 mod enter;
 mod environment;
 mod forward;

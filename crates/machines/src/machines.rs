@@ -13,20 +13,18 @@ use kube::api::Api as KubeApi;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use stead_testbed::{ClusterSpec, ControlPlane, Guard, Nodes, World, observe, skip};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::dns;
-use crate::forward::{forward, listen, receive};
+use crate::forward::{connect, forward, listen, receive};
 use crate::group::{Group, Usage};
 use crate::host::{Host, Processes};
 use crate::images::Images;
-use crate::kubelet_port;
 use crate::network::{API_ADDRESS, DNS_ADDRESS, Fabric};
-use crate::requirements;
 use crate::volumes::Places;
+use crate::{dns, egress, kubelet_port, requirements};
 
 /// How the nodes of a cluster should be.
 #[derive(Debug, Clone)]
@@ -117,6 +115,8 @@ impl Machines {
         let port = listener.local_addr().context("a port for the kubelets")?.port();
         let acceptor = kubelet_port::acceptor(&plane.folder().join("certs"))?;
         tasks.spawn(kubelet_port::serve(listener, acceptor, host.clone()));
+        let socket = UnixListener::bind(plane.egress()).context("a socket for the API server's way to pods")?;
+        tasks.spawn(egress::serve(socket, host.fabric.services[0].clone()));
         let kubelets = Arc::new(Processes { host: host.clone(), port });
         let nodes = Nodes::start_with(plane.client(), setup.cluster, kubelets).await?;
         Ok(Machines { nodes, _tasks: tasks, host, group, guard, cut_off: Mutex::default() })
@@ -265,18 +265,7 @@ impl Machines {
 
     /// A connection from inside the cluster's network.
     pub async fn connect(&self, address: SocketAddr) -> Result<TcpStream> {
-        let network = self.host.fabric.services[0].clone();
-        let connect = move || {
-            network.within(|| {
-                let time = Duration::from_secs(5);
-                let stream = std::net::TcpStream::connect_timeout(&address, time)
-                    .with_context(|| format!("connecting to {address}"))?;
-                stream.set_nonblocking(true).with_context(|| format!("connecting to {address}"))?;
-                Ok(stream)
-            })
-        };
-        let stream = tokio::task::spawn_blocking(connect).await.context("a thread that connects")??;
-        TcpStream::from_std(stream).with_context(|| format!("connecting to {address}"))
+        connect(&self.host.fabric.services[0], address).await
     }
 
     /// The directory that is the volume of a claim, which has to be bound.

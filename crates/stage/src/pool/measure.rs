@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::friends::WELL;
 use super::scenes::lose_state;
@@ -16,9 +16,11 @@ pub struct Figures {
     pub joined: Vec<Duration>,
     /// The same for one that lost its state.
     pub restored: Vec<Duration>,
-    /// CPU time of a container at rest, with glusterd, in a minute.
-    pub cpu: Duration,
-    /// Resident memory of the agent at rest, in bytes.
+    /// CPU time of a container at rest, with glusterd and what the agent asks it, in a minute.
+    pub container: Duration,
+    /// CPU time of the agent alone in that minute.
+    pub agent: Duration,
+    /// The most memory that an agent had, in bytes.
     pub memory: u64,
 }
 
@@ -38,13 +40,28 @@ pub async fn measure(stage: &PoolStage) -> Result<Figures> {
         restored.push(until_connected(stage, ordinal, 5).await?);
         stage.whole(5, PATIENCE).await?;
     }
-    let before = stage.machines.usage(NAMESPACE, &pod(1), CONTAINER).await?;
+    let before = (stage.machines.usage(NAMESPACE, &pod(1), CONTAINER).await?.cpu, agent(stage, 1).await?.0);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let after = stage.machines.usage(NAMESPACE, &pod(1), CONTAINER).await?;
-    let status = stage.inside(1, &["cat", "/proc/1/status"]).await?;
-    let memory =
+    let after = (stage.machines.usage(NAMESPACE, &pod(1), CONTAINER).await?.cpu, agent(stage, 1).await?.0);
+    let mut memory = 0;
+    for ordinal in 0..5 {
+        memory = memory.max(agent(stage, ordinal).await?.1);
+    }
+    let (container, agent) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    Ok(Figures { joined, restored, container, agent, memory })
+}
+
+/// An agent's CPU time so far, and the most memory that it had. It is its container's first process.
+async fn agent(stage: &PoolStage, ordinal: u32) -> Result<(Duration, u64)> {
+    let stat = stage.inside(ordinal, &["cat", "/proc/1/stat"]).await?;
+    // After the name, which is in brackets, user and system time are the 12th and the 13th, in hundredths of a second.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("/proc/1/stat");
+    let status = stage.inside(ordinal, &["cat", "/proc/1/status"]).await?;
+    let most =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-    Ok(Figures { joined, restored, cpu: after.cpu.saturating_sub(before.cpu), memory: memory.unwrap_or(0u64) * 1024 })
+    let most: u64 = most.context("VmHWM in /proc/1/status")?;
+    Ok((Duration::from_millis(10 * (ticks(11)? + ticks(12)?)), most * 1024))
 }
 
 /// Waits until a pod runs, and from then on until all others see it connected.

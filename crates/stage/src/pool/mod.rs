@@ -25,7 +25,7 @@ pub use files::Client;
 pub use friends::Friend;
 pub use measure::{Figures, measure};
 pub use random::runs;
-pub use scenes::play;
+pub use scenes::{on_the_nodes_network, play};
 
 /// The pool's name, as in the report.
 pub const NAME: &str = "glusterfs";
@@ -66,7 +66,7 @@ pub fn can_run_or_skip() -> bool {
 impl PoolStage {
     /// Starts a control plane with fast timers, two nodes in each of three zones, and one for a client.
     pub async fn open(binaries: &Binaries, stead: &Path) -> Result<PoolStage> {
-        let plane = ControlPlane::start(binaries, Options { fast: true, ..Options::default() }).await?;
+        let plane = ControlPlane::start(binaries, Options { fast: true, egress: true, ..Options::default() }).await?;
         let images =
             Images::default().with("stead", Image::default().file("/stead", stead)).with(IMAGE, Image::default());
         let setup = Setup { cluster: cluster(), images, ..Setup::default() };

@@ -85,7 +85,7 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
             Scene::Checksum => self.checksum(client).await,
             Scene::NodeLost => self.node_lost(client).await,
             Scene::AllDown => self.all_down().await,
-            Scene::Halves => self.halves().await,
+            Scene::Halves => client.reads_while(self.halves()).await,
             Scene::Bricks => self.bricks().await,
             Scene::Unguarded => self.unguarded(client).await,
             Scene::Heal => self.heal(client).await,
@@ -166,7 +166,9 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
     /// glusterd dies, and what starts in its place finds an empty state: it makes itself a new identity.
     async fn rejected(&self, client: &Client<'_>) -> Result<()> {
         let before = self.stage.identities(REPLICAS).await?;
-        let wipe = "find /var/lib/glusterd -mindepth 1 -maxdepth 1 -exec rm -rf {} +; pkill -9 -x glusterd";
+        // The agent is held for a moment, so that nothing starts, and nobody writes, between the end and the loss.
+        let wipe = "kill -STOP 1; pkill -9 -x glusterd; while pgrep -x glusterd; do sleep 0.1; done; \
+                    find /var/lib/glusterd -mindepth 1 -maxdepth 1 -exec rm -rf {} +; kill -CONT 1";
         client
             .reads_while(async {
                 self.stage.inside(1, &["sh", "-c", wipe]).await?;
@@ -290,7 +292,7 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         self.stage.install(&["--replicas", "4"]).await
     }
 
-    /// A brick was away while a file was written, and nobody heals: no budget lets another one go.
+    /// A brick was away while a file was written, and nobody heals: neither a drain nor an update takes another one.
     async fn heal(&self, client: &mut Client<'_>) -> Result<()> {
         let before = self.stage.identities(REPLICAS).await?;
         let set = async |value: &str| {
@@ -302,10 +304,17 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         self.stage.machines.silence(&node).await?;
         client.writes().await?;
         self.stage.machines.resume(&node).await?;
-        let pending = "a pod with a heal pending is not ready";
+        until("all are connected again", PATIENCE, async || {
+            Ok(self.stage.friends(0).await?.iter().chain(&self.stage.friends(1).await?).all(|f| f.state == WELL))
+        })
+        .await?;
+        let pending = "a pod is not ready because something waits to be healed";
         until(pending, PATIENCE, async || {
             for ordinal in 0..3 {
-                if self.stage.pod(ordinal).await?.is_some_and(|found| !is_ready(&found)) {
+                let path = format!("/api/v1/namespaces/default/pods/{}:agent/proxy/pool", pod(ordinal));
+                let says = self.stage.kubectl(&["get", "--raw", &path]).await?;
+                let unready = self.stage.pod(ordinal).await?.is_some_and(|found| !is_ready(&found));
+                if unready && says.contains("entries wait to be healed") {
                     return Ok(true);
                 }
             }
@@ -317,12 +326,23 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         let refused = self.stage.kubectl_with(&["create", "--raw", path, "-f", "-"], evict).await;
         let words = format!("{:#}", refused.err().context("the eviction was let through")?);
         ensure!(words.contains("disruption budget"), "refused for something else: {words}");
+        // An update begins with the last pod, which holds no brick, and has to stop before those that do.
+        let uids = [self.stage.uid(0).await?, self.stage.uid(1).await?, self.stage.uid(2).await?];
+        let last = self.stage.uid(3).await?;
+        self.stage.kubectl(&["rollout", "restart", &format!("statefulset/{NAME}")]).await?;
+        self.stage.replaced(3, &last).await?;
+        let end = Instant::now() + Duration::from_secs(15);
+        while Instant::now() < end {
+            let now = [self.stage.uid(0).await?, self.stage.uid(1).await?, self.stage.uid(2).await?];
+            let went = uids.iter().zip(&now).filter(|(then, now)| then != now).count();
+            ensure!(went <= 1, "the update took {went} pods with bricks while something waited to be healed");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
         set("on").await?;
         self.stage.inside(0, &["gluster", "--mode=script", "volume", "heal", VOLUME]).await?;
         self.as_before(&before).await?;
-        let evicted = self.stage.uid(0).await?;
-        self.stage.kubectl_with(&["create", "--raw", path, "-f", "-"], evict).await?;
-        self.stage.replaced(0, &evicted).await?;
+        let done = ["rollout", "status", &format!("statefulset/{NAME}"), "--timeout=180s"];
+        self.stage.kubectl(&done).await?;
         self.as_before(&before).await
     }
 }
@@ -337,4 +357,22 @@ pub(super) async fn lose_state(stage: &PoolStage, ordinal: u32) -> Result<()> {
     stage.kubectl(&["delete", "pod", &pod(ordinal), "--wait=false"]).await?;
     stage.replaced(ordinal, &uid).await?;
     until("the claim is another one", PATIENCE, async || Ok(stage.kubectl(&get).await? != old)).await
+}
+
+/// The report's own way: pods on their nodes' network. They form, scale, and come back as themselves.
+pub async fn on_the_nodes_network(stage: &PoolStage) -> Result<()> {
+    stage.install(&["--host-network"]).await?;
+    stage.whole(3, PATIENCE).await?;
+    stage.scale(4).await?;
+    stage.whole(4, PATIENCE).await?;
+    let before = stage.identities(4).await?;
+    let uid = stage.uid(1).await?;
+    stage.kubectl(&["delete", "pod", &pod(1), "--wait=false"]).await?;
+    stage.replaced(1, &uid).await?;
+    stage.whole(4, PATIENCE).await?;
+    lose_state(stage, 2).await?;
+    stage.whole(4, PATIENCE).await?;
+    let after = stage.identities(4).await?;
+    ensure!(after == before, "other identities: {after:?}, not {before:?}");
+    Ok(())
 }
