@@ -1,4 +1,5 @@
-//! A Gluster pool: real glusterd in pods that are processes, on the real control plane.
+//! A Gluster pool: real glusterd in pods that are processes, on the real control plane. Most of the time is waited for
+//! Kubernetes' own timers, so the tests run side by side.
 
 use std::path::Path;
 
@@ -40,4 +41,17 @@ async fn a_pool_on_the_nodes_network() -> Result<()> {
     }
     let stage = PoolStage::open(&binaries, Path::new(STEAD)).await?;
     pool::on_the_nodes_network(&stage).await
+}
+
+/// The report, played as it stands. `cargo xtask report gluster` prints it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_report_holds() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !pool::can_run_or_skip() {
+        return Ok(());
+    }
+    let mut seen = Vec::new();
+    let played = stead_reports::gluster::play(&binaries, Path::new(STEAD), &mut seen).await;
+    // What was typed and seen until then tells more than the error alone.
+    played.map_err(|e| e.context(String::from_utf8_lossy(&seen).into_owned()))
 }

@@ -237,7 +237,7 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
     /// Two and two: none of the halves removes anybody of the other, as long as it lasts.
     async fn halves(&self) -> Result<()> {
         let before = self.stage.identities(REPLICAS).await?;
-        let half = [self.stage.node_of(2).await?, self.stage.node_of(3).await?];
+        let half = self.half().await?;
         let half: Vec<&str> = half.iter().map(String::as_str).collect();
         self.stage.machines.cut(&half, Api::Reachable).await?;
         let cut = async || {
@@ -255,6 +255,18 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         }
         self.stage.machines.mend().await?;
         self.as_before(&before).await
+    }
+
+    /// The nodes of one pod with a brick and of the one without, on which none of the others is: two of three replicas
+    /// stay on the client's side.
+    async fn half(&self) -> Result<[String; 2]> {
+        let mut nodes = Vec::new();
+        for ordinal in 0..REPLICAS {
+            nodes.push(self.stage.node_of(ordinal).await?);
+        }
+        let alone = |k: usize| (0..3).filter(|other| *other != k).all(|o| nodes[o] != nodes[k] && nodes[o] != nodes[3]);
+        let brick = (0..3).find(|k| alone(*k)).with_context(|| format!("no two and two among {nodes:?}"))?;
+        Ok([nodes[brick].clone(), nodes[3].clone()])
     }
 
     async fn bricks(&self) -> Result<()> {
