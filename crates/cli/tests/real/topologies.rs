@@ -1,8 +1,6 @@
 //! Topologies and those who refer to them, on the real control plane: the OpenStack operators' own functional cases
 //! about topology, and what they leave out. Each scene has a namespace of its own; all are played at the same time.
 
-mod scene;
-
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +8,7 @@ use serde_json::{Value, json};
 use stead_stage::Stage;
 use stead_testbed::{Binaries, ClusterSpec, Options};
 
-use scene::{Scene, glance_spec};
+use crate::scene::{Scene, glance_spec};
 
 const SINGLE: &str = "glanceapi/glance-default-single";
 const SET: &str = "sts/glance-default-single";

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use stead_stage::{disturb, scale};
 use stead_testbed::Binaries;
 
-const STORAGE: &str = include_str!("../../../testdata/cluster/storage.yaml");
+const STORAGE: &str = include_str!("../../../../testdata/cluster/storage.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_writes_nothing() -> Result<()> {

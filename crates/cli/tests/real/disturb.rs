@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use stead_stage::disturb::{self, Dice};
 use stead_testbed::Binaries;
 
-const STORAGE: &str = include_str!("../../../testdata/cluster/storage.yaml");
+const STORAGE: &str = include_str!("../../../../testdata/cluster/storage.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disturbed_walk_ends_as_an_undisturbed_one() -> Result<()> {

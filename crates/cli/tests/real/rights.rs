@@ -11,7 +11,7 @@ use stead_manifests::rights::{CLUSTER, OWN_NAMESPACE, Right};
 use stead_stage::{Objects, Stage, deeds, walk};
 use stead_testbed::{AuditEvent, Binaries, ClusterSpec, FaultProxy, Faults, Options};
 
-const STORAGE: &str = include_str!("../../../testdata/cluster/storage.yaml");
+const STORAGE: &str = include_str!("../../../../testdata/cluster/storage.yaml");
 
 /// The operator's own namespace here, and who it is.
 const OWN: &str = "default";

@@ -1,8 +1,6 @@
 //! What somebody reads who has written a Topology that does not do what they meant: the answer to `kubectl apply`, the
 //! conditions, and `stead explain`, on the real control plane.
 
-mod scene;
-
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 use stead_stage::Stage;
 use stead_testbed::{Binaries, ClusterSpec, Options};
 
-use scene::{Scene, condition};
+use crate::scene::{Scene, condition};
 
 const POD: &str = "pod/glance-default-single-0";
 const API: &str = "glanceapi/glance-default-single";
