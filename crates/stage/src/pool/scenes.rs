@@ -323,7 +323,7 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         let pending = "a pod is not ready because something waits to be healed";
         until(pending, PATIENCE, async || {
             for ordinal in 0..3 {
-                let path = format!("/api/v1/namespaces/default/pods/{}:agent/proxy/pool", pod(ordinal));
+                let path = format!("/api/v1/namespaces/default/pods/{}:24080/proxy/pool", pod(ordinal));
                 let says = self.stage.kubectl(&["get", "--raw", &path]).await?;
                 let unready = self.stage.pod(ordinal).await?.is_some_and(|found| !is_ready(&found));
                 if unready && says.contains("entries wait to be healed") {
