@@ -123,6 +123,12 @@ impl Cluster {
         })
     }
 
+    /// Takes this for what Kubernetes has.
+    #[cfg(test)]
+    pub(crate) fn pretend(&self, seen: Seen) {
+        self.seen.send_replace(seen);
+    }
+
     /// Keeps it up to date, for as long as it is polled.
     pub(crate) async fn keep(&self) {
         tokio::join!(self.keep_set(), self.keep_record(), self.keep_pods());

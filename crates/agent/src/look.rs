@@ -44,7 +44,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// One look.
-async fn look(shared: &Shared) -> Report {
+pub(crate) async fn look(shared: &Shared) -> Report {
     let mut daemon = match shared.daemon.process() {
         Process::Stopped => Daemon::Stopped,
         Process::Runs | Process::Failed { .. } => Daemon::Starting,

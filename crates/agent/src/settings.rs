@@ -59,6 +59,23 @@ pub fn ordinal(pool: &str, pod: &str) -> Option<u32> {
     number.parse().ok().filter(|n: &u32| n.to_string() == number)
 }
 
+/// The agent of the first pod of pool `g`.
+#[cfg(test)]
+pub(crate) fn example() -> Settings {
+    Settings {
+        pool: "g".into(),
+        service: "g".into(),
+        cluster_domain: "d".into(),
+        namespace: "n".into(),
+        pod: Pod { name: "g-0".into(), ordinal: 0, uid: "uid".into(), address: "10.0.0.1".into() },
+        state_dir: PathBuf::new(),
+        listen: ([127, 0, 0, 1], 1).into(),
+        glusterd: Vec::new(),
+        gluster: "gluster".into(),
+        leave: std::time::Duration::from_secs(1),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
