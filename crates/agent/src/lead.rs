@@ -109,7 +109,7 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
         if !may_write(shared) {
             return Some(inputs);
         }
-        match shared.cluster.write_record(new, wanted.start).await {
+        match shared.cluster.write_record(new, wanted.start, inputs.seen.record.as_ref()).await {
             Ok(()) => {}
             Err(NotWritten::Outdated) => {
                 debug!("the record has changed: to be decided anew");
