@@ -114,13 +114,16 @@ impl Cluster {
     /// What is wanted, if the StatefulSet has been seen.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
         let seen = self.seen.borrow();
-        let set = seen.set.as_ref()?;
-        Some(Wanted {
+        Some(self.wanted_by(seen.set.as_ref()?))
+    }
+
+    fn wanted_by(&self, set: &Set) -> Wanted {
+        Wanted {
             name: self.settings.pool.clone(),
             domain: self.settings.domain(),
             replicas: set.replicas,
             start: set.start,
-        })
+        }
     }
 
     /// Takes this for what Kubernetes has.
@@ -234,12 +237,12 @@ impl Cluster {
         }
     }
 
-    /// How many pods are wanted, asked now.
-    pub(crate) async fn ask_replicas(&self) -> Option<u32> {
+    /// What is wanted, asked now.
+    pub(crate) async fn ask_wanted(&self) -> Option<Wanted> {
         let (pool, namespace) = (&self.settings.pool, &self.settings.namespace);
         let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{pool}");
         let object = self.send("GET", &path, &Value::Null).await.ok()?;
-        Some(set(&object["spec"]).replicas)
+        Some(self.wanted_by(&set(&object["spec"])))
     }
 
     /// Makes an event.

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use crate::boot::others;
 use crate::cluster::{NotWritten, RecordSeen, Seen};
 use crate::events::{About, Said, event};
+use crate::leave::for_good;
 use crate::neighbours::{self, Neighbour};
 use crate::shared::Shared;
 
@@ -106,7 +107,7 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
         return Some(inputs);
     }
     if let Some(new) = &decision.record {
-        if !may_write(shared) {
+        if time_left(shared).is_none() {
             return Some(inputs);
         }
         match shared.cluster.write_record(new, wanted.start, inputs.seen.record.as_ref()).await {
@@ -122,20 +123,20 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
         }
     }
     if let Some(act) = &decision.act
-        && may_write(shared)
+        && time_left(shared).is_some()
     {
         perform(shared, act).await;
     }
     Some(inputs)
 }
 
-/// Whether there is time left to do something before another one may lead.
-fn may_write(shared: &Shared) -> bool {
-    let allowed = shared.leadership.allows(shared.clock.now()).is_some();
-    if !allowed {
+/// How long something may take that is begun now, before another one may lead; none if nothing may be begun.
+fn time_left(shared: &Shared) -> Option<Duration> {
+    let left = shared.leadership.allows(shared.clock.now());
+    if left.is_none() {
         debug!("leads no longer: nothing is done");
     }
-    allowed
+    left
 }
 
 async fn perform(shared: &Arc<Shared>, act: &Act) {
@@ -143,16 +144,17 @@ async fn perform(shared: &Arc<Shared>, act: &Act) {
         Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, uuid),
         Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, uuid),
     };
-    // Whom it was decided for may have become somebody else, and another one may lead by now.
-    let same = match act {
+    // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
+    let as_decided = match act {
         Act::Probe { .. } => has_identity(shared, ordinal, uuid).await,
-        Act::Detach { .. } => is_known_as(shared, host, uuid).await,
+        Act::Detach { .. } => is_known_as(shared, host, uuid).await && has_left(shared, ordinal).await,
     };
-    if !same || !may_write(shared) {
-        return debug!("{host} is not {uuid} any more: no {name}");
+    if !as_decided {
+        return debug!("{host} is not {uuid} any more, or is wanted: no {name}");
     }
+    let Some(limit) = time_left(shared) else { return };
     info!("peer {name} {host}");
-    let result = shared.gluster.act(act).await;
+    let result = shared.gluster.act(act, limit).await;
     shared.metrics.acted(name, result.is_ok());
     let note = match result {
         Ok(()) => Note {
@@ -176,6 +178,11 @@ async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: &str) -> bool {
     let one: Vec<Neighbour> = others(shared, &seen).into_iter().filter(|other| other.ordinal == ordinal).collect();
     let reports = neighbours::ask(&one, shared.settings.listen.port()).await;
     reports.get(&ordinal).is_some_and(|report| report.uuid.as_deref() == Some(uuid))
+}
+
+/// Whether the pod of this ordinal is not wanted, asked now: what was seen may be older than a change of mind.
+async fn has_left(shared: &Arc<Shared>, ordinal: u32) -> bool {
+    shared.cluster.ask_wanted().await.is_some_and(|wanted| for_good(&wanted, ordinal))
 }
 
 /// Whether our own glusterd still knows this identity by this name.
