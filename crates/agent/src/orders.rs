@@ -42,6 +42,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             Ok(false) => info!(order = order.id, "not needed any more"),
             Err(error) => {
                 warn!(order = order.id, "{error:#}");
+                shared.set_doing(Some(format!("repair {} waits: {error:#}", order.id)));
                 tokio::time::sleep(AGAIN).await;
             }
         }
@@ -97,6 +98,7 @@ enum Change {
 }
 
 async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
+    shared.state.read(&shared.host()).readable()?;
     Ok(match order.repair {
         Repair::ResyncVolumes => Change::ForgetVolumes,
         Repair::Forget => Change::Forget,
@@ -235,6 +237,22 @@ mod tests {
             task.abort();
             fs::remove_dir_all(&shared.settings.state_dir).unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn glusterd_is_not_stopped_where_something_cannot_be_read() {
+        let (shared, task) = agent("unreadable", 6).await;
+        fs::write(shared.settings.state_dir.join("vols/gv0/info"), "type=2\n").unwrap();
+        let mut changes = shared.daemon.changes();
+        changes.mark_unchanged();
+        let error = carry_out(&shared, &order()).await.unwrap_err().to_string();
+        assert!(error.starts_with("the state directory cannot be read as a whole"), "{error}");
+        assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (false, None));
+        let why = crate::boot::prepare(&shared);
+        assert!(tokio::time::timeout(Duration::from_millis(50), why).await.is_err(), "it waits");
+        assert_eq!(shared.doing(), Some(error));
+        task.abort();
+        fs::remove_dir_all(&shared.settings.state_dir).unwrap();
     }
 
     #[tokio::test]
