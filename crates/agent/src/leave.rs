@@ -8,10 +8,14 @@ use tracing::info;
 
 use crate::shared::Shared;
 
+/// How soon after this a pod ends. Whoever asked and did not end it, as somebody who tries out the hook, gets an agent that
+/// leads again.
+const ENDS: Duration = Duration::from_secs(60);
+
 /// Waits, if this pod leaves for good and may, until it has been detached. Returns what happened, for the log.
 pub(crate) async fn before_end(shared: &Arc<Shared>) -> String {
     // Whoever is about to end is the wrong one to decide, and nobody can detach itself.
-    shared.reluctant.send_replace(Some(Instant::now() + Duration::from_secs(24 * 3600)));
+    shared.reluctant.send_replace(Some(Instant::now() + shared.settings.leave + ENDS));
     let said = wait(shared).await;
     info!("before the end: {said}");
     format!("{said}\n")
