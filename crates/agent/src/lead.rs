@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use stead_pool::{Act, Daemon, Note, Record, Report, Rules, Severity, View, decide};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::boot::others;
@@ -14,6 +15,7 @@ use crate::events::{About, Said, event};
 use crate::leave::for_good;
 use crate::neighbours::{self, Neighbour};
 use crate::shared::Shared;
+use crate::since::Tenure;
 
 /// How soon to decide again after something changed, and for how long.
 const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -27,19 +29,30 @@ const REST: Duration = Duration::from_secs(10);
 /// How long somebody does not want to lead who was found not to be of the pool.
 const STEPPED_DOWN: Duration = Duration::from_secs(10);
 
+/// How many events may wait to be posted; what comes while so many do is only logged.
+const EVENTS: usize = 64;
+
 /// Decides whenever this agent leads, for as long as it is polled.
 pub(crate) async fn keep(shared: Arc<Shared>) {
+    let (events, queue) = mpsc::channel(EVENTS);
+    tokio::join!(rounds(&shared, events), post(&shared, queue));
+}
+
+async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Value>) {
     let mut leads = shared.leadership.subscribe();
-    let mut said = Said::default();
+    let mut leader = Leader { said: Said::default(), tenure: Tenure::begin(), events };
     let mut before: Option<Inputs> = None;
     let mut changed = Instant::now();
     loop {
-        if leads.wait_for(|leads| *leads).await.is_err() {
-            return;
+        if leads.has_changed().unwrap_or(true) || !*leads.borrow() {
+            if leads.wait_for(|leads| *leads).await.is_err() {
+                return;
+            }
+            leader.tenure = Tenure::begin();
         }
         let mut seen = shared.cluster.seen();
         seen.mark_unchanged();
-        let inputs = round(&shared, &mut said).await;
+        let inputs = round(shared, &mut leader).await;
         if before != inputs {
             changed = Instant::now();
             before = inputs;
@@ -77,13 +90,21 @@ struct Inputs {
     act: Option<Act>,
 }
 
+/// What the one who decides remembers.
+struct Leader {
+    said: Said,
+    tenure: Tenure,
+    events: mpsc::Sender<Value>,
+}
+
 /// One decision and what follows from it; none if too little is known.
-async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
+async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     let seen = shared.cluster.seen().borrow().clone();
     if let Some(RecordSeen::Unreadable(why)) = &seen.record {
         let text = format!("the record {} cannot be read, so nothing is done: {why}", shared.settings.record());
-        tell(shared, said, vec![Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning }])
-            .await;
+        let note = Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning };
+        leader.tell(shared, std::slice::from_ref(&note));
+        shared.set_notes(vec![note]);
         return None;
     }
     let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
@@ -94,14 +115,16 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
     reports.insert(own, report);
     shared.metrics.decided(pods.len().saturating_sub(reports.len()));
     let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = leader.tenure.now();
+    let record = leader.tenure.by_own_clock(record, now);
     let view =
         View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now, rules: Rules::ALL };
     let decision = decide(&view);
     debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
     let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
-    tell(shared, said, decision.notes).await;
+    shared.set_notes(decision.notes.clone());
     if decision.step_down {
+        leader.tell(shared, &decision.notes);
         info!("another one should decide: this glusterd is not of the pool");
         shared.reluctant.send_replace(Some(Instant::now() + STEPPED_DOWN));
         return Some(inputs);
@@ -122,10 +145,12 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
             }
         }
     }
+    // What was decided holds now that it is written: before, another one might have decided otherwise.
+    leader.tell(shared, &decision.notes);
     if let Some(act) = &decision.act
         && time_left(shared).is_some()
     {
-        perform(shared, act).await;
+        perform(shared, leader, act).await;
     }
     Some(inputs)
 }
@@ -139,7 +164,7 @@ fn time_left(shared: &Shared) -> Option<Duration> {
     left
 }
 
-async fn perform(shared: &Arc<Shared>, act: &Act) {
+async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
     let (ordinal, name, done, failed, host, uuid) = match act {
         Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, uuid),
         Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, uuid),
@@ -168,7 +193,7 @@ async fn perform(shared: &Arc<Shared>, act: &Act) {
             Note { ordinal: Some(ordinal), reason: failed, text: format!("{error:#}"), severity: Severity::Warning }
         }
     };
-    tell_once(shared, &note).await;
+    tell_once(shared, &leader.events, &note);
     shared.nudge.notify_one();
 }
 
@@ -196,15 +221,17 @@ async fn is_known_as(shared: &Arc<Shared>, host: &String, uuid: &str) -> bool {
     }
 }
 
-/// Keeps what is said for those who ask, and makes an event of what is new.
-async fn tell(shared: &Arc<Shared>, said: &mut Said, notes: Vec<Note>) {
-    for note in said.new_of(&notes) {
-        tell_once(shared, note).await;
+impl Leader {
+    /// Makes events of what is new.
+    fn tell(&mut self, shared: &Shared, notes: &[Note]) {
+        for note in self.said.new_of(notes) {
+            tell_once(shared, &self.events, note);
+        }
     }
-    shared.set_notes(notes);
 }
 
-async fn tell_once(shared: &Arc<Shared>, note: &Note) {
+/// Says something in the log and in an event, which is posted while the work goes on.
+fn tell_once(shared: &Shared, events: &mpsc::Sender<Value>, note: &Note) {
     match note.severity {
         Severity::Normal => info!(reason = note.reason, pod = note.ordinal, "{}", note.text),
         Severity::Warning => warn!(reason = note.reason, pod = note.ordinal, "{}", note.text),
@@ -218,9 +245,17 @@ async fn tell_once(shared: &Arc<Shared>, note: &Note) {
     let now = jiff::Timestamp::now();
     let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let number = u128::try_from(now.as_nanosecond()).unwrap_or_default();
-    let event = event(&about, &settings.pod.name, note, &time, number);
-    if let Err(error) = shared.cluster.event(&event).await {
+    if let Err(error) = events.try_send(event(&about, &settings.pod.name, note, &time, number)) {
         debug!("event {}: {error}", note.reason);
+    }
+}
+
+/// Posts events in their order, for as long as there may be some.
+async fn post(shared: &Shared, mut queue: mpsc::Receiver<Value>) {
+    while let Some(event) = queue.recv().await {
+        if let Err(error) = shared.cluster.event(&event).await {
+            debug!("event {}: {error}", event["reason"]);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod ready;
 mod run;
 mod settings;
 mod shared;
+mod since;
 mod state_dir;
 mod web;
 
