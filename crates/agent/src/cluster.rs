@@ -13,11 +13,11 @@ use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use stead_pool::{Record, Wanted, config_map};
+use stead_pool::{Record, Wanted, config_map, ordinal};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use crate::settings::{Settings, ordinal};
+use crate::settings::Settings;
 
 /// After how many seconds a watch is begun anew.
 const WATCH: u32 = 290;
@@ -402,7 +402,7 @@ mod tests {
             (Some(RecordSeen::Unreadable("no JSON".into())), None),
             (None, None),
         ] {
-            let request = write(&crate::settings::example(), &Record::default(), 0, decided_on.as_ref()).ok();
+            let request = write(&crate::stand_in::settings(), &Record::default(), 0, decided_on.as_ref()).ok();
             let request = request
                 .as_ref()
                 .map(|(method, path, body)| (*method, path.as_str(), body["metadata"]["resourceVersion"].clone()));

@@ -275,3 +275,86 @@ pub(crate) async fn volunteer(shared: Arc<Shared>, stands: watch::Sender<bool>) 
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::Json;
+    use axum::http::{Method, StatusCode, Uri};
+    use serde_json::json;
+    use stead_election::{Standing, Term};
+
+    use crate::cluster::{PodSeen, Set};
+    use crate::stand_in::{Agent, B, B_HOST};
+
+    use super::*;
+
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    /// An API server that writes everything or nothing, and that has a StatefulSet of so many.
+    async fn api(writes: bool, replicas: u32) -> (String, Asked) {
+        let asked = Asked::default();
+        let log = asked.clone();
+        let answer = move |method: Method, uri: Uri| async move {
+            let kind = ["configmaps", "events", "statefulsets"].into_iter().find(|kind| uri.path().contains(kind));
+            log.lock().unwrap().push(format!("{method} {}", kind.unwrap_or_default()));
+            match method {
+                Method::GET => (StatusCode::OK, Json(json!({"spec": {"replicas": replicas}}))),
+                _ if writes => (StatusCode::CREATED, Json(json!({"metadata": {"resourceVersion": "2"}}))),
+                _ => {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": "it exists", "reason": "Conflict", "code": 409});
+                    (StatusCode::CONFLICT, Json(status))
+                }
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        (address, asked)
+    }
+
+    fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Value>) {
+        agent.shared.leadership.set(Standing::Leads(Term::Endless));
+        let (events, queue) = mpsc::channel(EVENTS);
+        (Leader { said: Said::default(), tenure: Tenure::begin(), events }, queue)
+    }
+
+    fn seen(replicas: u32) -> Seen {
+        Seen {
+            set: Some(Set { replicas, start: 0, selector: String::new() }),
+            pods: Some([(0, PodSeen { uid: "uid".into(), address: "10.0.0.1".into() })].into()),
+            record: Some(RecordSeen::Absent),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_comes_after_the_record_that_it_tells_of() {
+        for (writes, events) in [(true, 1), (false, 0)] {
+            let (address, asked) = api(writes, 1).await;
+            let agent = Agent::new(&format!("events-{writes}"), &address, None, seen(1)).await;
+            let (mut leader, mut queue) = leader(&agent);
+            assert!(round(&agent.shared, &mut leader).await.is_some_and(|inputs| inputs.record.is_some()));
+            // What is said is there for those who ask, written or not.
+            assert_eq!(agent.shared.notes().iter().map(|note| note.reason).collect::<Vec<_>>(), ["Founded"]);
+            assert_eq!((asked.lock().unwrap().clone(), queue.len()), (vec!["POST configmaps".to_owned()], events));
+            queue.close();
+            post(&agent.shared, queue).await;
+            assert_eq!(asked.lock().unwrap().len(), 1 + events);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_wanted_by_now_is_not_detached() {
+        for (replicas, detached) in [(2, false), (1, true)] {
+            let (address, asked) = api(true, replicas).await;
+            let agent = Agent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
+            let (leader, _queue) = leader(&agent);
+            perform(&agent.shared, &leader, &Act::Detach { ordinal: 1, host: B_HOST.into(), uuid: B.into() }).await;
+            assert_eq!(agent.asked().contains("peer detach"), detached, "{replicas}: {}", agent.asked());
+            assert_eq!(asked.lock().unwrap().clone(), ["GET statefulsets"]);
+        }
+    }
+}

@@ -138,50 +138,18 @@ fn name(repair: &Repair) -> &'static str {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use stead_pool::{Member, Record, Standing};
 
-    use stead_pool::{Member, PeerFile, Record, Standing};
-
-    use crate::children::Children;
-    use crate::cluster::{Cluster, RecordSeen, Set};
+    use crate::cluster::{RecordSeen, Set};
     use crate::daemon::Process;
-    use crate::settings::{Settings, example};
-    use crate::shared::Looked;
+    use crate::stand_in::{A, Agent, B, B_HOST, runs, sleeper};
 
     use super::*;
 
-    const A: &str = "edb18957-b7f5-468d-baf8-19e0e02d20c7";
-    const B: &str = "d77f225f-14f9-4028-9ed1-02eff28cbc4c";
-
-    fn sleeper() -> (Daemon, tokio::task::JoinHandle<()>) {
-        let (daemon, supervised) = Daemon::new(["sh", "-c", "exec sleep 1000"].map(str::to_owned).to_vec(), Children);
-        (daemon, tokio::spawn(supervised))
-    }
-
-    async fn runs(daemon: &Daemon) {
-        daemon.changes().wait_for(|process| *process == Process::Runs).await.unwrap();
-    }
-
-    /// The agent of pod 0 of two, whose glusterd has the other one in this state.
-    async fn agent(name: &str, peer_state: u32) -> (Arc<Shared>, tokio::task::JoinHandle<()>) {
-        let folder = std::env::temp_dir().join(format!("stead-agent-orders-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        let gluster = folder.join("gluster");
-        let answer = format!(
-            "<cliOutput><opRet>0</opRet><peerStatus><peer><uuid>{B}</uuid><hostname>g-1.g.n.svc.d</hostname>\
-             <connected>1</connected><state>{peer_state}</state></peer></peerStatus></cliOutput>"
-        );
-        fs::write(&gluster, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
-        fs::set_permissions(&gluster, fs::Permissions::from_mode(0o755)).unwrap();
-        let gluster = gluster.display().to_string();
-        let settings = Arc::new(Settings { state_dir: folder, gluster, ..example() });
-        let client = kube::Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-        let (daemon, task) = sleeper();
-        let cluster = Cluster::new(client, settings.clone());
-        let member = |n: u32, uuid: &str| Member {
-            host: format!("g-{n}.g.n.svc.d"),
+    /// The agent of one of two that is ordered to repair itself, and that has the other one in this state.
+    async fn agent(name: &str, peer_state: u32) -> Agent {
+        let member = |host: &str, uuid: &str| Member {
+            host: host.into(),
             uuid: uuid.into(),
             operating_version: 100_000,
             addresses: Vec::new(),
@@ -190,26 +158,17 @@ mod tests {
             seen: String::new(),
             since: 0,
         };
-        let members = [(0, member(0, A)), (1, member(1, B))].into();
+        let members = [(0, member("g-0.g.n.svc.d", A)), (1, member(B_HOST, B))].into();
         let record = Record { members, order: Some(order()), orders: 7 };
-        cluster.pretend(Seen {
+        let seen = Seen {
             set: Some(Set { replicas: 2, start: 0, selector: String::new() }),
             pods: Some([].into()),
             record: Some(RecordSeen::There { record, revision: "1".into() }),
-        });
-        let shared = Arc::new(Shared::new(settings, cluster, daemon, Children));
-        let peer = PeerFile { uuid: B.into(), state: 3, hosts: vec!["g-1.g.n.svc.d".into()] };
-        let identity = Identity { uuid: A.into(), operating_version: 100_000, peers: vec![peer] };
-        shared.state.restore(&identity, "1").unwrap();
+        };
+        let agent = Agent::new(name, "http://127.0.0.1:1", Some(peer_state), seen).await;
         // One without volumes would end all that other tests have left behind.
-        fs::create_dir_all(shared.settings.state_dir.join("vols/gv0")).unwrap();
-        fs::write(shared.settings.state_dir.join("vols/gv0/info"), "version=1\n").unwrap();
-        shared.daemon.start();
-        runs(&shared.daemon).await;
-        let report = look(&shared).await;
-        let now = std::time::Instant::now();
-        shared.looked.send_replace(Looked { report, began: now, changed: now });
-        (shared, task)
+        agent.write("vols/gv0/info", "version=1\n");
+        agent
     }
 
     fn order() -> Order {
@@ -228,42 +187,39 @@ mod tests {
     #[tokio::test]
     async fn one_that_became_healthy_is_not_stopped() {
         for (name, peer_state, carried_out) in [("friend", 3, false), ("rejected", 6, true)] {
-            let (shared, task) = agent(name, peer_state).await;
+            let agent = agent(name, peer_state).await;
+            let shared = &agent.shared;
             let mut changes = shared.daemon.changes();
             changes.mark_unchanged();
-            assert_eq!(carry_out(&shared, &order()).await.unwrap(), carried_out, "{name}");
+            assert_eq!(carry_out(shared, &order()).await.unwrap(), carried_out, "{name}");
             assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (carried_out, Some(7)), "{name}");
-            assert!(addressed(&shared, &shared.cluster.seen().borrow()).is_none(), "{name}");
-            task.abort();
-            fs::remove_dir_all(&shared.settings.state_dir).unwrap();
+            assert!(addressed(shared, &shared.cluster.seen().borrow()).is_none(), "{name}");
         }
     }
 
     #[tokio::test]
     async fn glusterd_is_not_stopped_where_something_cannot_be_read() {
-        let (shared, task) = agent("unreadable", 6).await;
-        fs::write(shared.settings.state_dir.join("vols/gv0/info"), "type=2\n").unwrap();
+        let agent = agent("unreadable", 6).await;
+        let shared = &agent.shared;
+        agent.write("vols/gv0/info", "type=2\n");
         let mut changes = shared.daemon.changes();
         changes.mark_unchanged();
-        let error = carry_out(&shared, &order()).await.unwrap_err().to_string();
+        let error = carry_out(shared, &order()).await.unwrap_err().to_string();
         assert!(error.starts_with("the state directory cannot be read as a whole"), "{error}");
         assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (false, None));
-        let why = crate::boot::prepare(&shared);
+        let why = crate::boot::prepare(shared);
         assert!(tokio::time::timeout(Duration::from_millis(50), why).await.is_err(), "it waits");
         assert_eq!(shared.doing(), Some(error));
-        task.abort();
-        fs::remove_dir_all(&shared.settings.state_dir).unwrap();
     }
 
     #[tokio::test]
     async fn an_order_is_told_by_its_number_not_by_its_age() {
-        let (shared, task) = agent("number", 6).await;
+        let agent = agent("number", 6).await;
+        let shared = &agent.shared;
         for (done, ours) in [(6, true), (7, false), (8, true)] {
             shared.state.set_done(done, "uid").unwrap();
-            assert_eq!(addressed(&shared, &shared.cluster.seen().borrow()).is_some(), ours, "{done}");
+            assert_eq!(addressed(shared, &shared.cluster.seen().borrow()).is_some(), ours, "{done}");
         }
-        task.abort();
-        fs::remove_dir_all(&shared.settings.state_dir).unwrap();
     }
 
     #[tokio::test]
