@@ -20,40 +20,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Gives the state directory what it lacks. Returns when glusterd may start.
 pub(crate) async fn prepare(shared: &Arc<Shared>) -> Result<()> {
     let mut said = String::new();
-    loop {
-        let held = shared.state.read(&shared.host());
-        let why = match known(shared).await {
-            Some((wanted, seen)) => {
-                let record = seen.record().unwrap_or_default();
-                let reports = neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await;
-                match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &held.state, &record, &reports) {
-                    Boot::Start => return Ok(()),
-                    Boot::Restore(identity) => {
-                        info!("this pod is {} of the pool, with {} peers", identity.uuid, identity.peers.len());
-                        shared.state.restore(&identity, &time())?;
-                        shared.metrics.repaired("restore-identity-at-start");
-                        return Ok(());
-                    }
-                    Boot::Forget => {
-                        info!("this pod was detached from the pool while it was away: it forgets its peers");
-                        shared.state.forget(&time())?;
-                        shared.metrics.repaired("forget-at-start");
-                        return Ok(());
-                    }
-                    Boot::Wait(why) => why,
-                }
-            }
-            None if held.state.uuid.is_some() && !held.state.peers.is_empty() => {
-                warn!("the API server does not answer; the state is whole, so glusterd starts without it");
-                return Ok(());
-            }
-            None => match &shared.cluster.seen().borrow().record {
-                Some(RecordSeen::Unreadable(why)) => {
-                    format!("the record {} cannot be read: {why}", shared.settings.record())
-                }
-                _ => "the state is not whole, and the API server does not answer".to_owned(),
-            },
-        };
+    while let Some(why) = hindrance(shared).await? {
         if said != why {
             warn!("glusterd waits: {why}");
             said.clone_from(&why);
@@ -64,6 +31,44 @@ pub(crate) async fn prepare(shared: &Arc<Shared>) -> Result<()> {
         // Something new is as good a reason to look again as time.
         let _ = tokio::time::timeout(AGAIN, seen.changed()).await;
     }
+    Ok(())
+}
+
+/// Gives the state directory what it lacks, if that can be told; else why glusterd may not start yet.
+async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
+    let held = shared.state.read(&shared.host());
+    if let Err(error) = held.readable() {
+        return Ok(Some(format!("{error:#}")));
+    }
+    let Some((wanted, seen)) = known(shared).await else {
+        if held.state.uuid.is_some() && !held.state.peers.is_empty() {
+            warn!("the API server does not answer; the state is whole, so glusterd starts without it");
+            return Ok(None);
+        }
+        return Ok(Some(match &shared.cluster.seen().borrow().record {
+            Some(RecordSeen::Unreadable(why)) => {
+                format!("the record {} cannot be read: {why}", shared.settings.record())
+            }
+            _ => "the state is not whole, and the API server does not answer".to_owned(),
+        }));
+    };
+    let record = seen.record().unwrap_or_default();
+    let reports = neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await;
+    match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &held.state, &record, &reports) {
+        Boot::Start => {}
+        Boot::Restore(identity) => {
+            info!("this pod is {} of the pool, with {} peers", identity.uuid, identity.peers.len());
+            shared.state.restore(&identity, &time())?;
+            shared.metrics.repaired("restore-identity-at-start");
+        }
+        Boot::Forget => {
+            info!("this pod was detached from the pool while it was away: it forgets its peers");
+            shared.state.forget(&time())?;
+            shared.metrics.repaired("forget-at-start");
+        }
+        Boot::Wait(why) => return Ok(Some(why)),
+    }
+    Ok(None)
 }
 
 /// What is wanted and what Kubernetes has, once all of it is known; none if that takes too long.

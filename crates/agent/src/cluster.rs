@@ -13,11 +13,11 @@ use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use stead_pool::{Record, Wanted, config_map};
+use stead_pool::{Record, Wanted, config_map, ordinal};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use crate::settings::{Settings, ordinal};
+use crate::settings::Settings;
 
 /// After how many seconds a watch is begun anew.
 const WATCH: u32 = 290;
@@ -114,13 +114,22 @@ impl Cluster {
     /// What is wanted, if the StatefulSet has been seen.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
         let seen = self.seen.borrow();
-        let set = seen.set.as_ref()?;
-        Some(Wanted {
+        Some(self.wanted_by(seen.set.as_ref()?))
+    }
+
+    fn wanted_by(&self, set: &Set) -> Wanted {
+        Wanted {
             name: self.settings.pool.clone(),
             domain: self.settings.domain(),
             replicas: set.replicas,
             start: set.start,
-        })
+        }
+    }
+
+    /// Takes this for what Kubernetes has.
+    #[cfg(test)]
+    pub(crate) fn pretend(&self, seen: Seen) {
+        self.seen.send_replace(seen);
     }
 
     /// Keeps it up to date, for as long as it is polled.
@@ -209,25 +218,14 @@ impl Cluster {
         }
     }
 
-    /// Writes the record, if it is still the one that was seen.
-    pub(crate) async fn write_record(&self, record: &Record, start: u32) -> Result<(), NotWritten> {
-        let (pool, namespace) = (&self.settings.pool, &self.settings.namespace);
-        let all = format!("/api/v1/namespaces/{namespace}/configmaps");
-        let mut object = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": self.settings.record(), "namespace": namespace, "labels": config_map::labels(pool)},
-            "data": config_map::data(record, start),
-        });
-        let before = self.seen.borrow().record.clone();
-        let (method, path) = match before {
-            Some(RecordSeen::Absent) => ("POST", all),
-            Some(RecordSeen::There { revision, .. }) => {
-                object["metadata"]["resourceVersion"] = revision.into();
-                ("PUT", format!("{all}/{}", self.settings.record()))
-            }
-            _ => return Err(NotWritten::Failed("the record has not been read".into())),
-        };
+    /// Writes the record, if it still is the one that was decided on.
+    pub(crate) async fn write_record(
+        &self,
+        record: &Record,
+        start: u32,
+        decided_on: Option<&RecordSeen>,
+    ) -> Result<(), NotWritten> {
+        let (method, path, object) = write(&self.settings, record, start, decided_on)?;
         match self.send(method, &path, &object).await {
             Ok(written) => {
                 let revision = written["metadata"]["resourceVersion"].as_str().map(str::to_owned);
@@ -239,12 +237,12 @@ impl Cluster {
         }
     }
 
-    /// How many pods are wanted, asked now.
-    pub(crate) async fn ask_replicas(&self) -> Option<u32> {
+    /// What is wanted, asked now.
+    pub(crate) async fn ask_wanted(&self) -> Option<Wanted> {
         let (pool, namespace) = (&self.settings.pool, &self.settings.namespace);
         let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{pool}");
         let object = self.send("GET", &path, &Value::Null).await.ok()?;
-        Some(set(&object["spec"]).replicas)
+        Some(self.wanted_by(&set(&object["spec"])))
     }
 
     /// Makes an event.
@@ -322,6 +320,32 @@ async fn follow<T>(
     }
 }
 
+/// The request that writes a record in place of the one that was decided on: method, path and body. What has come since
+/// then is not written over, so the revision is never a newer one.
+fn write(
+    settings: &Settings,
+    record: &Record,
+    start: u32,
+    decided_on: Option<&RecordSeen>,
+) -> Result<(&'static str, String, Value), NotWritten> {
+    let (name, namespace) = (settings.record(), &settings.namespace);
+    let all = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": config_map::labels(&settings.pool)},
+        "data": config_map::data(record, start),
+    });
+    match decided_on {
+        Some(RecordSeen::Absent) => Ok(("POST", all, object)),
+        Some(RecordSeen::There { revision, .. }) => {
+            object["metadata"]["resourceVersion"] = revision.as_str().into();
+            Ok(("PUT", format!("{all}/{name}"), object))
+        }
+        Some(RecordSeen::Unreadable(_)) | None => Err(NotWritten::Failed("the record has not been read".into())),
+    }
+}
+
 fn set(spec: &Value) -> Set {
     let number = |value: &Value, default| value.as_u64().and_then(|n| n.try_into().ok()).unwrap_or(default);
     let labels = spec["selector"]["matchLabels"].as_object();
@@ -365,6 +389,24 @@ mod tests {
         ] {
             let found = set(&spec);
             assert_eq!((found.replicas, found.start, found.selector.as_str()), (replicas, start, selector), "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_written_in_place_of_the_one_that_was_decided_on() {
+        let there = RecordSeen::There { record: Record::default(), revision: "7".into() };
+        let (all, one) = ("/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/n/configmaps/g-pool");
+        for (decided_on, found) in [
+            (Some(RecordSeen::Absent), Some(("POST", all, Value::Null))),
+            (Some(there), Some(("PUT", one, json!("7")))),
+            (Some(RecordSeen::Unreadable("no JSON".into())), None),
+            (None, None),
+        ] {
+            let request = write(&crate::stand_in::settings(), &Record::default(), 0, decided_on.as_ref()).ok();
+            let request = request
+                .as_ref()
+                .map(|(method, path, body)| (*method, path.as_str(), body["metadata"]["resourceVersion"].clone()));
+            assert_eq!(request, found, "{decided_on:?}");
         }
     }
 

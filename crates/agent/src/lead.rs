@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use stead_pool::{Act, Daemon, Note, Record, Report, Rules, Severity, View, decide};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::boot::others;
 use crate::cluster::{NotWritten, RecordSeen, Seen};
 use crate::events::{About, Said, event};
+use crate::leave::for_good;
 use crate::neighbours::{self, Neighbour};
 use crate::shared::Shared;
+use crate::since::Tenure;
 
 /// How soon to decide again after something changed, and for how long.
 const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -26,19 +29,30 @@ const REST: Duration = Duration::from_secs(10);
 /// How long somebody does not want to lead who was found not to be of the pool.
 const STEPPED_DOWN: Duration = Duration::from_secs(10);
 
+/// How many events may wait to be posted; what comes while so many do is only logged.
+const EVENTS: usize = 64;
+
 /// Decides whenever this agent leads, for as long as it is polled.
 pub(crate) async fn keep(shared: Arc<Shared>) {
+    let (events, queue) = mpsc::channel(EVENTS);
+    tokio::join!(rounds(&shared, events), post(&shared, queue));
+}
+
+async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Value>) {
     let mut leads = shared.leadership.subscribe();
-    let mut said = Said::default();
+    let mut leader = Leader { said: Said::default(), tenure: Tenure::begin(), events };
     let mut before: Option<Inputs> = None;
     let mut changed = Instant::now();
     loop {
-        if leads.wait_for(|leads| *leads).await.is_err() {
-            return;
+        if leads.has_changed().unwrap_or(true) || !*leads.borrow() {
+            if leads.wait_for(|leads| *leads).await.is_err() {
+                return;
+            }
+            leader.tenure = Tenure::begin();
         }
         let mut seen = shared.cluster.seen();
         seen.mark_unchanged();
-        let inputs = round(&shared, &mut said).await;
+        let inputs = round(shared, &mut leader).await;
         if before != inputs {
             changed = Instant::now();
             before = inputs;
@@ -76,13 +90,21 @@ struct Inputs {
     act: Option<Act>,
 }
 
+/// What the one who decides remembers.
+struct Leader {
+    said: Said,
+    tenure: Tenure,
+    events: mpsc::Sender<Value>,
+}
+
 /// One decision and what follows from it; none if too little is known.
-async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
+async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     let seen = shared.cluster.seen().borrow().clone();
     if let Some(RecordSeen::Unreadable(why)) = &seen.record {
         let text = format!("the record {} cannot be read, so nothing is done: {why}", shared.settings.record());
-        tell(shared, said, vec![Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning }])
-            .await;
+        let note = Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning };
+        leader.tell(shared, std::slice::from_ref(&note));
+        shared.set_notes(vec![note]);
         return None;
     }
     let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
@@ -93,23 +115,25 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
     reports.insert(own, report);
     shared.metrics.decided(pods.len().saturating_sub(reports.len()));
     let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = leader.tenure.now();
+    let record = leader.tenure.by_own_clock(record, now);
     let view =
         View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now, rules: Rules::ALL };
     let decision = decide(&view);
     debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
     let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
-    tell(shared, said, decision.notes).await;
+    shared.set_notes(decision.notes.clone());
     if decision.step_down {
+        leader.tell(shared, &decision.notes);
         info!("another one should decide: this glusterd is not of the pool");
         shared.reluctant.send_replace(Some(Instant::now() + STEPPED_DOWN));
         return Some(inputs);
     }
     if let Some(new) = &decision.record {
-        if !may_write(shared) {
+        if time_left(shared).is_none() {
             return Some(inputs);
         }
-        match shared.cluster.write_record(new, wanted.start).await {
+        match shared.cluster.write_record(new, wanted.start, inputs.seen.record.as_ref()).await {
             Ok(()) => {}
             Err(NotWritten::Outdated) => {
                 debug!("the record has changed: to be decided anew");
@@ -121,38 +145,41 @@ async fn round(shared: &Arc<Shared>, said: &mut Said) -> Option<Inputs> {
             }
         }
     }
+    // What was decided holds now that it is written: before, another one might have decided otherwise.
+    leader.tell(shared, &decision.notes);
     if let Some(act) = &decision.act
-        && may_write(shared)
+        && time_left(shared).is_some()
     {
-        perform(shared, act).await;
+        perform(shared, leader, act).await;
     }
     Some(inputs)
 }
 
-/// Whether there is time left to do something before another one may lead.
-fn may_write(shared: &Shared) -> bool {
-    let allowed = shared.leadership.allows(shared.clock.now()).is_some();
-    if !allowed {
+/// How long something may take that is begun now, before another one may lead; none if nothing may be begun.
+fn time_left(shared: &Shared) -> Option<Duration> {
+    let left = shared.leadership.allows(shared.clock.now());
+    if left.is_none() {
         debug!("leads no longer: nothing is done");
     }
-    allowed
+    left
 }
 
-async fn perform(shared: &Arc<Shared>, act: &Act) {
+async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
     let (ordinal, name, done, failed, host, uuid) = match act {
         Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, uuid),
         Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, uuid),
     };
-    // Whom it was decided for may have become somebody else, and another one may lead by now.
-    let same = match act {
+    // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
+    let as_decided = match act {
         Act::Probe { .. } => has_identity(shared, ordinal, uuid).await,
-        Act::Detach { .. } => is_known_as(shared, host, uuid).await,
+        Act::Detach { .. } => is_known_as(shared, host, uuid).await && has_left(shared, ordinal).await,
     };
-    if !same || !may_write(shared) {
-        return debug!("{host} is not {uuid} any more: no {name}");
+    if !as_decided {
+        return debug!("{host} is not {uuid} any more, or is wanted: no {name}");
     }
+    let Some(limit) = time_left(shared) else { return };
     info!("peer {name} {host}");
-    let result = shared.gluster.act(act).await;
+    let result = shared.gluster.act(act, limit).await;
     shared.metrics.acted(name, result.is_ok());
     let note = match result {
         Ok(()) => Note {
@@ -166,7 +193,7 @@ async fn perform(shared: &Arc<Shared>, act: &Act) {
             Note { ordinal: Some(ordinal), reason: failed, text: format!("{error:#}"), severity: Severity::Warning }
         }
     };
-    tell_once(shared, &note).await;
+    tell_once(shared, &leader.events, &note);
     shared.nudge.notify_one();
 }
 
@@ -176,6 +203,11 @@ async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: &str) -> bool {
     let one: Vec<Neighbour> = others(shared, &seen).into_iter().filter(|other| other.ordinal == ordinal).collect();
     let reports = neighbours::ask(&one, shared.settings.listen.port()).await;
     reports.get(&ordinal).is_some_and(|report| report.uuid.as_deref() == Some(uuid))
+}
+
+/// Whether the pod of this ordinal is not wanted, asked now: what was seen may be older than a change of mind.
+async fn has_left(shared: &Arc<Shared>, ordinal: u32) -> bool {
+    shared.cluster.ask_wanted().await.is_some_and(|wanted| for_good(&wanted, ordinal))
 }
 
 /// Whether our own glusterd still knows this identity by this name.
@@ -189,15 +221,17 @@ async fn is_known_as(shared: &Arc<Shared>, host: &String, uuid: &str) -> bool {
     }
 }
 
-/// Keeps what is said for those who ask, and makes an event of what is new.
-async fn tell(shared: &Arc<Shared>, said: &mut Said, notes: Vec<Note>) {
-    for note in said.new_of(&notes) {
-        tell_once(shared, note).await;
+impl Leader {
+    /// Makes events of what is new.
+    fn tell(&mut self, shared: &Shared, notes: &[Note]) {
+        for note in self.said.new_of(notes) {
+            tell_once(shared, &self.events, note);
+        }
     }
-    shared.set_notes(notes);
 }
 
-async fn tell_once(shared: &Arc<Shared>, note: &Note) {
+/// Says something in the log and in an event, which is posted while the work goes on.
+fn tell_once(shared: &Shared, events: &mpsc::Sender<Value>, note: &Note) {
     match note.severity {
         Severity::Normal => info!(reason = note.reason, pod = note.ordinal, "{}", note.text),
         Severity::Warning => warn!(reason = note.reason, pod = note.ordinal, "{}", note.text),
@@ -211,9 +245,17 @@ async fn tell_once(shared: &Arc<Shared>, note: &Note) {
     let now = jiff::Timestamp::now();
     let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let number = u128::try_from(now.as_nanosecond()).unwrap_or_default();
-    let event = event(&about, &settings.pod.name, note, &time, number);
-    if let Err(error) = shared.cluster.event(&event).await {
+    if let Err(error) = events.try_send(event(&about, &settings.pod.name, note, &time, number)) {
         debug!("event {}: {error}", note.reason);
+    }
+}
+
+/// Posts events in their order, for as long as there may be some.
+async fn post(shared: &Shared, mut queue: mpsc::Receiver<Value>) {
+    while let Some(event) = queue.recv().await {
+        if let Err(error) = shared.cluster.event(&event).await {
+            debug!("event {}: {error}", event["reason"]);
+        }
     }
 }
 
@@ -230,6 +272,89 @@ pub(crate) async fn volunteer(shared: Arc<Shared>, stands: watch::Sender<bool>) 
             () = tokio::time::sleep(again.max(Duration::from_millis(100))) => {}
             _ = looked.changed() => {}
             _ = reluctant.changed() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::Json;
+    use axum::http::{Method, StatusCode, Uri};
+    use serde_json::json;
+    use stead_election::{Standing, Term};
+
+    use crate::cluster::{PodSeen, Set};
+    use crate::stand_in::{Agent, B, B_HOST};
+
+    use super::*;
+
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    /// An API server that writes everything or nothing, and that has a StatefulSet of so many.
+    async fn api(writes: bool, replicas: u32) -> (String, Asked) {
+        let asked = Asked::default();
+        let log = asked.clone();
+        let answer = move |method: Method, uri: Uri| async move {
+            let kind = ["configmaps", "events", "statefulsets"].into_iter().find(|kind| uri.path().contains(kind));
+            log.lock().unwrap().push(format!("{method} {}", kind.unwrap_or_default()));
+            match method {
+                Method::GET => (StatusCode::OK, Json(json!({"spec": {"replicas": replicas}}))),
+                _ if writes => (StatusCode::CREATED, Json(json!({"metadata": {"resourceVersion": "2"}}))),
+                _ => {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": "it exists", "reason": "Conflict", "code": 409});
+                    (StatusCode::CONFLICT, Json(status))
+                }
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        (address, asked)
+    }
+
+    fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Value>) {
+        agent.shared.leadership.set(Standing::Leads(Term::Endless));
+        let (events, queue) = mpsc::channel(EVENTS);
+        (Leader { said: Said::default(), tenure: Tenure::begin(), events }, queue)
+    }
+
+    fn seen(replicas: u32) -> Seen {
+        Seen {
+            set: Some(Set { replicas, start: 0, selector: String::new() }),
+            pods: Some([(0, PodSeen { uid: "uid".into(), address: "10.0.0.1".into() })].into()),
+            record: Some(RecordSeen::Absent),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_comes_after_the_record_that_it_tells_of() {
+        for (writes, events) in [(true, 1), (false, 0)] {
+            let (address, asked) = api(writes, 1).await;
+            let agent = Agent::new(&format!("events-{writes}"), &address, None, seen(1)).await;
+            let (mut leader, mut queue) = leader(&agent);
+            assert!(round(&agent.shared, &mut leader).await.is_some_and(|inputs| inputs.record.is_some()));
+            // What is said is there for those who ask, written or not.
+            assert_eq!(agent.shared.notes().iter().map(|note| note.reason).collect::<Vec<_>>(), ["Founded"]);
+            assert_eq!((asked.lock().unwrap().clone(), queue.len()), (vec!["POST configmaps".to_owned()], events));
+            queue.close();
+            post(&agent.shared, queue).await;
+            assert_eq!(asked.lock().unwrap().len(), 1 + events);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_wanted_by_now_is_not_detached() {
+        for (replicas, detached) in [(2, false), (1, true)] {
+            let (address, asked) = api(true, replicas).await;
+            let agent = Agent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
+            let (leader, _queue) = leader(&agent);
+            perform(&agent.shared, &leader, &Act::Detach { ordinal: 1, host: B_HOST.into(), uuid: B.into() }).await;
+            assert_eq!(agent.asked().contains("peer detach"), detached, "{replicas}: {}", agent.asked());
+            assert_eq!(asked.lock().unwrap().clone(), ["GET statefulsets"]);
         }
     }
 }

@@ -23,8 +23,12 @@ mod ready;
 mod run;
 mod settings;
 mod shared;
+mod since;
+#[cfg(test)]
+mod stand_in;
 mod state_dir;
 mod web;
 
 pub use run::run;
-pub use settings::{Pod, Settings, ordinal};
+pub use settings::{Pod, Settings};
+pub use stead_pool::ordinal;

@@ -44,7 +44,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// One look.
-async fn look(shared: &Shared) -> Report {
+pub(crate) async fn look(shared: &Shared) -> Report {
     let mut daemon = match shared.daemon.process() {
         Process::Stopped => Daemon::Stopped,
         Process::Runs | Process::Failed { .. } => Daemon::Starting,
@@ -69,8 +69,8 @@ async fn look(shared: &Shared) -> Report {
         operating_version: held.state.operating_version,
         // A glusterd that does not answer has still said in its files whom it knows.
         peers: seen.unwrap_or_else(|| held.state.peers.iter().map(remembered).collect()),
+        heals: if bricks { shared.heals.borrow().pending(&held.volumes) } else { Some(0) },
         volumes: held.volumes,
-        heals: if bricks { *shared.heals.borrow() } else { Some(0) },
         done: shared.state.done(&pod.uid),
         doing: shared.doing(),
     }

@@ -15,11 +15,21 @@ pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String
     if let Some(why) = outside(report, record) {
         return Some(why);
     }
+    if let Some(volume) = missing(report, record) {
+        return Some(format!("this pod holds a brick of {volume}, and its glusterd does not know that volume yet"));
+    }
     match report.heals {
         Some(0) => None,
         Some(count) => Some(format!("{count} entries wait to be healed on this pod's bricks or from them")),
         None => Some("it is not known yet whether something waits to be healed on this pod's bricks".into()),
     }
+}
+
+/// A volume that this pod has bricks of and does not know: nobody can tell what waits to be healed in it.
+fn missing<'a>(report: &Report, record: Option<&'a Record>) -> Option<&'a str> {
+    let bricks = &record?.members.get(&report.ordinal)?.bricks;
+    let mut volumes = bricks.iter().map(|brick| brick.volume.as_str());
+    volumes.find(|name| !report.volumes.iter().any(|volume| volume.name == *name))
 }
 
 /// Why this pod is not of the pool.
@@ -58,7 +68,7 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use stead_pool::{Member, Peer};
+    use stead_pool::{BrickAt, Member, Peer, Volume};
 
     use super::*;
 
@@ -112,6 +122,10 @@ mod tests {
         let all_away = report(&[("b", Befriended, false), ("c", Befriended, false)]);
         let rejected = report(&[("b", Befriended, true), ("c", Rejected, true)]);
         let half = report(&[("b", Befriended, true)]);
+        let mut holds_a_brick = three.clone();
+        let bricks = vec![BrickAt { volume: "gv0".into(), path: "/data/b".into() }];
+        holds_a_brick.members.insert(0, Member { bricks, ..member("a", Joined) });
+        let gv0 = Volume { name: "gv0".into(), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
         for (report, record, why) in [
             (whole.clone(), Some(&three), None),
             (one_away, Some(&three), None),
@@ -128,6 +142,12 @@ mod tests {
                 Some(&record(&[(0, "z", Joined), (1, "b", Joined)])),
                 Some("this pod is z of the pool, but its glusterd has another identity"),
             ),
+            (
+                whole.clone(),
+                Some(&holds_a_brick),
+                Some("this pod holds a brick of gv0, and its glusterd does not know that volume yet"),
+            ),
+            (Report { volumes: vec![gv0], ..whole.clone() }, Some(&holds_a_brick), None),
             (Report { daemon: Daemon::Starting, ..whole.clone() }, Some(&three), Some("glusterd does not answer yet")),
             (
                 Report { heals: Some(4), ..whole.clone() },

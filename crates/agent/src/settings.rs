@@ -52,29 +52,3 @@ impl Settings {
         stead_pool::config_map::name(&self.pool)
     }
 }
-
-/// The ordinal in the name of a pool's pod.
-pub fn ordinal(pool: &str, pod: &str) -> Option<u32> {
-    let number = pod.strip_prefix(pool)?.strip_prefix('-')?;
-    number.parse().ok().filter(|n: &u32| n.to_string() == number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ordinals_are_of_this_pool() {
-        for (pod, found) in [
-            ("glusterfs-0", Some(0)),
-            ("glusterfs-12", Some(12)),
-            ("glusterfs-01", None),
-            ("glusterfs-", None),
-            ("glusterfs", None),
-            ("other-1", None),
-            ("glusterfs-a-1", None),
-        ] {
-            assert_eq!(ordinal("glusterfs", pod), found, "{pod}");
-        }
-    }
-}

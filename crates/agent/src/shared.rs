@@ -11,6 +11,7 @@ use crate::children::Children;
 use crate::cluster::Cluster;
 use crate::daemon::Daemon;
 use crate::gluster::Gluster;
+use crate::heals::Counted;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::state_dir::State;
@@ -31,8 +32,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// The last look.
     pub(crate) looked: watch::Sender<Looked>,
-    /// Entries that wait to be healed; none if that is not known.
-    pub(crate) heals: watch::Sender<Option<u64>>,
+    /// Entries that wait to be healed.
+    pub(crate) heals: watch::Sender<Counted>,
     /// Asks for a look now.
     pub(crate) nudge: Notify,
     /// Until when this one does not want to lead.
@@ -67,7 +68,7 @@ impl Shared {
             daemon,
             metrics: Metrics::new(),
             looked: watch::Sender::new(looked),
-            heals: watch::Sender::new(None),
+            heals: watch::Sender::default(),
             nudge: Notify::new(),
             reluctant: watch::Sender::new(None),
             doing: Mutex::default(),

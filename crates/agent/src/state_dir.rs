@@ -1,13 +1,14 @@
 //! glusterd's state directory: what it holds, and what is changed in it while glusterd does not run.
 //!
-//! Nothing is deleted. What is taken away is moved into a folder in `.stead/`, of which the last few are kept.
+//! Nothing is deleted. What is taken away is moved into a folder in `.stead/`, of which the last few are kept, and all
+//! that hold definitions of volumes. What cannot be read is not taken for what is not there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use stead_pool::{Identity, PeerFile, StateDir, Volume, parse};
 use tracing::warn;
 
@@ -32,6 +33,18 @@ pub(crate) struct Held {
     pub(crate) volumes: Vec<Volume>,
     /// How many bricks in a row hold the same data, by volume.
     pub(crate) sets: BTreeMap<String, usize>,
+    /// What is there and could not be read, and why.
+    unreadable: Option<String>,
+}
+
+impl Held {
+    /// An error if there is something that could not be read: what holds it is not to be changed then.
+    pub(crate) fn readable(&self) -> Result<()> {
+        match &self.unreadable {
+            None => Ok(()),
+            Some(why) => bail!("the state directory cannot be read as a whole, so it is left as it is: {why}"),
+        }
+    }
 }
 
 impl State {
@@ -46,36 +59,49 @@ impl State {
 
     /// What it holds. `host` is the name by which the others know this pod.
     pub(crate) fn read(&self, host: &str) -> Held {
-        let info = fs::read_to_string(self.at("glusterd.info")).unwrap_or_default();
-        let (uuid, operating_version) = parse::glusterd_info(&info);
-        let mut peers = Vec::new();
-        for (path, text) in texts(&self.at("peers")) {
+        let mut held = Held::default();
+        if let Err(error) = self.read_into(&mut held, host) {
+            held.unreadable = Some(format!("{error:#}"));
+        }
+        held
+    }
+
+    fn read_into(&self, held: &mut Held, host: &str) -> Result<()> {
+        let info = text(&self.at("glusterd.info"))?.unwrap_or_default();
+        (held.state.uuid, held.state.operating_version) = parse::glusterd_info(&info);
+        for (path, text) in texts(&self.at("peers"))? {
             match parse::peer_file(&text) {
-                Ok(peer) => peers.push(peer),
+                Ok(peer) => held.state.peers.push(peer),
+                // glusterd leaves such a file behind if it was ended while it got to know somebody.
                 Err(error) => warn!("{}: {error}", path.display()),
             }
         }
-        let mut held =
-            Held { state: StateDir { uuid, operating_version, peers, ..StateDir::default() }, ..Held::default() };
-        for folder in entries(&self.at("vols")) {
-            let Some(name) = folder.file_name().and_then(|n| n.to_str()) else { continue };
-            let Ok(info) = fs::read_to_string(folder.join("info")) else { continue };
-            let cksum = fs::read_to_string(folder.join("cksum")).ok();
-            let bricks = texts(&folder.join("bricks"));
-            match parse::volume_files(name, &info, cksum.as_deref(), bricks.iter().map(|(_, text)| text.as_str())) {
-                Ok(volume) => {
-                    let own = volume
-                        .bricks
-                        .iter()
-                        .filter(|b| b.host == host || (b.uuid.is_some() && b.uuid == held.state.uuid));
-                    held.state.volumes.insert(name.to_owned(), own.map(|b| b.path.clone()).collect());
-                    held.sets.insert(name.to_owned(), set(&info));
-                    held.volumes.push(volume);
-                }
-                Err(error) => warn!("{}: {error}", folder.display()),
+        let mut first_error = Ok(());
+        for folder in entries(&self.at("vols"))? {
+            // One that cannot be read is no reason to say nothing of the others.
+            if let Err(error) = self.read_volume(held, &folder, host) {
+                warn!("{error:#}");
+                first_error = first_error.and(Err(error));
             }
         }
-        held
+        first_error
+    }
+
+    fn read_volume(&self, held: &mut Held, folder: &Path, host: &str) -> Result<()> {
+        let Some(info) = text(&folder.join("info"))? else { return Ok(()) };
+        let name = folder
+            .file_name()
+            .and_then(|n| n.to_str())
+            .with_context(|| format!("{}: a volume whose name is no text", folder.display()))?;
+        let cksum = text(&folder.join("cksum"))?;
+        let bricks = texts(&folder.join("bricks"))?;
+        let volume = parse::volume_files(name, &info, cksum.as_deref(), bricks.iter().map(|(_, text)| text.as_str()))
+            .with_context(|| format!("reading {}", folder.display()))?;
+        let own = volume.bricks.iter().filter(|b| b.host == host || (b.uuid.is_some() && b.uuid == held.state.uuid));
+        held.state.volumes.insert(name.to_owned(), own.map(|b| b.path.clone()).collect());
+        held.sets.insert(name.to_owned(), set(&info));
+        held.volumes.push(volume);
+        Ok(())
     }
 
     /// Writes an identity in place of what is there. A crash at any point leaves either what was there, or no identity,
@@ -131,7 +157,13 @@ impl State {
 
     fn take_away(&self, names: &[&str], time: &str) -> Result<()> {
         make(&self.folder)?;
-        let there: Vec<&&str> = names.iter().filter(|name| self.at(name).exists()).collect();
+        let mut there = Vec::new();
+        for name in names {
+            let path = self.at(name);
+            if path.try_exists().with_context(|| format!("reading {}", path.display()))? {
+                there.push(name);
+            }
+        }
         if there.is_empty() {
             return Ok(());
         }
@@ -144,11 +176,12 @@ impl State {
         }
         sync(&folder)?;
         sync(&self.folder)?;
-        let mut kept: Vec<PathBuf> = entries(&aside)
+        // Definitions of volumes are small, and may be the only ones.
+        let of_volumes = |folder: &Path| folder.join("vols").try_exists().unwrap_or(true);
+        let kept: Vec<PathBuf> = entries(&aside)?
             .into_iter()
-            .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("taken-")))
+            .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("taken-")) && !of_volumes(p))
             .collect();
-        kept.sort();
         for old in kept.iter().take(kept.len().saturating_sub(KEPT)) {
             if let Err(error) = fs::remove_dir_all(old) {
                 warn!("removing {}: {error}", old.display());
@@ -182,16 +215,39 @@ fn sync(folder: &Path) -> Result<()> {
 }
 
 /// What a folder holds, sorted; nothing if it is not there.
-fn entries(folder: &Path) -> Vec<PathBuf> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let read = fs::read_dir(folder).and_then(|dir| dir.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>());
-    let mut found = read.unwrap_or_default();
+    let mut found = there(read).with_context(|| format!("reading {}", folder.display()))?.unwrap_or_default();
     found.sort();
-    found
+    Ok(found)
 }
 
-/// The texts of the files of a folder.
-fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
-    entries(folder).into_iter().filter_map(|path| fs::read_to_string(&path).ok().map(|text| (path, text))).collect()
+/// The texts of the files of a folder. One that glusterd was still writing is not one of them: it writes into `NAME.tmp`,
+/// renames that, and does not read what a crash left of it.
+fn texts(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut found = Vec::new();
+    for path in entries(folder)?.into_iter().filter(|path| path.extension().is_none_or(|end| end != "tmp")) {
+        // What is gone by now was not meant to stay.
+        if let Some(text) = text(&path)? {
+            found.push((path, text));
+        }
+    }
+    Ok(found)
+}
+
+/// The text of a file; none if there is no such file.
+fn text(path: &Path) -> Result<Option<String>> {
+    there(fs::read_to_string(path)).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Tells what is not there from what cannot be read. A folder is no file, and a file no folder.
+fn there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -214,8 +270,8 @@ mod tests {
     }
 
     fn taken(state: &State) -> Vec<String> {
-        let folders = entries(&state.at(ASIDE));
-        let files = folders.iter().flat_map(|folder| entries(folder));
+        let folders = entries(&state.at(ASIDE)).unwrap();
+        let files = folders.iter().flat_map(|folder| entries(folder).unwrap());
         files.map(|p| p.strip_prefix(state.at(ASIDE)).unwrap().display().to_string()).collect()
     }
 
@@ -237,7 +293,7 @@ mod tests {
         for time in 3..12 {
             state.restore(&identity(), &format!("{time:02}")).unwrap();
         }
-        assert_eq!(entries(&state.at(ASIDE)).len(), KEPT);
+        assert_eq!(entries(&state.at(ASIDE)).unwrap().len(), KEPT);
         fs::remove_dir_all(&state.folder).unwrap();
     }
 
@@ -258,7 +314,40 @@ mod tests {
         let held = state.read("g-0").state;
         assert_eq!((held.uuid.as_deref(), held.peers.len(), held.volumes.len()), (Some(A), 0, 0));
         assert_eq!(taken(&state), ["taken-2/peers", "taken-2/vols"]);
+        for time in 3..12 {
+            state.restore(&identity(), &format!("{time:02}")).unwrap();
+        }
+        // Definitions of volumes are kept, however old.
+        assert!(state.at(ASIDE).join("taken-2/vols/gv0/info").exists());
+        assert_eq!(entries(&state.at(ASIDE)).unwrap().len(), KEPT + 1);
         fs::remove_dir_all(&state.folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_taken_for_nothing() {
+        type Spoil = fn(&State);
+        let cases: [(&str, Spoil, Option<&str>); 7] = [
+            ("nothing", |_| {}, None),
+            ("a file half written", |state| write(&state.at("vols/gv0/bricks/b.tmp"), "").unwrap(), None),
+            ("a folder among files", |state| make(&state.at("peers/folder")).unwrap(), None),
+            ("a volume that is being made", |state| make(&state.at("vols/gv1")).unwrap(), None),
+            ("no text", |state| fs::write(state.at("glusterd.info"), [0xff]).unwrap(), Some("glusterd.info")),
+            ("a peer", |state| fs::write(state.at(&format!("peers/{B}")), [0xff]).unwrap(), Some("peers")),
+            ("a volume", |state| write(&state.at("vols/gv0/info"), "type=2\n").unwrap(), Some("gv0 has no version")),
+        ];
+        for (what, spoil, why) in cases {
+            let state = state("unreadable");
+            state.restore(&identity(), "1").unwrap();
+            make(&state.at("vols/gv0/bricks")).unwrap();
+            write(&state.at("vols/gv0/info"), "version=7\n").unwrap();
+            spoil(&state);
+            let found = state.read("g-0").unreadable;
+            match why {
+                None => assert_eq!(found, None, "{what}"),
+                Some(why) => assert!(found.as_ref().is_some_and(|found| found.contains(why)), "{what}: {found:?}"),
+            }
+            fs::remove_dir_all(&state.folder).unwrap();
+        }
     }
 
     #[test]

@@ -103,6 +103,7 @@ mod tests {
                 repair: Repair::RestoreIdentity,
                 volumes: Vec::new(),
                 since: 12,
+                made: None,
                 reason: "its state was lost".to_owned(),
             }),
             orders: 7,

@@ -19,4 +19,4 @@ pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
 pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, still_needed};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
-pub use wanted::Wanted;
+pub use wanted::{Wanted, ordinal};

@@ -84,6 +84,9 @@ pub struct Order {
     pub repair: Repair,
     /// Since when, in seconds of the clock that [`crate::View::now`] is told by.
     pub since: u64,
+    /// Since when it is known to be carried out, by the same clock: from then on the pool has time to settle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<u64>,
     /// The volumes that others have too, and that the repair may take away: it is not carried out on one that has more.
     #[serde(default)]
     pub volumes: Vec<String>,

@@ -156,6 +156,7 @@ fn a_state_was_lost_and_is_being_restored() {
         repair: Repair::RestoreIdentity,
         volumes: Vec::new(),
         since: 988,
+        made: None,
         reason: "it came back with another identity".to_owned(),
     });
     of(&mut seen, 0).notes = vec![Remark {
