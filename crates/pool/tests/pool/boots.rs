@@ -52,6 +52,11 @@ fn state(uuid: Option<&str>, friends: &[u32]) -> StateDir {
     StateDir { uuid: uuid.map(str::to_owned), peers: friends.iter().map(file).collect(), ..StateDir::default() }
 }
 
+/// The same, with a volume that none of the others has.
+fn with_volume(state: StateDir) -> StateDir {
+    StateDir { volumes: [("gv0".to_owned(), vec!["/brick".to_owned()])].into(), ..state }
+}
+
 /// What happens, in a word, with the identity and the number of friends.
 fn says(boot: Boot) -> String {
     match boot {
@@ -68,11 +73,27 @@ fn before_the_first_start() {
     let nobody = BTreeMap::new();
     let mut misnamed = state(Some("uuid-2"), &[0, 1]);
     misnamed.peers[0].hosts.insert(0, "address-0".to_owned());
+    let no_identity = with_volume(state(None, &[]));
+    let half_restored = with_volume(state(None, &[0, 1]));
+    let stranger = with_volume(state(Some("new"), &[]));
     let table = [
         ("a fresh pod of a pool that is not there yet", state(None, &[]), Record::default(), nobody.clone(), "start"),
         ("lost, nobody answers", state(None, &[]), record(Joined), nobody.clone(), "restore uuid-2 2"),
         ("lost, the others know it", state(None, &[]), record(Joined), reports(true), "restore uuid-2 2"),
         ("lost with the record", state(None, &[]), Record::default(), reports(true), "restore uuid-2 2"),
+        ("only volumes left, nobody answers", no_identity.clone(), record(Joined), nobody.clone(), "restore uuid-2 2"),
+        (
+            "only volumes left, the others know it",
+            no_identity.clone(),
+            record(Joined),
+            reports(true),
+            "restore uuid-2 2",
+        ),
+        ("only volumes left, no record", no_identity.clone(), Record::default(), reports(true), "restore uuid-2 2"),
+        ("only volumes left, a new pool", no_identity.clone(), Record::default(), nobody.clone(), "start"),
+        ("only volumes left, detached since", no_identity, record(Left), reports(false), "wait"),
+        ("a restore that was cut short", half_restored, record(Joined), nobody.clone(), "restore uuid-2 2"),
+        ("another's identity, with a volume", stranger, record(Joined), reports(true), "start"),
         ("lost and started without asking", state(Some("new"), &[]), record(Joined), reports(true), "restore uuid-2 2"),
         ("lost, and detached meanwhile", state(None, &[]), record(Joined), reports(false), "start"),
         ("as it was", state(Some("uuid-2"), &[0, 1]), record(Joined), reports(true), "start"),
