@@ -194,11 +194,14 @@ impl Known<'_> {
         uuids.all(|u| u == first).then(|| first.clone())
     }
 
-    /// Whether others have every friend and every volume that a state directory has.
+    /// Whether others have every friend and every volume that a state directory has. A friend that is a pod of the pool
+    /// under an old identity is no loss.
     fn has_all_of(&self, state: &StateDir) -> bool {
         let peers = state.peers.iter().all(|p| {
             let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
+            let ours = |h: &String| self.record.joined().any(|(_, m)| m.host == *h || m.addresses.contains(h));
             recorded
+                || p.hosts.iter().any(ours)
                 || self
                     .reporters()
                     .any(|r| r.uuid.as_ref() == Some(&p.uuid) || r.peers.iter().any(|q| q.uuid == p.uuid))
