@@ -130,6 +130,7 @@ fn bad_input_is_named() {
     let topology = |spec: Value| with(&|p: &mut Pool| p.spread = Spread::Topology(spec.clone()));
     for (said, flag, text) in [
         (with(&|p| p.replicas = 0), "replicas", "0 is no pool"),
+        (with(&|p| p.replicas = 1001), "replicas", "1001 is more than 1000"),
         (with(&|p| p.name = "Gluster".to_owned()), "name", "lowercase RFC 1123 label"),
         (with(&|p| p.name = "a.b".to_owned()), "name", "must not contain dots"),
         (with(&|p| p.name = String::new()), "name", "lowercase RFC 1123 label"),
@@ -146,6 +147,13 @@ fn bad_input_is_named() {
         (with(&|p| p.brick_claim = "glusterd".to_owned()), "brick-claim", "is the name of the other claim"),
         (with(&|p| p.brick_path = "/var/lib/glusterd/".to_owned()), "brick-path", "is no folder for bricks"),
         (with(&|p| p.brick_path = "bricks".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/.".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/var/lib".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/var//lib/./glusterd".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/var/lib/glusterd/bricks".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/data/../var/lib/glusterd".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/opt/stead/bricks".to_owned()), "brick-path", "is no folder for bricks"),
         (with(&|p| p.limits = texts(&[("memory", "much")])), "limits", "memory=\"much\" is no quantity"),
         (with(&|p| p.storage_class = Some("Bricks".to_owned())), "storage-class", "RFC 1123 subdomain"),
         (
@@ -156,7 +164,7 @@ fn bad_input_is_named() {
         (with(&|p| p.node_selector = texts(&[("a b", "c")])), "node-selector", "\"a b\""),
         (with(&|p| p.spread = Spread::Label("/zone".to_owned())), "spread-by", "prefix part must be non-empty"),
         (with(&|p| p.liveness.period = 0), "liveness", "period=0 is not between 1"),
-        (with(&|p| p.grace_seconds = 5), "grace-seconds", "5 is not between 10"),
+        (with(&|p| p.grace_seconds = 59), "grace-seconds", "59 is not between 60"),
         (with(&|p| p.agent_port = 24007), "agent-port", "24007 is not between"),
         (with(&|p| p.image = String::new()), "image", "is no image"),
         (topology(json!({})), "topology", "it says nothing"),

@@ -109,6 +109,11 @@ fn comes_back(known: &Known<'_>, state: &StateDir, uuid: &str) -> Boot {
         let nobody_lost = state.peers.iter().all(|p| identity.peers.iter().any(|q| q.uuid == p.uuid));
         return if lost_friends || (misnamed && nobody_lost) { Boot::Restore(identity) } else { Boot::Start };
     }
+    // One without an identity is nobody: glusterd would make it a stranger with somebody's friends and volumes. The
+    // volumes stay where they are when the identity is written.
+    if state.uuid.is_none() {
+        return Boot::Restore(identity);
+    }
     // Friends and volumes that only this directory knows are not written over, whatever they are.
     let nothing_lost = state.volumes.is_empty() && state.peers.is_empty();
     if nothing_lost || known.has_all_of(state) { Boot::Restore(identity) } else { Boot::Start }
@@ -189,11 +194,14 @@ impl Known<'_> {
         uuids.all(|u| u == first).then(|| first.clone())
     }
 
-    /// Whether others have every friend and every volume that a state directory has.
+    /// Whether others have every friend and every volume that a state directory has. A friend that is a pod of the pool
+    /// under an old identity is no loss.
     fn has_all_of(&self, state: &StateDir) -> bool {
         let peers = state.peers.iter().all(|p| {
             let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
+            let ours = |h: &String| self.record.joined().any(|(_, m)| m.host == *h || m.addresses.contains(h));
             recorded
+                || p.hosts.iter().any(ours)
                 || self
                     .reporters()
                     .any(|r| r.uuid.as_ref() == Some(&p.uuid) || r.peers.iter().any(|q| q.uuid == p.uuid))

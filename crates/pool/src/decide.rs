@@ -7,6 +7,7 @@ use crate::{Record, Report, Wanted};
 mod belongs;
 mod left;
 mod missing;
+mod naming;
 mod order;
 mod rejected;
 mod sight;
@@ -186,8 +187,8 @@ fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     }
     left::detach(&sight, decision);
     missing::probe(&sight, record, decision);
-    missing::note_old_names(&sight, decision);
+    naming::note_old_names(&sight, decision);
     if decision.act.is_none() && record.order.is_none() {
-        missing::name(&sight, decision);
+        naming::name(&sight, decision);
     }
 }

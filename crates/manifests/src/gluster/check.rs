@@ -32,6 +32,13 @@ const LONGEST_NAME: usize = validation::LABEL_MAX_LENGTH - 11;
 const BRICK_FILES: usize = 75;
 const LONGEST_FILE_NAME: usize = 255;
 
+/// No pool of glusterds is so large: every peer talks to every other.
+const MOST_REPLICAS: u32 = 1000;
+
+/// Half of it is for leaving the pool. In the other half the Lease is given back (5 s), then glusterd ends (10 s) and the
+/// bricks do (12 s).
+const SHORTEST_GRACE: u32 = 60;
+
 /// Nobody waits for more than a day.
 const LONGEST_TIME: u32 = 86_400;
 
@@ -40,6 +47,9 @@ pub fn check(pool: &Pool) -> Result<Checked, Fault> {
     names(pool)?;
     if pool.replicas == 0 {
         return Err(fault("replicas", "0 is no pool: a pool has at least one peer"));
+    }
+    if pool.replicas > MOST_REPLICAS {
+        return Err(fault("replicas", &format!("{} is more than {MOST_REPLICAS}", pool.replicas)));
     }
     storage(pool)?;
     for (flag, map) in [("requests", &pool.requests), ("limits", &pool.limits)] {
@@ -51,8 +61,9 @@ pub fn check(pool: &Pool) -> Result<Checked, Fault> {
     for (flag, probe) in [("startup", pool.startup), ("liveness", pool.liveness), ("readiness", pool.readiness)] {
         times(flag, probe)?;
     }
-    if !(10..=LONGEST_TIME).contains(&pool.grace_seconds) {
-        return Err(fault("grace-seconds", &format!("{} is not between 10 and {LONGEST_TIME}", pool.grace_seconds)));
+    if !(SHORTEST_GRACE..=LONGEST_TIME).contains(&pool.grace_seconds) {
+        let text = format!("{} is not between {SHORTEST_GRACE} and {LONGEST_TIME}", pool.grace_seconds);
+        return Err(fault("grace-seconds", &text));
     }
     if pool.agent_port < 1024 || (24007..=24009).contains(&pool.agent_port) || pool.agent_port >= 49152 {
         let text = format!(
@@ -164,13 +175,23 @@ fn storage(pool: &Pool) -> Result<(), Fault> {
     if pool.state_claim == pool.brick_claim {
         return Err(fault("brick-claim", &format!("{} is the name of the other claim", pool.brick_claim)));
     }
-    let path = &pool.brick_path;
-    let taken = [super::STATE_PATH, super::pod::PROGRAM_FOLDER].iter().any(|t| path.trim_end_matches('/') == *t);
-    if !path.starts_with('/') || path.trim_matches('/').is_empty() || path.contains([':', ' ']) || taken {
-        return Err(fault("brick-path", &format!("{path:?} is no folder for bricks")));
-    }
+    brick_path(&pool.brick_path)?;
     positive("brick-size", &pool.brick_size)?;
     positive("state-size", &pool.state_size)
+}
+
+/// The bricks' claim is mounted where nothing else is: not over the state or the agent's program, nor within them.
+fn brick_path(path: &str) -> Result<(), Fault> {
+    let folders: Vec<&str> = path.split('/').filter(|f| !f.is_empty() && *f != ".").collect();
+    let is_in = |taken: &str| {
+        let taken: Vec<&str> = taken.split('/').filter(|f| !f.is_empty()).collect();
+        folders.starts_with(&taken) || taken.starts_with(&folders)
+    };
+    let taken = [super::STATE_PATH, super::pod::PROGRAM_FOLDER].into_iter().any(is_in);
+    if !path.starts_with('/') || folders.contains(&"..") || path.contains([':', ' ']) || taken {
+        return Err(fault("brick-path", &format!("{path:?} is no folder for bricks")));
+    }
+    Ok(())
 }
 
 fn quantity(flag: &'static str, what: &str, text: &str) -> Result<stead_semantics::Quantity, Fault> {

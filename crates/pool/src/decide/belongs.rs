@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::sight::{Sight, is_friend};
 use super::{Decision, Note, Severity, View};
-use crate::{Daemon, Member, Peer, PeerState, Record, Report, Standing};
+use crate::{BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Standing};
 
 /// How many addresses of a member are kept.
 const ADDRESSES: usize = 4;
@@ -108,9 +108,14 @@ pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Dec
     come(sight, record, decision);
     gone(sight, record, decision);
     let joined: Vec<u32> = record.joined().map(|(o, _)| o).collect();
+    let all_tell = joined.iter().all(|o| sight.witnesses().any(|(w, _)| w == *o));
     for ordinal in joined {
         let Some(member) = record.members.get_mut(&ordinal) else { continue };
-        let bricks = sight.bricks(ordinal, member, sight.witnesses().map(|(_, r)| r));
+        let mut bricks = sight.bricks(ordinal, member, sight.witnesses().map(|(_, r)| r));
+        let unseen = member.bricks.iter().filter(|b| !bricks.contains(b) && !all_tell && !is_moved(sight, b));
+        let unseen: Vec<BrickAt> = unseen.cloned().collect();
+        bricks.extend(unseen);
+        bricks.sort();
         member.bricks = bricks;
         if let Some(report) = sight.as_itself(ordinal) {
             keep_address(member, &report.address);
@@ -122,6 +127,13 @@ pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Dec
             member.since = sight.view.now;
         }
     }
+}
+
+/// Whether a brick that nobody reports was moved away: most of the pool knows its volume, without it. Where most do not
+/// know the volume at all, they may have lost it, and who is away may be the only one that has it.
+fn is_moved(sight: &Sight<'_>, brick: &BrickAt) -> bool {
+    let knows = |r: &Report| r.volumes.iter().any(|v| v.name == brick.volume);
+    sight.is_majority(sight.witnesses().filter(|(_, r)| knows(r)).count())
 }
 
 /// Those that somebody of the pool knows, and that are not recorded, or as somebody else.
@@ -152,7 +164,15 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         } else {
             continue;
         }
-        record.members.insert(ordinal, member(sight.view, ordinal, peer.uuid.clone(), report));
+        let mut new = member(sight.view, ordinal, peer.uuid.clone(), report);
+        // Bricks and addresses go by the pod: they are its own under whichever identity.
+        if let Some(before) = record.members.remove(&ordinal) {
+            new.bricks = if before.standing == Standing::Joined { before.bricks } else { Vec::new() };
+            new.addresses
+                .extend(before.addresses.into_iter().filter(|a| !new.addresses.contains(a)).collect::<Vec<_>>());
+            new.addresses.truncate(ADDRESSES);
+        }
+        record.members.insert(ordinal, new);
     }
     for stranger in strangers {
         let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name);

@@ -13,7 +13,7 @@ fn record(standing: Standing) -> Record {
         host: wanted().host(o),
         uuid: format!("uuid-{o}"),
         operating_version: 100_000,
-        addresses: Vec::new(),
+        addresses: vec![format!("address-{o}")],
         bricks: Vec::new(),
         standing,
         seen: String::new(),
@@ -52,6 +52,11 @@ fn state(uuid: Option<&str>, friends: &[u32]) -> StateDir {
     StateDir { uuid: uuid.map(str::to_owned), peers: friends.iter().map(file).collect(), ..StateDir::default() }
 }
 
+/// The same, with a volume that none of the others has.
+fn with_volume(state: StateDir) -> StateDir {
+    StateDir { volumes: [("gv0".to_owned(), vec!["/brick".to_owned()])].into(), ..state }
+}
+
 /// What happens, in a word, with the identity and the number of friends.
 fn says(boot: Boot) -> String {
     match boot {
@@ -68,11 +73,33 @@ fn before_the_first_start() {
     let nobody = BTreeMap::new();
     let mut misnamed = state(Some("uuid-2"), &[0, 1]);
     misnamed.peers[0].hosts.insert(0, "address-0".to_owned());
+    let mut old_friend = state(Some("uuid-2"), &[0, 1]);
+    old_friend.peers[1].uuid = "uuid-1-before".to_owned();
+    let mut at_an_address = old_friend.clone();
+    at_an_address.peers[1].hosts = vec!["address-1".to_owned()];
+    let mut foreign_friend = old_friend.clone();
+    foreign_friend.peers[1].hosts = vec!["elsewhere".to_owned()];
+    let no_identity = with_volume(state(None, &[]));
+    let half_restored = with_volume(state(None, &[0, 1]));
+    let stranger = with_volume(state(Some("new"), &[]));
     let table = [
         ("a fresh pod of a pool that is not there yet", state(None, &[]), Record::default(), nobody.clone(), "start"),
         ("lost, nobody answers", state(None, &[]), record(Joined), nobody.clone(), "restore uuid-2 2"),
         ("lost, the others know it", state(None, &[]), record(Joined), reports(true), "restore uuid-2 2"),
         ("lost with the record", state(None, &[]), Record::default(), reports(true), "restore uuid-2 2"),
+        ("only volumes left, nobody answers", no_identity.clone(), record(Joined), nobody.clone(), "restore uuid-2 2"),
+        (
+            "only volumes left, the others know it",
+            no_identity.clone(),
+            record(Joined),
+            reports(true),
+            "restore uuid-2 2",
+        ),
+        ("only volumes left, no record", no_identity.clone(), Record::default(), reports(true), "restore uuid-2 2"),
+        ("only volumes left, a new pool", no_identity.clone(), Record::default(), nobody.clone(), "start"),
+        ("only volumes left, detached since", no_identity, record(Left), reports(false), "wait"),
+        ("a restore that was cut short", half_restored, record(Joined), nobody.clone(), "restore uuid-2 2"),
+        ("another's identity, with a volume", stranger, record(Joined), reports(true), "start"),
         ("lost and started without asking", state(Some("new"), &[]), record(Joined), reports(true), "restore uuid-2 2"),
         ("lost, and detached meanwhile", state(None, &[]), record(Joined), reports(false), "start"),
         ("as it was", state(Some("uuid-2"), &[0, 1]), record(Joined), reports(true), "start"),
@@ -80,6 +107,9 @@ fn before_the_first_start() {
         ("friends lost", state(Some("uuid-2"), &[]), record(Joined), reports(true), "restore uuid-2 2"),
         ("an address before the name", misnamed, record(Joined), reports(true), "restore uuid-2 2"),
         ("detached while it was away", state(Some("uuid-2"), &[0, 1]), record(Left), reports(false), "forget"),
+        ("detached, and a friend is another since", old_friend, record(Left), reports(false), "forget"),
+        ("detached, and that friend by its address", at_an_address, record(Left), reports(false), "forget"),
+        ("detached, and has a friend elsewhere", foreign_friend, record(Left), reports(false), "wait"),
         ("detached while it ran", state(Some("uuid-2"), &[]), record(Left), reports(false), "start"),
         ("a copy of another's state", state(Some("uuid-1"), &[0]), record(Joined), reports(true), "wait"),
     ];

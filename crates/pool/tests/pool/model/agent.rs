@@ -205,6 +205,8 @@ impl Cluster {
             if record.order != self.record.order {
                 self.say(format!("order {:?}", record.order));
             }
+            let bricks = record.joined().flat_map(|(o, m)| m.bricks.iter().map(move |b| (o, b.volume.clone())));
+            self.truth.recorded.extend(bricks);
             self.record = record;
             self.revision += 1;
         }

@@ -14,6 +14,8 @@ pub(crate) struct Truth {
     pub(crate) checksums: BTreeMap<(String, u64), u64>,
     /// The volumes that there are, with the pods that hold their bricks.
     pub(crate) volumes: BTreeMap<String, BTreeSet<u32>>,
+    /// Who was ever recorded to hold bricks of which volume.
+    pub(crate) recorded: BTreeSet<(u32, String)>,
     /// Whether the last order was for one that was at fault when it was given.
     pub(crate) rightly_ordered: bool,
     /// What the one who decided last had to say.
@@ -33,8 +35,11 @@ impl Cluster {
         if self.wanted.wants(n) && self.glusterds.uuid(n) == uuid {
             self.broken(format!("{by} detaches {n}, which is wanted"));
         }
-        // A volume that it made while it was alone nobody can know of.
-        let known = |v: &String| (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v));
+        // A volume that it made while it was alone nobody can know of; what was recorded once must not be forgotten.
+        let known = |v: &String| {
+            self.truth.recorded.contains(&(n, v.clone()))
+                || (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v))
+        };
         let held: Vec<&String> =
             self.truth.volumes.iter().filter(|(v, b)| b.contains(&n) && known(v)).map(|(v, _)| v).collect();
         if !held.is_empty() {
@@ -90,7 +95,7 @@ impl Cluster {
             let ours = disk.friends[uuid]
                 .hosts
                 .iter()
-                .filter_map(|h| self.wanted.ordinal(h))
+                .filter_map(|h| self.wanted.ordinal(h).or_else(|| Cluster::of_address(h)))
                 .any(|o| self.record.joined_as(o).is_some());
             let known = |m: &u32| {
                 ours || self.glusterds.uuid(*m) == *uuid || self.glusterds.all[m].disk.friends.contains_key(uuid)

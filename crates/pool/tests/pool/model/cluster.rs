@@ -153,6 +153,11 @@ impl Cluster {
         self.say(format!("pod {n} is made"));
     }
 
+    /// Whose an address is or was: none is given twice.
+    pub(crate) fn of_address(address: &str) -> Option<u32> {
+        address.strip_prefix("address-")?.split('-').next()?.parse().ok()
+    }
+
     /// A pod ends: its processes too. Its claim stays.
     pub(crate) fn end(&mut self, n: u32) {
         self.glusterds.all.get_mut(&n).expect("all are there").frozen = false;
