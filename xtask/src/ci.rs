@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::{Outcome, fixes, glance, layers, operators, root, verdicts};
+use crate::{Outcome, cargo, debian, fixes, glance, layers, operators, root, verdicts};
 
 /// So many fresh cases are compared each time: enough to see a mistake, few enough to wait for.
 const FRESH_CASES: u64 = 500;
@@ -52,6 +52,9 @@ pub(crate) fn run() -> Result<Outcome> {
     say("not run here");
     println!("bench: `cargo xtask bench` measures, which needs an idle machine");
     println!("disturb, scale: a short form was run as a test; `cargo xtask disturb` kills the operator 100 times");
+    println!(
+        "gluster: its scenes and three random runs were tests; `cargo xtask gluster --runs 50` goes on, `--measure` measures"
+    );
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })
@@ -64,8 +67,7 @@ fn say(what: &str) {
 /// Runs cargo, with its output for all to see.
 fn check(what: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Outcome> {
     say(what);
-    let mut cargo = Command::new(env!("CARGO"));
-    let status = cargo.args(args).envs(env.iter().copied()).current_dir(root()).status();
+    let status = cargo::cargo().args(args).envs(env.iter().copied()).status();
     let passed = status.with_context(|| format!("running cargo {}", args[0]))?.success();
     println!("{what}: {}", if passed { "passed" } else { "FAILED" });
     Ok(if passed { Outcome::Passed } else { Outcome::Failed })
@@ -74,12 +76,13 @@ fn check(what: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Outcome> {
 /// Runs the tests and adds up what they report.
 fn tests(count: &mut Count) -> Result<()> {
     say("tests");
+    // What runs pods as processes says by itself what is missing.
+    debian::get("glusterd", "glusterfs-server");
     // A test that has nothing to run with returns early. The harness counts it as passed; the notes say otherwise.
     let notes = std::env::temp_dir().join(format!("stead-skipped-{}", std::process::id()));
-    let mut child = Command::new(env!("CARGO"))
+    let mut child = cargo::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .env(stead_testbed::SKIPPED, &notes)
-        .current_dir(root())
         .stdout(Stdio::piped())
         .spawn()
         .context("running cargo test")?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use stead_stage::disturb::{self, Dice, Walked};
 use stead_testbed::{Binaries, Tally};
 
-use crate::operators::stead;
+use crate::cargo::stead;
 use crate::{Outcome, root};
 
 /// How much of it.

@@ -8,15 +8,18 @@ use anyhow::{Context, Result, ensure};
 use crate::{Outcome, root};
 
 /// The core, from the bottom: each crate may know those before it.
-const CORE: [&str; 4] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops"];
+const CORE: [&str; 5] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-pool"];
 
 /// The crates above and beside the core, and those of our own that they may know.
-const SHELL: [(&str, &[&str]); 7] = [
+const SHELL: [(&str, &[&str]); 10] = [
     ("stead-dump", &[]),
     ("stead-live", &["stead-semantics", "stead-placement", "stead-explain"]),
-    ("stead-manifests", &[]),
-    ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops"]),
+    ("stead-manifests", &["stead-semantics", "stead-pool"]),
+    ("stead-election", &[]),
+    ("stead-operator", &["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-election"]),
+    ("stead-agent", &["stead-pool", "stead-election"]),
     ("stead-testbed", &[]),
+    ("stead-machines", &["stead-testbed"]),
     ("stead-stage", &["stead-testbed"]),
     ("stead-reports", &["stead-stage", "stead-testbed"]),
 ];

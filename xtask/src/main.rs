@@ -2,12 +2,15 @@
 #![expect(clippy::print_stdout, reason = "a chore talks to whoever runs it")]
 
 mod bench;
+mod cargo;
 mod ci;
 mod cluster;
+mod debian;
 mod disturb;
 mod fixes;
 mod fuzz;
 mod glance;
+mod gluster;
 mod image;
 mod kubernetes;
 mod layers;
@@ -57,6 +60,8 @@ enum Chore {
     Image(image::Args),
     /// Start a real Glance from what the loops render, and use it.
     Glance(glance::Args),
+    /// Play every scene of a Gluster pool on real glusterd, or faults at random, or measure it.
+    Gluster(gluster::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -97,6 +102,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Outcome::Passed
         }
         Chore::Glance(args) => glance::run(&args)?,
+        Chore::Gluster(args) => gluster::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use stead_stage::Stage;
 use stead_testbed::{Binaries, ClusterSpec, Options};
 
+use crate::cargo::stead;
 use crate::{Outcome, root};
 
 /// Which of them, and how much is shown.
@@ -70,14 +71,6 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path, python: &Path) -> 
     let status = player.status().await.context("running the player")?;
     operator.end().await?;
     Ok(status.success())
-}
-
-/// The program to test, built.
-pub(crate) fn stead() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO")).args(["build", "--package", "stead"]).current_dir(root()).status();
-    ensure!(status.context("running cargo build")?.success(), "stead does not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("debug/stead"))
 }
 
 /// A Python that has what the player needs: the one at hand, or one in the user's cache.

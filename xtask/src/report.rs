@@ -1,11 +1,9 @@
 //! A field report, played on a real control plane with `stead operator` running.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use stead_testbed::Binaries;
 
-use crate::{Outcome, root};
+use crate::{Outcome, cargo};
 
 /// Which report.
 #[derive(clap::Args)]
@@ -19,6 +17,8 @@ pub(crate) struct Args {
 enum Report {
     /// Glance in three zones by Topologies, from one node to a node that falls silent.
     Glance,
+    /// A Gluster pool that scales, loses pods and nodes, and comes back as itself.
+    Gluster,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -26,29 +26,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         println!("report: the real Kubernetes is not here; `cargo xtask kubernetes` gets it");
         return Ok(Outcome::Failed);
     };
-    let stead = build()?;
+    let stead = cargo::stead()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
     let mut out = std::io::stdout();
     match args.report {
         Report::Glance => runtime.block_on(stead_reports::glance::play(&binaries, &stead, &mut out))?,
+        Report::Gluster if !stead_stage::pool::can_run_or_skip() => return Ok(Outcome::Failed),
+        Report::Gluster => runtime.block_on(stead_reports::gluster::play(&binaries, &stead, &mut out))?,
     }
     Ok(Outcome::Passed)
-}
-
-/// Builds `stead` and says where it is.
-fn build() -> Result<std::path::PathBuf> {
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "stead", "--message-format=json"])
-        .current_dir(root())
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("running cargo build")?;
-    ensure!(output.status.success(), "cargo build --package stead: {}", output.status);
-    let messages = String::from_utf8_lossy(&output.stdout);
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "stead")
-        .find_map(|message| message["executable"].as_str().map(std::path::PathBuf::from))
-        .context("cargo build told of no program stead")
 }

@@ -7,7 +7,7 @@ use stead_stage::disturb;
 use stead_stage::scale::{self, Effort};
 use stead_testbed::Binaries;
 
-use crate::operators::stead;
+use crate::cargo::stead;
 use crate::{Outcome, root};
 
 /// How many.

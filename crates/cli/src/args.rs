@@ -8,9 +8,14 @@ use clap_complete::Shell;
 
 use crate::connect::ConnectArgs;
 
+mod gluster;
 mod install;
 mod operator;
 
+pub(crate) use gluster::{
+    CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
+    StatusFormat,
+};
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 
@@ -39,6 +44,10 @@ Examples:
   Thousands of recorded cases, one JSON object a line:
     stead place cases.jsonl > answers.jsonl
 
+  A Gluster pool whose peers come back as themselves, and how it stands:
+    stead gluster manifests --storage-class disks | kubectl apply -f -
+    stead gluster status
+
 Exit codes:
   0  fine
   1  the answer is no, or the input is wrong
@@ -64,6 +73,7 @@ pub(crate) enum Command {
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Manifests(ManifestsArgs),
+    Gluster(GlusterArgs),
     Completions(CompletionsArgs),
 }
 

@@ -6,8 +6,11 @@
 //!
 //! The schemas of the definitions are put together from pieces (`schemas/`, `rules/`), so that a Glance's spec is the
 //! same in a Glance and in a control plane.
+//!
+//! [`gluster`] has the objects of a Gluster pool, which are nobody's but its own.
 
 mod definitions;
+pub mod gluster;
 mod manifest;
 pub mod plan;
 mod policies;

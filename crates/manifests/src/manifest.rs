@@ -17,6 +17,8 @@ pub enum Part {
     Definitions,
     /// The operator and what it needs to run.
     Operator,
+    /// A Gluster pool.
+    Pool,
 }
 
 /// One object of an installation.

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::Map;
+use stead_election::{Standing, Term};
 use stead_loops::{Failure, Propagation, Store};
 
 use super::*;
 use crate::logic::Logic;
 use crate::request::Verb;
-use crate::standing::{Standing, Term};
 
 /// A server that keeps objects by their path, and has faults in store.
 #[derive(Clone, Default)]
@@ -85,7 +85,7 @@ impl Api for Server {
         match request.verb {
             Verb::Get => state.objects.get(&path).cloned().ok_or_else(|| fault(404)),
             Verb::List => Ok(json!({"items": []})),
-            Verb::Create | Verb::Update => Ok(body),
+            Verb::Create => Ok(body),
             Verb::Delete => match state.objects.get(&path).map(|o| o["metadata"]["uid"].clone()) {
                 None => Err(fault(404)),
                 Some(uid) if uid != body["preconditions"]["uid"] => Err(fault(409)),

@@ -2,18 +2,15 @@
 //!
 //! Data flows in a circle: watches → index of objects → whom a change concerns → queue → a worker asks the loop → the
 //! writes that change something → answers back into the index. Everything that decides is pure and told the time
-//! (`queue`, `lease`, `index`, `whole`, `said`); `execute` knows a cluster only as something that answers requests;
-//! `client`, `watch`, `election`, `definitions` and `web` are the thin shell. What the loops want is not known here.
+//! (`queue`, `index`, `whole`, `said`); `execute` knows a cluster only as something that answers requests;
+//! `client`, `watch`, `definitions` and `web` are the thin shell. Who leads is the business of `stead-election`. What the loops want is not known here.
 
 mod api;
 mod client;
-mod clock;
 mod cluster;
 mod definitions;
-mod election;
 mod execute;
 mod index;
-mod lease;
 pub mod log;
 mod logic;
 mod metrics;
@@ -22,7 +19,6 @@ mod request;
 mod run;
 mod said;
 mod shared;
-mod standing;
 mod watch;
 mod web;
 mod whole;

@@ -12,8 +12,6 @@ pub(crate) enum Verb {
     List,
     /// Makes a new one.
     Create,
-    /// Replaces one.
-    Update,
     /// Says what Stead wants of one, on the server.
     Apply,
     /// Changes fields of one.
@@ -29,7 +27,6 @@ impl Verb {
             Verb::Get => "get",
             Verb::List => "list",
             Verb::Create => "create",
-            Verb::Update => "update",
             Verb::Apply => "apply",
             Verb::Patch => "patch",
             Verb::Delete => "delete",
@@ -46,7 +43,6 @@ impl Verb {
         match self {
             Verb::Get | Verb::List => "GET",
             Verb::Create => "POST",
-            Verb::Update => "PUT",
             Verb::Apply | Verb::Patch => "PATCH",
             Verb::Delete => "DELETE",
         }
@@ -146,11 +142,6 @@ impl Resource<'_> {
             "propagationPolicy": policy,
         });
         Request { verb: Verb::Delete, path: self.one(key), body: Some(body) }
-    }
-
-    /// Replaces an object, if it is still the version that the new one names.
-    pub(crate) fn update(&self, key: &ObjectKey, object: Value) -> Request {
-        Request { verb: Verb::Update, path: format!("{}?fieldManager={MANAGER}", self.one(key)), body: Some(object) }
     }
 
     /// Makes a new object in a namespace.

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kube::Client;
+use stead_election::{Election, LeaseName, Standing, Term};
 use stead_loops::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::client::Cluster;
-use crate::election::Election;
 use crate::execute::Executor;
 use crate::logic::Logic;
 use crate::shared::Shared;
-use crate::standing::{Standing, Term};
 use crate::{definitions, watch as watches, web};
 
 /// How the operator is run.
@@ -37,6 +36,9 @@ pub struct Options {
     /// What is run.
     pub logic: Logic,
 }
+
+/// The name of the Lease.
+const LEASE: &str = "stead-operator";
 
 /// How long work that is under way may still take when the process is told to end.
 const LAST_WORDS: Duration = Duration::from_secs(20);
@@ -76,7 +78,8 @@ pub async fn run(mut config: kube::Config, options: Options, stop: impl Future<O
         workers.spawn(work(executor.clone(), shared.clone(), stopped.clone()));
     }
     let election = if options.leader_elect {
-        Some(Election::begin(config, &options.namespace, identity, shared.clone())?)
+        let lease = LeaseName { namespace: options.namespace, name: LEASE.into() };
+        Some(Election::begin(config, lease, identity, shared.clock, shared.leadership.clone())?)
     } else {
         shared.leadership.set(Standing::Leads(Term::Endless));
         None

@@ -1,25 +1,24 @@
 //! What watches, workers, the election and the web pages share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use stead_election::{Clock, Leadership};
 use stead_loops::ObjectKey;
 use tokio::sync::Notify;
 
-use crate::clock::Clock;
 use crate::index::Index;
 use crate::logic::Logic;
 use crate::metrics::Metrics;
 use crate::queue::{Ended, Queue};
-use crate::standing::Leadership;
 
 /// The state of the operator.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) logic: Logic,
     pub(crate) clock: Clock,
-    pub(crate) leadership: Leadership,
+    pub(crate) leadership: Arc<Leadership>,
     pub(crate) metrics: Metrics,
     index: RwLock<Index>,
     queue: Mutex<Queue>,
@@ -42,7 +41,7 @@ impl Shared {
         Shared {
             logic,
             clock: Clock::new(),
-            leadership: Leadership::new(),
+            leadership: Arc::default(),
             metrics: Metrics::new(),
             index: RwLock::new(Index::new(logic)),
             queue: Mutex::default(),

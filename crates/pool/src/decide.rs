@@ -4,6 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::{Record, Report, Wanted};
 
+mod belongs;
+mod left;
+mod missing;
+mod naming;
+mod order;
+mod rejected;
+mod sight;
+
+pub use order::still_needed;
+use sight::Sight;
+
 /// All that a decision is made from.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
@@ -83,12 +94,14 @@ pub enum Act {
         ordinal: u32,
         /// Its name.
         host: String,
+        /// Whom it was decided for: not done if the host has another identity now.
+        uuid: String,
     },
     /// `gluster peer detach HOST`, never by force.
     Detach {
         /// The pod.
         ordinal: u32,
-        /// Its name.
+        /// The name by which the decider knows it.
         host: String,
         /// Whom it was decided for: not done if the host has another identity now.
         uuid: String,
@@ -117,8 +130,65 @@ pub enum Severity {
     Warning,
 }
 
+impl Note {
+    fn of(ordinal: Option<u32>, severity: Severity, reason: &'static str, text: impl Into<String>) -> Note {
+        Note { ordinal, reason, text: text.into(), severity }
+    }
+
+    fn normal(ordinal: u32, reason: &'static str, text: impl Into<String>) -> Note {
+        Note::of(Some(ordinal), Severity::Normal, reason, text)
+    }
+
+    fn warning(ordinal: u32, reason: &'static str, text: impl Into<String>) -> Note {
+        Note::of(Some(ordinal), Severity::Warning, reason, text)
+    }
+}
+
 /// What the pool needs next.
 pub fn decide(view: &View<'_>) -> Decision {
-    let _ = view;
-    Decision::default()
+    let mut decision = Decision::default();
+    let mut record = view.record.clone();
+    if record.joined().next().is_none() {
+        belongs::begin(view, &mut record, &mut decision);
+    }
+    if record.joined().next().is_some() && !decision.step_down {
+        next(view, &mut record, &mut decision);
+    }
+    decision.record = (record != *view.record).then_some(record);
+    decision
+}
+
+/// What a pool that is recorded needs next: the record is brought up to date, then one thing is done, the most urgent.
+fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+    let before = record.clone();
+    let sight = Sight::new(view, &before);
+    sight.note_copies(&mut decision.notes);
+    if !sight.decider_belongs() {
+        decision.step_down = true;
+        decision.notes.push(sight.why_not_the_decider());
+        return;
+    }
+    if !sight.majority_answers() {
+        decision.notes.push(sight.why_no_majority());
+        return;
+    }
+    belongs::keep_up(&sight, record, decision);
+
+    // The record has changed: what follows looks with it.
+    let current = record.clone();
+    let sight = Sight::new(view, &current);
+    order::follow(&sight, record, decision);
+    if record.order.is_some() && view.rules.hold(Rule::OneRepair) {
+        return;
+    }
+    rejected::cure(&sight, record, decision);
+    if record.order.is_some() && view.rules.hold(Rule::OneRepair) {
+        return;
+    }
+    left::detach(&sight, decision);
+    missing::probe(&sight, record, decision);
+    naming::note_old_names(&sight, decision);
+    if decision.act.is_none() && record.order.is_none() {
+        naming::name(&sight, decision);
+    }
 }

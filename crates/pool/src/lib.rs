@@ -3,16 +3,20 @@
 //! Each pod of the pool has an agent, which tells what its own glusterd says ([`Report`]). What the pool was is kept in
 //! a [`Record`]. From what is wanted ([`Wanted`]), what is recorded and what is reported, [`decide`] says what to do
 //! next ([`Decision`]), and [`boot`] says what a pod's state has to be before its glusterd starts ([`Boot`]). This
-//! crate runs no program and knows no client, no clock and no files.
+//! crate runs no program and knows no client, no clock and no files. [`config_map`] says how the record is kept,
+//! [`status`] how a pool stands, for people.
 
 mod boot;
+pub mod config_map;
 mod decide;
+pub mod parse;
 mod record;
 mod report;
+pub mod status;
 mod wanted;
 
-pub use boot::{Boot, Identity, PeerFile, StateDir, boot};
-pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide};
+pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
+pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, still_needed};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
-pub use wanted::Wanted;
+pub use wanted::{Wanted, ordinal};

@@ -16,6 +16,18 @@ pub struct Record {
     pub orders: u64,
 }
 
+impl Record {
+    /// Those that belong to the pool.
+    pub fn joined(&self) -> impl Iterator<Item = (u32, &Member)> {
+        self.members.iter().filter(|(_, m)| m.standing == Standing::Joined).map(|(o, m)| (*o, m))
+    }
+
+    /// The one of this ordinal, if it belongs to the pool.
+    pub fn joined_as(&self, ordinal: u32) -> Option<&Member> {
+        self.members.get(&ordinal).filter(|m| m.standing == Standing::Joined)
+    }
+}
+
 /// One of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,6 +46,9 @@ pub struct Member {
     pub standing: Standing,
     /// How the others saw it last, in glusterd's words, for people.
     pub seen: String,
+    /// Since when they have seen it so, in seconds of the clock that [`crate::View::now`] is told by.
+    #[serde(default)]
+    pub since: u64,
 }
 
 /// Whether one belongs to the pool.
@@ -69,6 +84,12 @@ pub struct Order {
     pub repair: Repair,
     /// Since when, in seconds of the clock that [`crate::View::now`] is told by.
     pub since: u64,
+    /// Since when it is known to be carried out, by the same clock: from then on the pool has time to settle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<u64>,
+    /// The volumes that others have too, and that the repair may take away: it is not carried out on one that has more.
+    #[serde(default)]
+    pub volumes: Vec<String>,
     /// Why, for people.
     pub reason: String,
 }

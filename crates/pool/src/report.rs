@@ -74,7 +74,7 @@ pub enum PeerState {
     Rejected,
     /// 7: "Peer detach in progress".
     UnfriendSent,
-    /// 8: "Probe Sent to peer".
+    /// 8: "Probe Received from peer".
     ProbeReceived,
     /// 9: "Connected to Peer".
     ConnectedReceived,
@@ -82,6 +82,44 @@ pub enum PeerState {
     ConnectedAccepted,
     /// Another number.
     Unknown,
+}
+
+impl PeerState {
+    /// The state of a number, as it stands in `peers/` and in the command line's XML.
+    pub fn of(number: u32) -> PeerState {
+        match number {
+            0 => PeerState::Default,
+            1 => PeerState::RequestSent,
+            2 => PeerState::RequestReceived,
+            3 => PeerState::Befriended,
+            4 => PeerState::RequestAccepted,
+            5 => PeerState::RequestSentReceived,
+            6 => PeerState::Rejected,
+            7 => PeerState::UnfriendSent,
+            8 => PeerState::ProbeReceived,
+            9 => PeerState::ConnectedReceived,
+            10 => PeerState::ConnectedAccepted,
+            _ => PeerState::Unknown,
+        }
+    }
+
+    /// glusterd's own words.
+    pub fn words(self) -> &'static str {
+        match self {
+            PeerState::Default => "Establishing Connection",
+            PeerState::RequestSent => "Probe Sent to Peer",
+            PeerState::RequestReceived => "Probe Received from Peer",
+            PeerState::Befriended => "Peer in Cluster",
+            PeerState::RequestAccepted => "Accepted peer request",
+            PeerState::RequestSentReceived => "Sent and Received peer request",
+            PeerState::Rejected => "Peer Rejected",
+            PeerState::UnfriendSent => "Peer detach in progress",
+            PeerState::ProbeReceived => "Probe Received from peer",
+            PeerState::ConnectedReceived => "Connected to Peer",
+            PeerState::ConnectedAccepted => "Peer is connected and Accepted",
+            PeerState::Unknown => "Invalid State",
+        }
+    }
 }
 
 /// A volume.

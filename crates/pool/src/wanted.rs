@@ -30,12 +30,37 @@ impl Wanted {
     /// The ordinal of a pod's name or of a host's, if it is one of this pool's.
     pub fn ordinal(&self, name: &str) -> Option<u32> {
         let pod = name.strip_suffix(&self.domain).and_then(|n| n.strip_suffix('.')).unwrap_or(name);
-        let number = pod.strip_prefix(&self.name)?.strip_prefix('-')?;
-        number.parse().ok().filter(|n: &u32| n.to_string() == number)
+        ordinal(&self.name, pod)
     }
 
     /// Whether a pod of this ordinal should be there.
     pub fn wants(&self, ordinal: u32) -> bool {
         ordinal >= self.start && ordinal - self.start < self.replicas
+    }
+}
+
+/// The ordinal in the name of a StatefulSet's pod, if it is one of this StatefulSet's.
+pub fn ordinal(set: &str, pod: &str) -> Option<u32> {
+    let number = pod.strip_prefix(set)?.strip_prefix('-')?;
+    number.parse().ok().filter(|n: &u32| n.to_string() == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinals_are_of_this_pool() {
+        for (pod, found) in [
+            ("glusterfs-0", Some(0)),
+            ("glusterfs-12", Some(12)),
+            ("glusterfs-01", None),
+            ("glusterfs-", None),
+            ("glusterfs", None),
+            ("other-1", None),
+            ("glusterfs-a-1", None),
+        ] {
+            assert_eq!(ordinal("glusterfs", pod), found, "{pod}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! fails where something that the report asserts does not hold.
 
 pub mod glance;
+pub mod gluster;
 
 mod pods;
 mod terminal;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use stead_stage::Stage;
+use stead_testbed::ControlPlane;
 use tokio::process::{Child, Command};
 
 /// A shell in a folder of files, with kubectl and stead at hand and a cluster to talk to. What is typed is printed, and
@@ -22,16 +22,16 @@ pub struct Terminal<'a> {
 impl<'a> Terminal<'a> {
     /// A shell in `folder`. `kubectl` and `stead` are the programs that these words stand for.
     pub fn open(
-        stage: &Stage,
+        plane: &ControlPlane,
         kubectl: &Path,
         stead: &Path,
         folder: PathBuf,
         out: &'a mut (dyn Write + Send),
     ) -> Result<Terminal<'a>> {
-        let scratch = stage.plane.folder().to_owned();
+        let scratch = plane.folder().to_owned();
         // A file of its own: whoever works in a namespace says so in it.
         let kubeconfig = scratch.join("kubeconfig-terminal");
-        std::fs::copy(stage.plane.kubeconfig(), &kubeconfig).context("a kubeconfig for the terminal")?;
+        std::fs::copy(plane.kubeconfig(), &kubeconfig).context("a kubeconfig for the terminal")?;
         let folder_of = |program: &Path| program.parent().map(Path::to_owned).context("a program without a folder");
         let mut path = vec![folder_of(kubectl)?, folder_of(stead)?];
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));

@@ -241,11 +241,19 @@ pub struct Dice(pub u64);
 impl Dice {
     /// A length of time below `most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
+        most.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
+    }
+
+    /// A number below `most`.
+    pub fn below(&mut self, most: u32) -> u32 {
+        (self.next() % u64::from(most)) as u32
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        most.mul_f64((z >> 11) as f64 / (1u64 << 53) as f64)
+        z ^ (z >> 31)
     }
 }

@@ -6,13 +6,15 @@
 //!
 //! [`walk`] is a walk-through of all that the operator does, [`disturb`] plays it undisturbed, with the operator killed
 //! again and again, and behind a proxy that misbehaves, and compares the ends. [`scale`] plays many APIs at once. What
-//! the operator did is read from the API server's audit log ([`deeds`]).
+//! the operator did is read from the API server's audit log ([`deeds`]). [`pool`] is a stage for a Gluster pool, with
+//! pods that are processes.
 
 pub mod deeds;
 pub mod disturb;
 mod end_state;
 mod objects;
 mod operator;
+pub mod pool;
 pub mod scale;
 pub mod walk;
 
@@ -96,20 +98,12 @@ impl Stage {
 
     /// Runs `stead` against this cluster; what it prints, or an error with what it complained of.
     pub async fn stead(&self, args: &[&str]) -> Result<String> {
-        let (code, stdout, stderr) = self.stead_ran(args).await?;
-        if code != Some(0) {
-            bail!("stead {} ended with {code:?}: {}{}", args.join(" "), stdout, stderr.trim());
-        }
-        Ok(stdout)
+        stead(&self.stead, &self.plane, args).await
     }
 
     /// Runs `stead` against this cluster: exit code, what it printed, what it complained of.
     pub async fn stead_ran(&self, args: &[&str]) -> Result<(Option<i32>, String, String)> {
-        let mut command = Command::new(&self.stead);
-        command.args(args).env("KUBECONFIG", self.plane.kubeconfig()).env("NO_COLOR", "1").kill_on_drop(true);
-        let output = command.output().await.with_context(|| format!("running {}", self.stead.display()))?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok((output.status.code(), text(output.stdout), text(output.stderr)))
+        stead_ran(&self.stead, &self.plane, args).await
     }
 
     /// Runs kubectl; what it prints, or an error with what it complained of.
@@ -137,17 +131,43 @@ impl Stage {
     }
 
     /// Waits until something holds, looking again and again; fails with `what` if it takes too long.
-    pub async fn until<F>(&self, what: &str, limit: Duration, mut holds: impl FnMut() -> F) -> Result<()>
+    pub async fn until<F>(&self, what: &str, limit: Duration, holds: impl FnMut() -> F) -> Result<()>
     where
         F: Future<Output = Result<bool>>,
     {
-        let end = Instant::now() + limit;
-        while !holds().await? {
-            if Instant::now() > end {
-                bail!("{what}: not within {} s", limit.as_secs());
-            }
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
-        Ok(())
+        until(what, limit, holds).await
     }
+}
+
+/// Waits until something holds, looking again and again; fails with `what` if it takes too long.
+pub async fn until<F>(what: &str, limit: Duration, mut holds: impl FnMut() -> F) -> Result<()>
+where
+    F: Future<Output = Result<bool>>,
+{
+    let end = Instant::now() + limit;
+    while !holds().await? {
+        if Instant::now() > end {
+            bail!("{what}: not within {} s", limit.as_secs());
+        }
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    Ok(())
+}
+
+/// Runs `stead` against a cluster; what it prints, or an error with what it complained of.
+async fn stead(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<String> {
+    let (code, stdout, stderr) = stead_ran(program, plane, args).await?;
+    if code != Some(0) {
+        bail!("stead {} ended with {code:?}: {}{}", args.join(" "), stdout, stderr.trim());
+    }
+    Ok(stdout)
+}
+
+/// Runs `stead` against a cluster: exit code, what it printed, what it complained of.
+async fn stead_ran(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<(Option<i32>, String, String)> {
+    let mut command = Command::new(program);
+    command.args(args).env("KUBECONFIG", plane.kubeconfig()).env("NO_COLOR", "1").kill_on_drop(true);
+    let output = command.output().await.with_context(|| format!("running {}", program.display()))?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok((output.status.code(), text(output.stdout), text(output.stderr)))
 }

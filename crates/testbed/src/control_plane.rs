@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How often to ask whether something is there.
 const POLL: Duration = Duration::from_millis(50);
 
+/// The socket of whoever brings the API server to pods.
+const EGRESS: &str = "egress.sock";
+
 /// An API server with etcd, a controller manager and a scheduler, on ports of loopback that were free. All of it ends
 /// with this value, and with this process.
 pub struct ControlPlane {
@@ -87,6 +90,11 @@ impl ControlPlane {
             tokio::time::sleep(POLL).await;
         }
         Ok(())
+    }
+
+    /// The socket at which the API server asks to be brought to pods, with [`Options::egress`]: HTTP's CONNECT.
+    pub fn egress(&self) -> PathBuf {
+        self.folder().join(EGRESS)
     }
 
     /// The file with which a client may do everything.
@@ -200,6 +208,8 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged",
+        // Where kubelets that can be asked at all are on this machine.
+        "--kubelet-preferred-address-types=ExternalIP,InternalIP",
     ]);
     args.push(format!("--etcd-servers=http://127.0.0.1:{etcd}"));
     args.push(format!("--secure-port={port}"));
@@ -207,6 +217,9 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
     args.push(format!("--default-unreachable-toleration-seconds={tolerate}"));
     if options.audit {
         args.extend(flags(["--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log"]));
+    }
+    if options.egress {
+        args.push("--egress-selector-config-file=egress.yaml".to_owned());
     }
     if !options.admission.is_empty() {
         args.push(format!("--enable-admission-plugins={}", options.admission.join(",")));
@@ -239,7 +252,18 @@ fn write_files(folder: &Path, options: &Options, server: &str) -> Result<()> {
     write("sa.pub", public)?;
     write("tokens.csv", tokens(&options.users))?;
     write("audit-policy.yaml", audit::POLICY.to_owned())?;
+    write("egress.yaml", egress(folder))?;
     kubeconfig::write(&folder.join("kubeconfig"), server, Some(&authority(folder)), ADMIN.0, ADMIN.1)
+}
+
+/// Where the API server looks for somebody who brings it to pods.
+fn egress(folder: &Path) -> String {
+    let socket = folder.join(EGRESS);
+    format!(
+        "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n\
+         - name: cluster\n  connection:\n    proxyProtocol: HTTPConnect\n    transport:\n      uds:\n        udsName: {}\n",
+        socket.display()
+    )
 }
 
 /// What comes before a point of the curve P-256 to make it a public key as X.509 has it (RFC 5480).

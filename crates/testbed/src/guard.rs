@@ -9,24 +9,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-/// Reads the ids of processes, a line each. When its input ends although nobody said `done`, whoever started them is
-/// gone: they are killed, and the folder is removed.
+/// Reads the ids of processes and the paths of control groups, a line each. When its input ends although nobody said
+/// `done`, whoever started them is gone: they are killed, and the groups and the folder are removed.
 const WATCHMAN: &str = r#"
 trap '' INT TERM HUP
-pids=
+pids= groups=
 while read -r word; do
-    [ "$word" = done ] && exit 0
-    pids="$pids $word"
+    case $word in
+        done) exit 0 ;;
+        /*) groups="$groups $word" ;;
+        *) pids="$pids $word" ;;
+    esac
 done
 kill -9 $pids 2>/dev/null
+for group in $groups; do echo 1 >"$group/cgroup.kill"; done
 sleep 0.3
+for group in $groups; do find "$group" -depth -type d -exec rmdir {} +; done
 rm -rf -- "$1"
 "#;
 
 /// Runs programs in a folder of their own. They end, and the folder goes, with this value; and also when this process
 /// is killed before it could drop it: a watchman waits for that.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub struct Guard {
     folder: PathBuf,
     watchman: Child,
     children: Vec<(String, Child)>,
@@ -34,7 +39,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// A new, empty folder among the temporary ones, and nothing running yet.
-    pub(crate) fn new() -> Result<Guard> {
+    pub fn new() -> Result<Guard> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("stead-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -51,7 +56,8 @@ impl Guard {
         Ok(Guard { folder, watchman, children: Vec::new() })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    /// The folder.
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -78,6 +84,13 @@ impl Guard {
         self.children.push((name.to_owned(), child));
         let line = self.watchman.stdin.as_mut().context("the watchman has no input")?;
         writeln!(line, "{id}").context("telling the watchman")
+    }
+
+    /// All that is in a control group (cgroup v2) is killed, and the group removed, if this process is killed. To do so
+    /// before is for whoever made it. Its path has no spaces.
+    pub fn mind_group(&mut self, group: &Path) -> Result<()> {
+        let line = self.watchman.stdin.as_mut().context("the watchman has no input")?;
+        writeln!(line, "{}", group.display()).context("telling the watchman")
     }
 
     /// Fails if a program has ended by itself, with the last that it said.

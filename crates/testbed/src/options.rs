@@ -14,6 +14,9 @@ pub struct Options {
     pub admission: Vec<String>,
     /// Users beside `admin`, each with a token.
     pub users: Vec<User>,
+    /// The API server reaches pods and kubelets through a proxy, for which somebody has to listen at
+    /// [`crate::ControlPlane::egress`]: for pods whose addresses mean nothing on this host.
+    pub egress: bool,
     /// More flags for the API server.
     pub api_server: Vec<String>,
 }

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::debian;
+
 /// The packages of Python's registry, in whichever versions are the newest.
 const PACKAGES: [&str; 3] = ["glance", "gunicorn", "pymysql"];
 /// What there has to be of a MariaDB.
@@ -29,10 +31,10 @@ pub(crate) fn find() -> Result<Result<Glance, String>> {
     if user != "0" {
         return Ok(Err("only root can give each replica a root file system of its own".into()));
     }
-    if let Some(missing) = ROOTS.iter().find(|program| !is_there(program)) {
+    if let Some(missing) = ROOTS.iter().find(|program| !debian::has(program)) {
         return Ok(Err(format!("there is no {missing}")));
     }
-    if DATABASE.iter().any(|program| !is_there(program)) && !install_database() {
+    if DATABASE.iter().any(|program| !debian::has(program)) && !debian::get(DATABASE[0], "mariadb-server") {
         return Ok(Err("there is no MariaDB, and `apt-get install mariadb-server` did not bring one".into()));
     }
     let environment =
@@ -45,22 +47,6 @@ pub(crate) fn find() -> Result<Result<Glance, String>> {
         .with_context(|| format!("asking {} where it comes from", python.display()))?;
     let versions = versions(&environment)?;
     Ok(Ok(Glance { environment, python: home.into(), versions }))
-}
-
-fn is_there(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    found.is_ok()
-}
-
-fn install_database() -> bool {
-    println!("getting mariadb-server from Debian");
-    let install = |args: &[&str]| {
-        let mut apt = Command::new("apt-get");
-        apt.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        apt.status().is_ok_and(|status| status.success())
-    };
-    let package = ["install", "--yes", "--no-install-recommends", "mariadb-server"];
-    install(&package) || (install(&["update"]) && install(&package))
 }
 
 fn install_glance(environment: &Path) -> Result<bool> {

@@ -1,10 +1,10 @@
 //! The program that goes into the image.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::cargo::cargo;
 use crate::root;
 
 /// The architecture as images call it.
@@ -25,10 +25,9 @@ pub(crate) fn build() -> Result<PathBuf> {
         flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
     }
     println!("building for {target}");
-    let status = Command::new(env!("CARGO"))
+    let status = cargo()
         .args(["build", "--release", "--locked", "--package", "stead", "--target", &target, "--target-dir"])
         .arg(&folder)
-        .current_dir(root())
         // Separated as cargo wants it, for paths with spaces.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")

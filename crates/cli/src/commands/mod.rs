@@ -2,6 +2,7 @@
 
 mod completions;
 mod explain;
+mod gluster;
 mod install;
 mod manifests;
 mod operator;
@@ -22,6 +23,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Manifests(args) => manifests::run(&args),
+        Command::Gluster(args) => gluster::run(args),
         Command::Operator(args) => operator::run(args),
         Command::Completions(args) => completions::run(&args),
     }

@@ -21,7 +21,7 @@ pub async fn play(binaries: &Binaries, stead: &Path, out: &mut (dyn Write + Send
     stage.define().await?;
     let operator = stage.operate(&stage.plane.kubeconfig(), &[]).await?;
     let kubectl = binaries.program("kubectl");
-    let terminal = Terminal::open(&stage, &kubectl, stead, folder(), out)?;
+    let terminal = Terminal::open(&stage.plane, &kubectl, stead, folder(), out)?;
     Walk { stage, terminal }.all(operator).await
 }
 

@@ -33,10 +33,15 @@ pub(super) async fn register(client: &Client, spec: &ClusterSpec) -> Result<()> 
         put::<CSIDriver>(client, driver).await?;
     }
     for node in &spec.nodes {
-        put::<Node>(client, node_object(node)).await?;
-        put::<CSINode>(client, csi_node(node, spec)).await?;
+        register_node(client, node, spec).await?;
     }
     Ok(())
+}
+
+/// Makes a node and what drivers it has, as a kubelet does when it starts.
+pub(super) async fn register_node(client: &Client, node: &NodeSpec, spec: &ClusterSpec) -> Result<()> {
+    put::<Node>(client, node_object(node)).await?;
+    put::<CSINode>(client, csi_node(node, spec)).await
 }
 
 fn node_object(node: &NodeSpec) -> Value {
@@ -108,6 +113,8 @@ pub(super) async fn report_status(world: Arc<World>, name: String) {
         let in_use = world.volumes_in_use(&name);
         let up_to_date = world.node(&name).is_some_and(|node| {
             is_ready(&node)
+                && node.status.as_ref().and_then(|s| Some(&s.node_info.as_ref()?.boot_id))
+                    == Some(&world.boot_id(&name))
                 && node.status.as_ref().and_then(|s| s.volumes_in_use.as_deref()).unwrap_or_default() == in_use
         });
         if !up_to_date {
@@ -133,7 +140,7 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
         capacity[name] = json!(quantity);
     }
     let time = now();
-    json!({
+    let mut status = json!({
         "capacity": capacity,
         "allocatable": capacity,
         "addresses": [
@@ -146,9 +153,17 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
         }],
         "nodeInfo": {
             "kubeletVersion": world.spec.version, "architecture": "amd64", "operatingSystem": "linux",
-            "containerRuntimeVersion": "stand-in://1", "bootID": "", "machineID": "", "systemUUID": "",
+            "containerRuntimeVersion": "stand-in://1", "bootID": world.boot_id(&node.name), "machineID": "", "systemUUID": "",
             "kernelVersion": "", "osImage": "", "kubeProxyVersion": "",
         },
         "volumesInUse": in_use,
-    })
+    });
+    if let Some(port) = world.port {
+        status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": port } });
+        if let Some(addresses) = status["addresses"].as_array_mut() {
+            addresses.push(json!({ "type": "ExternalIP", "address": "127.0.0.1" }));
+        }
+        status["declaredFeatures"] = json!(["ExtendWebSocketsToKubelet"]);
+    }
+    status
 }

@@ -2,10 +2,11 @@
 //!
 //! What they see comes from watches (`world.rs`); what they do is in a file each: a node's lease and status
 //! (`machine.rs`), the life of a pod (`pods.rs`, with its status as data in `pod_status.rs`), volumes made for claims
-//! (`provision.rs`) and attached to nodes (`attach.rs`).
+//! (`provision.rs`), attached to nodes (`attach.rs`) and waited for by pods (`mounts.rs`).
 
 mod attach;
 mod machine;
+mod mounts;
 mod pod_status;
 mod pods;
 mod provision;
@@ -22,7 +23,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::ClusterSpec;
-use world::World;
+pub use pods::Kubelets;
+pub use world::{World, observe};
 
 /// How the containers of a Job end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +48,14 @@ impl Nodes {
     /// Registers the nodes and the drivers, and starts what they do. Nodes that are there already are taken over, with
     /// the pods on them.
     pub async fn start(client: Client, spec: ClusterSpec) -> Result<Nodes> {
+        Nodes::start_with(client, spec, Arc::new(pods::Delays)).await
+    }
+
+    /// The same, with somebody else who leads the lives of the pods.
+    pub async fn start_with(client: Client, spec: ClusterSpec, kubelets: Arc<dyn Kubelets>) -> Result<Nodes> {
         machine::register(&client, &spec).await?;
         let mut tasks = JoinSet::new();
-        let world = Arc::new(World::new(client, spec, &mut tasks));
+        let world = Arc::new(World::new(client, spec, kubelets.port(), &mut tasks));
         world.ready().await?;
         for node in &world.spec.nodes {
             tasks.spawn(machine::renew_lease(world.clone(), node.name.clone()));
@@ -56,8 +63,13 @@ impl Nodes {
         }
         tasks.spawn(provision::run(world.clone()));
         tasks.spawn(attach::run(world.clone()));
-        tasks.spawn(pods::run(world.clone()));
+        tasks.spawn(pods::run(world.clone(), kubelets));
         Ok(Nodes { world, _tasks: tasks })
+    }
+
+    /// What the nodes see.
+    pub fn world(&self) -> Arc<World> {
+        self.world.clone()
     }
 
     /// Waits until every node that is not silent is Ready and has no taint. Somebody has to take the taint of a new
@@ -97,6 +109,13 @@ impl Nodes {
     /// The node is back.
     pub fn resume(&self, node: &str) -> Result<()> {
         self.world.power(node, true)
+    }
+
+    /// The node registers itself, if somebody deleted its object meanwhile.
+    pub async fn register(&self, name: &str) -> Result<()> {
+        let spec = &self.world.spec;
+        let node = spec.nodes.iter().find(|node| node.name == name).with_context(|| format!("no node {name}"))?;
+        machine::register_node(&self.world.client, node, spec).await
     }
 
     /// Sets a label of a node, or takes it away.

@@ -1,19 +1,20 @@
-//! The life of each pod on a stand-in node, as its kubelet leads it.
+//! The life of each pod on a stand-in node, as its kubelet leads it: who leads it is told of what happens to the pod;
+//! [`Delays`] only say that containers run, after a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::JobEnd;
 use super::machine::now;
@@ -27,10 +28,40 @@ const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// How long to wait before something that failed is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 
-/// Begins a life for each pod that comes to a stand-in node, tells it of changes, and ends it when the pod is gone.
-pub(super) async fn run(world: Arc<World>) {
-    let mut lives =
-        Lives { world: world.clone(), known: BTreeMap::new(), seen: BTreeSet::new(), tasks: JoinSet::new() };
+/// Who leads the lives of the pods on the stand-in nodes.
+pub trait Kubelets: Send + Sync + 'static {
+    /// From the first container of a pod to the last. The channel tells of every change of the pod, and closes when
+    /// the API server has it no more. The last step is [`World::release_volumes`].
+    fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()>;
+
+    /// The port of loopback where the API server can ask for logs and run commands, by WebSocket, on every node.
+    fn port(&self) -> Option<u16> {
+        None
+    }
+}
+
+/// Nothing is run: what containers do takes the times of the [`ClusterSpec`](crate::ClusterSpec).
+pub(super) struct Delays;
+
+impl Kubelets for Delays {
+    fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let (mut news, uid) = (pod.clone(), pod.borrow().uid().unwrap_or_default());
+            tokio::select! {
+                () = live(world.clone(), node.clone(), pod) => {}
+                // The object is gone, by whoever's hand.
+                () = async { while news.changed().await.is_ok() {} } => {}
+            }
+            // A node that is silent says so when it is back.
+            world.release_volumes(&node, &uid);
+        })
+    }
+}
+
+/// Begins a life for each pod that comes to a stand-in node, tells it of changes, and lets it know when the pod is gone.
+pub(super) async fn run(world: Arc<World>, kubelets: Arc<dyn Kubelets>) {
+    let (known, seen) = (BTreeMap::new(), BTreeSet::new());
+    let mut lives = Lives { world: world.clone(), kubelets, known, seen, tasks: JoinSet::new() };
     let api: Api<Pod> = Api::all(world.client.clone());
     let events = watcher(api, watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events);
@@ -47,16 +78,11 @@ pub(super) async fn run(world: Arc<World>) {
     }
 }
 
-struct Life {
-    node: String,
-    pod: watch::Sender<Arc<Pod>>,
-    task: AbortHandle,
-}
-
 struct Lives {
     world: Arc<World>,
-    /// By the pod's uid.
-    known: BTreeMap<String, Life>,
+    kubelets: Arc<dyn Kubelets>,
+    /// By the pod's uid, whom to tell of it.
+    known: BTreeMap<String, watch::Sender<Arc<Pod>>>,
     /// Those that a listing has shown so far.
     seen: BTreeSet<String>,
     tasks: JoinSet<()>,
@@ -71,11 +97,10 @@ impl Lives {
                 self.applied(pod);
             }
             Event::InitDone => {
-                let gone: Vec<String> = self.known.keys().filter(|uid| !self.seen.contains(*uid)).cloned().collect();
-                gone.iter().for_each(|uid| self.gone(uid));
+                self.known.retain(|uid, _| self.seen.contains(uid));
             }
             Event::Apply(pod) => self.applied(pod),
-            Event::Delete(pod) => self.gone(&pod.uid().unwrap_or_default()),
+            Event::Delete(pod) => drop(self.known.remove(&pod.uid().unwrap_or_default())),
         }
     }
 
@@ -84,19 +109,11 @@ impl Lives {
             return;
         };
         if let Some(life) = self.known.get(&uid) {
-            life.pod.send_replace(Arc::new(pod));
+            life.send_replace(Arc::new(pod));
         } else if self.world.names().any(|name| name == node) {
             let (sender, receiver) = watch::channel(Arc::new(pod));
-            let task = self.tasks.spawn(live(self.world.clone(), node.clone(), receiver));
-            self.known.insert(uid, Life { node, pod: sender, task });
-        }
-    }
-
-    fn gone(&mut self, uid: &str) {
-        if let Some(life) = self.known.remove(uid) {
-            life.task.abort();
-            // A node that is silent says so when it is back.
-            self.world.release_volumes(&life.node, uid);
+            self.tasks.spawn(self.kubelets.live(self.world.clone(), node, receiver));
+            self.known.insert(uid, sender);
         }
     }
 }
@@ -152,7 +169,7 @@ impl Kubelet {
         match said.phase.as_deref().unwrap_or("Pending") {
             "Pending" if said.container_statuses.as_ref().is_none_or(Vec::is_empty) => self.say(Stage::Creating).await,
             "Pending" => {
-                self.volumes_are_there(&pod).await;
+                self.world.volumes_are_there(&self.node, &pod).await;
                 self.wait(self.world.spec.start_seconds).await;
                 self.say(Stage::Running).await
             }
@@ -194,51 +211,6 @@ impl Kubelet {
         Ok(Some(version(&written)))
     }
 
-    /// Waits until the pod's claims are bound, and what has to be attached is attached to this node.
-    async fn volumes_are_there(&self, pod: &Pod) {
-        let mut changed = self.world.changed();
-        loop {
-            changed.mark_unchanged();
-            if let Some(volumes) = self.attachable(pod) {
-                self.world.take_volumes(&self.node, &pod.uid().unwrap_or_default(), &volumes);
-                changed.mark_unchanged();
-                let node = self.world.node(&self.node);
-                let attached = node.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
-                let is_attached = |volume: &String| attached.is_some_and(|all| all.iter().any(|a| a.name == *volume));
-                if volumes.iter().all(is_attached) {
-                    return;
-                }
-            }
-            if changed.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// The pod's volumes that have to be attached, by the names that kubelet has for them; none while a claim is
-    /// unbound.
-    fn attachable(&self, pod: &Pod) -> Option<Vec<String>> {
-        let mut names = Vec::new();
-        let namespace = pod.namespace().unwrap_or_default();
-        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-            let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {
-                (Some(source), _) => source.claim_name.clone(),
-                (None, Some(_)) => format!("{}-{}", pod.name_any(), volume.name),
-                (None, None) => continue,
-            };
-            let claim = self.world.claims.get(&ObjectRef::new(&claim).within(&namespace))?;
-            if claim.status.as_ref()?.phase.as_deref() != Some("Bound") {
-                return None;
-            }
-            let volume = self.world.volumes.get(&ObjectRef::new(claim.spec.as_ref()?.volume_name.as_ref()?))?;
-            let Some(csi) = &volume.spec.as_ref()?.csi else { continue };
-            if self.world.spec.driver(&csi.driver).is_some_and(|driver| driver.attach) {
-                names.push(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle));
-            }
-        }
-        Some(names)
-    }
-
     /// Ends the containers, and lets the pod go. Whoever holds it by a finalizer lets go later.
     async fn stop(&self) {
         loop {
@@ -251,13 +223,12 @@ impl Kubelet {
             let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
             let params = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
             match self.api.delete(&pod.name_any(), &params).await {
-                Ok(_) => break,
+                Ok(_) => return,
                 // Gone, or another pod has the name now.
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => break,
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return,
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
         }
-        self.world.release_volumes(&self.node, &self.pod().uid().unwrap_or_default());
     }
 }
 

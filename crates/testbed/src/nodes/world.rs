@@ -22,9 +22,11 @@ use super::JobEnd;
 use crate::ClusterSpec;
 
 /// What there is, as it was last seen, and whether each node is heard of.
-pub(super) struct World {
+pub struct World {
     pub(super) client: Client,
     pub(super) spec: ClusterSpec,
+    /// The port of the kubelets, if they have one.
+    pub(super) port: Option<u16>,
     pub(super) claims: Store<PersistentVolumeClaim>,
     pub(super) volumes: Store<PersistentVolume>,
     pub(super) classes: Store<StorageClass>,
@@ -36,10 +38,12 @@ pub(super) struct World {
     in_use: Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>,
     jobs: watch::Sender<JobEnd>,
     addresses: AtomicU32,
+    /// How often each node has been started.
+    boots: Mutex<BTreeMap<String, u32>>,
 }
 
 impl World {
-    pub(super) fn new(client: Client, spec: ClusterSpec, tasks: &mut JoinSet<()>) -> World {
+    pub(super) fn new(client: Client, spec: ClusterSpec, port: Option<u16>, tasks: &mut JoinSet<()>) -> World {
         let changed = watch::Sender::new(());
         World {
             claims: observe(Api::all(client.clone()), &changed, tasks),
@@ -51,9 +55,11 @@ impl World {
             in_use: Mutex::default(),
             jobs: watch::Sender::new(JobEnd::Succeed),
             addresses: AtomicU32::new(0),
+            boots: Mutex::default(),
             changed,
             client,
             spec,
+            port,
         }
     }
 
@@ -66,8 +72,13 @@ impl World {
         self.nodes.wait_until_ready().await.context("watching nodes")
     }
 
+    /// A client that may do everything.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Tells of every change of what is seen.
-    pub(super) fn changed(&self) -> watch::Receiver<()> {
+    pub fn changed(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
@@ -76,23 +87,25 @@ impl World {
         self.power.keys().map(String::as_str)
     }
 
-    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
+    /// A node as it was last seen.
+    pub fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get(&ObjectRef::new(name))
     }
 
-    pub(super) fn power(&self, node: &str, on: bool) -> Result<()> {
+    /// Whether a node is heard of from now on.
+    pub fn power(&self, node: &str, on: bool) -> Result<()> {
         let power = self.power.get(node).with_context(|| format!("there is no stand-in node {node}"))?;
         power.send_replace(on);
         Ok(())
     }
 
     /// Whether a node is a stand-in, and not silent.
-    pub(super) fn is_awake(&self, node: &str) -> bool {
+    pub fn is_awake(&self, node: &str) -> bool {
         self.power.get(node).is_some_and(|power| *power.borrow())
     }
 
     /// Waits until a node is heard of. For a node that is no stand-in that is never.
-    pub(super) async fn awake(&self, node: &str) {
+    pub async fn awake(&self, node: &str) {
         match self.power.get(node) {
             // The sender is in this very world, so it is there to the end.
             Some(power) => drop(power.subscribe().wait_for(|on| *on).await),
@@ -101,15 +114,33 @@ impl World {
     }
 
     /// The address of a stand-in node.
-    pub(super) fn node_address(&self, node: &str) -> String {
-        let index = self.spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
+    pub fn node_address(&self, node: &str) -> String {
+        World::address_of(&self.spec, node)
+    }
+
+    /// The address that a node of this cluster will have.
+    pub fn address_of(spec: &ClusterSpec, node: &str) -> String {
+        let index = spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
         format!("10.1.{}.{}", index / 250, index % 250 + 1)
     }
 
     /// An address that no pod has had.
-    pub(super) fn new_pod_address(&self) -> String {
+    pub fn new_pod_address(&self) -> String {
         let n = self.addresses.fetch_add(1, Ordering::Relaxed);
         format!("10.{}.{}.{}", 2 + n / 62_500, n / 250 % 250, n % 250 + 1)
+    }
+
+    /// The node was started anew.
+    pub fn boot(&self, node: &str) {
+        *self.boots.lock().unwrap_or_else(PoisonError::into_inner).entry(node.to_owned()).or_default() += 1;
+        self.changed.send_replace(());
+    }
+
+    /// What tells one start of a node from the next, in the form of a UUID, as the kernel has it.
+    pub fn boot_id(&self, node: &str) -> String {
+        let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied().unwrap_or_default();
+        let index = self.spec.nodes.iter().position(|n| n.name == node).unwrap_or_default();
+        format!("{:08x}-0000-4000-8000-{boots:012x}", index + 1)
     }
 
     pub(super) fn end_jobs(&self, how: JobEnd) {
@@ -138,7 +169,7 @@ impl World {
     }
 
     /// Notes that a pod uses no volume any more.
-    pub(super) fn release_volumes(&self, node: &str, pod: &str) {
+    pub fn release_volumes(&self, node: &str, pod: &str) {
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(used) = in_use.get_mut(node) else { return };
         let before = used.len();
@@ -159,8 +190,8 @@ impl World {
     }
 }
 
-/// Watches everything of a kind for as long as the tasks run.
-fn observe<K>(api: Api<K>, changed: &watch::Sender<()>, tasks: &mut JoinSet<()>) -> Store<K>
+/// Watches everything of a kind for as long as the tasks run, and tells of every change.
+pub fn observe<K>(api: Api<K>, changed: &watch::Sender<()>, tasks: &mut JoinSet<()>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Eq + Hash + Default,

@@ -1,0 +1,360 @@
+//! The one agent that decides for the pool: it gathers what all report, decides, writes the record, acts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use stead_pool::{Act, Daemon, Note, Record, Report, Rules, Severity, View, decide};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, info, warn};
+
+use crate::boot::others;
+use crate::cluster::{NotWritten, RecordSeen, Seen};
+use crate::events::{About, Said, event};
+use crate::leave::for_good;
+use crate::neighbours::{self, Neighbour};
+use crate::shared::Shared;
+use crate::since::Tenure;
+
+/// How soon to decide again after something changed, and for how long.
+const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// How soon to decide again while the pool is not whole.
+const TROUBLE: Duration = Duration::from_secs(5);
+
+/// How soon to decide again at rest.
+const REST: Duration = Duration::from_secs(10);
+
+/// How long somebody does not want to lead who was found not to be of the pool.
+const STEPPED_DOWN: Duration = Duration::from_secs(10);
+
+/// How many events may wait to be posted; what comes while so many do is only logged.
+const EVENTS: usize = 64;
+
+/// Decides whenever this agent leads, for as long as it is polled.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let (events, queue) = mpsc::channel(EVENTS);
+    tokio::join!(rounds(&shared, events), post(&shared, queue));
+}
+
+async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Value>) {
+    let mut leads = shared.leadership.subscribe();
+    let mut leader = Leader { said: Said::default(), tenure: Tenure::begin(), events };
+    let mut before: Option<Inputs> = None;
+    let mut changed = Instant::now();
+    loop {
+        if leads.has_changed().unwrap_or(true) || !*leads.borrow() {
+            if leads.wait_for(|leads| *leads).await.is_err() {
+                return;
+            }
+            leader.tenure = Tenure::begin();
+        }
+        let mut seen = shared.cluster.seen();
+        seen.mark_unchanged();
+        let inputs = round(shared, &mut leader).await;
+        if before != inputs {
+            changed = Instant::now();
+            before = inputs;
+        }
+        let whole = !shared.notes().iter().any(|note| note.severity == Severity::Warning);
+        let pause = match changed.elapsed() {
+            age if age < CHANGING.1 => CHANGING.0,
+            _ if whole => REST,
+            _ => TROUBLE,
+        };
+        let mut looked = shared.looked.subscribe();
+        looked.mark_unchanged();
+        let news = async {
+            tokio::select! {
+                _ = seen.changed() => {}
+                _ = looked.wait_for(|looked| looked.changed > changed) => {}
+            }
+            // Many changes come at once; one decision is enough for them.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = news => {}
+            _ = leads.wait_for(|leads| !*leads) => {}
+        }
+    }
+}
+
+/// What a decision was made from, to see whether anything has changed.
+#[derive(Debug, PartialEq)]
+struct Inputs {
+    seen: Seen,
+    reports: BTreeMap<u32, Report>,
+    record: Option<Record>,
+    act: Option<Act>,
+}
+
+/// What the one who decides remembers.
+struct Leader {
+    said: Said,
+    tenure: Tenure,
+    events: mpsc::Sender<Value>,
+}
+
+/// One decision and what follows from it; none if too little is known.
+async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
+    let seen = shared.cluster.seen().borrow().clone();
+    if let Some(RecordSeen::Unreadable(why)) = &seen.record {
+        let text = format!("the record {} cannot be read, so nothing is done: {why}", shared.settings.record());
+        let note = Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning };
+        leader.tell(shared, std::slice::from_ref(&note));
+        shared.set_notes(vec![note]);
+        return None;
+    }
+    let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
+    let neighbours = others(shared, &seen);
+    let own = shared.settings.pod.ordinal;
+    let (mut reports, report) =
+        tokio::join!(neighbours::ask(&neighbours, shared.settings.listen.port()), shared.fresh(Duration::from_secs(3)));
+    reports.insert(own, report);
+    shared.metrics.decided(pods.len().saturating_sub(reports.len()));
+    let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
+    let now = leader.tenure.now();
+    let record = leader.tenure.by_own_clock(record, now);
+    let view =
+        View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now, rules: Rules::ALL };
+    let decision = decide(&view);
+    debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
+    let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
+    shared.set_notes(decision.notes.clone());
+    if decision.step_down {
+        leader.tell(shared, &decision.notes);
+        info!("another one should decide: this glusterd is not of the pool");
+        shared.reluctant.send_replace(Some(Instant::now() + STEPPED_DOWN));
+        return Some(inputs);
+    }
+    if let Some(new) = &decision.record {
+        if time_left(shared).is_none() {
+            return Some(inputs);
+        }
+        match shared.cluster.write_record(new, wanted.start, inputs.seen.record.as_ref()).await {
+            Ok(()) => {}
+            Err(NotWritten::Outdated) => {
+                debug!("the record has changed: to be decided anew");
+                return Some(inputs);
+            }
+            Err(NotWritten::Failed(why)) => {
+                warn!("writing the record {}: {why}", shared.settings.record());
+                return Some(inputs);
+            }
+        }
+    }
+    // What was decided holds now that it is written: before, another one might have decided otherwise.
+    leader.tell(shared, &decision.notes);
+    if let Some(act) = &decision.act
+        && time_left(shared).is_some()
+    {
+        perform(shared, leader, act).await;
+    }
+    Some(inputs)
+}
+
+/// How long something may take that is begun now, before another one may lead; none if nothing may be begun.
+fn time_left(shared: &Shared) -> Option<Duration> {
+    let left = shared.leadership.allows(shared.clock.now());
+    if left.is_none() {
+        debug!("leads no longer: nothing is done");
+    }
+    left
+}
+
+async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
+    let (ordinal, name, done, failed, host, uuid) = match act {
+        Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, uuid),
+        Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, uuid),
+    };
+    // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
+    let as_decided = match act {
+        Act::Probe { .. } => has_identity(shared, ordinal, uuid).await,
+        Act::Detach { .. } => is_known_as(shared, host, uuid).await && has_left(shared, ordinal).await,
+    };
+    if !as_decided {
+        return debug!("{host} is not {uuid} any more, or is wanted: no {name}");
+    }
+    let Some(limit) = time_left(shared) else { return };
+    info!("peer {name} {host}");
+    let result = shared.gluster.act(act, limit).await;
+    shared.metrics.acted(name, result.is_ok());
+    let note = match result {
+        Ok(()) => Note {
+            ordinal: Some(ordinal),
+            reason: done,
+            text: format!("peer {name} {host}: done"),
+            severity: Severity::Normal,
+        },
+        Err(error) => {
+            warn!("{error:#}");
+            Note { ordinal: Some(ordinal), reason: failed, text: format!("{error:#}"), severity: Severity::Warning }
+        }
+    };
+    tell_once(shared, &leader.events, &note);
+    shared.nudge.notify_one();
+}
+
+/// Whether the pod of this ordinal still has this identity, as its own agent says.
+async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: &str) -> bool {
+    let seen = shared.cluster.seen().borrow().clone();
+    let one: Vec<Neighbour> = others(shared, &seen).into_iter().filter(|other| other.ordinal == ordinal).collect();
+    let reports = neighbours::ask(&one, shared.settings.listen.port()).await;
+    reports.get(&ordinal).is_some_and(|report| report.uuid.as_deref() == Some(uuid))
+}
+
+/// Whether the pod of this ordinal is not wanted, asked now: what was seen may be older than a change of mind.
+async fn has_left(shared: &Arc<Shared>, ordinal: u32) -> bool {
+    shared.cluster.ask_wanted().await.is_some_and(|wanted| for_good(&wanted, ordinal))
+}
+
+/// Whether our own glusterd still knows this identity by this name.
+async fn is_known_as(shared: &Arc<Shared>, host: &String, uuid: &str) -> bool {
+    match shared.gluster.peers().await {
+        Ok(peers) => peers.iter().any(|peer| peer.uuid == uuid && peer.hosts.contains(host)),
+        Err(error) => {
+            debug!("{error:#}");
+            false
+        }
+    }
+}
+
+impl Leader {
+    /// Makes events of what is new.
+    fn tell(&mut self, shared: &Shared, notes: &[Note]) {
+        for note in self.said.new_of(notes) {
+            tell_once(shared, &self.events, note);
+        }
+    }
+}
+
+/// Says something in the log and in an event, which is posted while the work goes on.
+fn tell_once(shared: &Shared, events: &mpsc::Sender<Value>, note: &Note) {
+    match note.severity {
+        Severity::Normal => info!(reason = note.reason, pod = note.ordinal, "{}", note.text),
+        Severity::Warning => warn!(reason = note.reason, pod = note.ordinal, "{}", note.text),
+    }
+    let settings = &shared.settings;
+    let ordinal = note.ordinal.unwrap_or(settings.pod.ordinal);
+    let pod = format!("{}-{ordinal}", settings.pool);
+    let uid =
+        shared.cluster.seen().borrow().pods.as_ref().and_then(|pods| pods.get(&ordinal)).map(|pod| pod.uid.clone());
+    let about = About { namespace: &settings.namespace, pod: &pod, uid: uid.as_deref() };
+    let now = jiff::Timestamp::now();
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let number = u128::try_from(now.as_nanosecond()).unwrap_or_default();
+    if let Err(error) = events.try_send(event(&about, &settings.pod.name, note, &time, number)) {
+        debug!("event {}: {error}", note.reason);
+    }
+}
+
+/// Posts events in their order, for as long as there may be some.
+async fn post(shared: &Shared, mut queue: mpsc::Receiver<Value>) {
+    while let Some(event) = queue.recv().await {
+        if let Err(error) = shared.cluster.event(&event).await {
+            debug!("event {}: {error}", event["reason"]);
+        }
+    }
+}
+
+/// Says whether this agent wants to lead: its glusterd answers, and it was not found to be outside the pool just now.
+pub(crate) async fn volunteer(shared: Arc<Shared>, stands: watch::Sender<bool>) {
+    let (mut looked, mut reluctant) = (shared.looked.subscribe(), shared.reluctant.subscribe());
+    loop {
+        let running = looked.borrow_and_update().report.daemon == Daemon::Running;
+        let until = *reluctant.borrow_and_update();
+        let willing = running && until.is_none_or(|until| until <= Instant::now());
+        stands.send_if_modified(|before| std::mem::replace(before, willing) != willing);
+        let again = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            () = tokio::time::sleep(again.max(Duration::from_millis(100))) => {}
+            _ = looked.changed() => {}
+            _ = reluctant.changed() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::Json;
+    use axum::http::{Method, StatusCode, Uri};
+    use serde_json::json;
+    use stead_election::{Standing, Term};
+
+    use crate::cluster::{PodSeen, Set};
+    use crate::stand_in::{Agent, B, B_HOST};
+
+    use super::*;
+
+    type Asked = Arc<Mutex<Vec<String>>>;
+
+    /// An API server that writes everything or nothing, and that has a StatefulSet of so many.
+    async fn api(writes: bool, replicas: u32) -> (String, Asked) {
+        let asked = Asked::default();
+        let log = asked.clone();
+        let answer = move |method: Method, uri: Uri| async move {
+            let kind = ["configmaps", "events", "statefulsets"].into_iter().find(|kind| uri.path().contains(kind));
+            log.lock().unwrap().push(format!("{method} {}", kind.unwrap_or_default()));
+            match method {
+                Method::GET => (StatusCode::OK, Json(json!({"spec": {"replicas": replicas}}))),
+                _ if writes => (StatusCode::CREATED, Json(json!({"metadata": {"resourceVersion": "2"}}))),
+                _ => {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": "it exists", "reason": "Conflict", "code": 409});
+                    (StatusCode::CONFLICT, Json(status))
+                }
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        (address, asked)
+    }
+
+    fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Value>) {
+        agent.shared.leadership.set(Standing::Leads(Term::Endless));
+        let (events, queue) = mpsc::channel(EVENTS);
+        (Leader { said: Said::default(), tenure: Tenure::begin(), events }, queue)
+    }
+
+    fn seen(replicas: u32) -> Seen {
+        Seen {
+            set: Some(Set { replicas, start: 0, selector: String::new() }),
+            pods: Some([(0, PodSeen { uid: "uid".into(), address: "10.0.0.1".into() })].into()),
+            record: Some(RecordSeen::Absent),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_comes_after_the_record_that_it_tells_of() {
+        for (writes, events) in [(true, 1), (false, 0)] {
+            let (address, asked) = api(writes, 1).await;
+            let agent = Agent::new(&format!("events-{writes}"), &address, None, seen(1)).await;
+            let (mut leader, mut queue) = leader(&agent);
+            assert!(round(&agent.shared, &mut leader).await.is_some_and(|inputs| inputs.record.is_some()));
+            // What is said is there for those who ask, written or not.
+            assert_eq!(agent.shared.notes().iter().map(|note| note.reason).collect::<Vec<_>>(), ["Founded"]);
+            assert_eq!((asked.lock().unwrap().clone(), queue.len()), (vec!["POST configmaps".to_owned()], events));
+            queue.close();
+            post(&agent.shared, queue).await;
+            assert_eq!(asked.lock().unwrap().len(), 1 + events);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_wanted_by_now_is_not_detached() {
+        for (replicas, detached) in [(2, false), (1, true)] {
+            let (address, asked) = api(true, replicas).await;
+            let agent = Agent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
+            let (leader, _queue) = leader(&agent);
+            perform(&agent.shared, &leader, &Act::Detach { ordinal: 1, host: B_HOST.into(), uuid: B.into() }).await;
+            assert_eq!(agent.asked().contains("peer detach"), detached, "{replicas}: {}", agent.asked());
+            assert_eq!(asked.lock().unwrap().clone(), ["GET statefulsets"]);
+        }
+    }
+}

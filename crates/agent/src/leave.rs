@@ -1,0 +1,67 @@
+//! Before the pod ends: is it to come back, or does it leave for good?
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stead_pool::Wanted;
+use tracing::info;
+
+use crate::shared::Shared;
+
+/// How soon after this a pod ends. Whoever asked and did not end it, as somebody who tries out the hook, gets an agent that
+/// leads again.
+const ENDS: Duration = Duration::from_secs(60);
+
+/// Waits, if this pod leaves for good and may, until it has been detached. Returns what happened, for the log.
+pub(crate) async fn before_end(shared: &Arc<Shared>) -> String {
+    // Whoever is about to end is the wrong one to decide, and nobody can detach itself.
+    shared.reluctant.send_replace(Some(Instant::now() + shared.settings.leave + ENDS));
+    let said = wait(shared).await;
+    info!("before the end: {said}");
+    format!("{said}\n")
+}
+
+async fn wait(shared: &Arc<Shared>) -> String {
+    let Some(wanted) = shared.cluster.ask_wanted().await else {
+        return "the StatefulSet cannot be read: this counts as a restart".into();
+    };
+    if !for_good(&wanted, shared.settings.pod.ordinal) {
+        return "a restart: the pool keeps its peer".into();
+    }
+    let held = shared.state.read(&shared.host());
+    let volumes: Vec<&str> =
+        held.state.volumes.iter().filter(|(_, bricks)| !bricks.is_empty()).map(|(name, _)| name.as_str()).collect();
+    if !volumes.is_empty() {
+        return format!("it leaves, but the pool keeps its peer: it holds bricks of {}", volumes.join(", "));
+    }
+    shared.set_doing(Some("leaves the pool: waits to be detached".into()));
+    let detached = async {
+        while !shared.fresh(Duration::from_secs(3)).await.peers.is_empty() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    match tokio::time::timeout(shared.settings.leave, detached).await {
+        Ok(()) => "it has left the pool".into(),
+        Err(_) => format!("it was not detached within {} s", shared.settings.leave.as_secs()),
+    }
+}
+
+/// Whether the pod of this ordinal is not to come back. A pool that is scaled to nothing is only put to rest.
+pub(crate) fn for_good(wanted: &Wanted, ordinal: u32) -> bool {
+    wanted.replicas > 0 && !wanted.wants(ordinal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_for_good() {
+        for (start, replicas, ordinal, leaves) in
+            [(0, 3, 2, false), (0, 3, 3, true), (0, 0, 2, false), (5, 3, 7, false), (5, 3, 8, true), (5, 3, 4, true)]
+        {
+            let wanted = Wanted { name: "g".into(), domain: "d".into(), replicas, start };
+            assert_eq!(for_good(&wanted, ordinal), leaves, "{ordinal} of {replicas} from {start}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Looks at this pod, again and again: often while something changes, seldom at rest.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stead_pool::{Daemon, Peer, PeerFile, PeerState, Report};
+use tracing::debug;
+
+use crate::daemon::Process;
+use crate::shared::{Looked, Shared};
+
+/// How soon to look again while glusterd starts.
+const STARTING: Duration = Duration::from_millis(250);
+
+/// How soon to look again after something changed, and for how long.
+const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// How soon to look again at rest.
+const REST: Duration = Duration::from_secs(10);
+
+/// Looks for as long as it is polled.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut process = shared.daemon.changes();
+    loop {
+        let began = Instant::now();
+        let report = look(&shared).await;
+        let starting = report.daemon == Daemon::Starting;
+        let mut changed = began;
+        shared.looked.send_modify(|looked| {
+            changed = if looked.report == report { looked.changed } else { began };
+            *looked = Looked { report, began, changed };
+        });
+        let pause = match changed.elapsed() {
+            _ if starting => STARTING,
+            age if age < CHANGING.1 => CHANGING.0,
+            _ => REST,
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shared.nudge.notified() => {}
+            _ = process.changed() => {}
+        }
+    }
+}
+
+/// One look.
+pub(crate) async fn look(shared: &Shared) -> Report {
+    let mut daemon = match shared.daemon.process() {
+        Process::Stopped => Daemon::Stopped,
+        Process::Runs | Process::Failed { .. } => Daemon::Starting,
+    };
+    let mut seen = None;
+    if shared.daemon.process() == Process::Runs {
+        match shared.gluster.peers().await {
+            Ok(peers) => (daemon, seen) = (Daemon::Running, Some(peers)),
+            Err(error) => debug!("{error:#}"),
+        }
+    }
+    // glusterd makes its identity when it is first asked for something, so its files are read after that.
+    let held = shared.state.read(&shared.host());
+    let pod = &shared.settings.pod;
+    let bricks = held.state.volumes.values().any(|bricks| !bricks.is_empty());
+    Report {
+        ordinal: pod.ordinal,
+        pod: pod.uid.clone(),
+        address: pod.address.clone(),
+        daemon,
+        uuid: held.state.uuid,
+        operating_version: held.state.operating_version,
+        // A glusterd that does not answer has still said in its files whom it knows.
+        peers: seen.unwrap_or_else(|| held.state.peers.iter().map(remembered).collect()),
+        heals: if bricks { shared.heals.borrow().pending(&held.volumes) } else { Some(0) },
+        volumes: held.volumes,
+        done: shared.state.done(&pod.uid),
+        doing: shared.doing(),
+    }
+}
+
+fn remembered(file: &PeerFile) -> Peer {
+    Peer { uuid: file.uuid.clone(), hosts: file.hosts.clone(), state: PeerState::of(file.state), connected: false }
+}

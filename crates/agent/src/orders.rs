@@ -1,0 +1,241 @@
+//! Orders of the record: repairs of this pod's own state, with glusterd stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use stead_pool::{Daemon as DaemonState, Identity, Order, Repair, Report};
+use tracing::{info, warn};
+
+use crate::boot::{others, time};
+use crate::cluster::Seen;
+use crate::daemon::Daemon;
+use crate::look::look;
+use crate::neighbours;
+use crate::shared::Shared;
+
+/// How soon an order is tried again that could not be carried out.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// How long a glusterd that was just started may take to answer before it is looked at as it is.
+const ANSWERS: Duration = Duration::from_secs(10);
+
+/// How long bricks may take to end.
+const BRICKS: Duration = Duration::from_secs(10);
+
+/// Carries orders out for as long as it is polled.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut seen = shared.cluster.seen();
+    loop {
+        let order = match seen.wait_for(|seen| addressed(&shared, seen).is_some()).await {
+            Ok(seen) => addressed(&shared, &seen),
+            Err(_) => return,
+        };
+        let Some(order) = order else { continue };
+        info!(order = order.id, "{:?}: {}", order.repair, order.reason);
+        shared.set_doing(Some(format!("repair {}: {:?}: {}", order.id, order.repair, order.reason)));
+        match carry_out(&shared, &order).await {
+            Ok(true) => {
+                shared.metrics.repaired(name(&order.repair));
+                info!(order = order.id, "done");
+            }
+            Ok(false) => info!(order = order.id, "not needed any more"),
+            Err(error) => {
+                warn!(order = order.id, "{error:#}");
+                shared.set_doing(Some(format!("repair {} waits: {error:#}", order.id)));
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+        shared.set_doing(None);
+        shared.nudge.notify_one();
+    }
+}
+
+/// The order that this pod has not carried out yet.
+fn addressed(shared: &Shared, seen: &Seen) -> Option<Order> {
+    let order = seen.record()?.order?;
+    let pod = &shared.settings.pod;
+    let ours = order.ordinal == pod.ordinal && order.pod == pod.uid;
+    // Where the record was lost and begun anew, the numbers begin anew too.
+    (ours && shared.state.done(&pod.uid) != Some(order.id)).then_some(order)
+}
+
+/// Carries an order out; whether it still was to be.
+async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
+    let record = shared.cluster.seen().borrow().record().context("the record is not known")?;
+    if !stead_pool::still_needed(order, &record, &answer(shared).await) {
+        shared.state.set_done(order.id, &shared.settings.pod.uid)?;
+        return Ok(false);
+    }
+    // All that others have to tell is asked while glusterd runs, so that it is not stopped for nothing.
+    let change = change(shared, order).await?;
+    stopped(&shared.daemon, make(shared, order, &change)).await?;
+    Ok(true)
+}
+
+/// What this pod says now. One whose glusterd was started just now has a while to answer.
+async fn answer(shared: &Shared) -> Report {
+    let mut looked = shared.looked.subscribe();
+    let answers = looked.wait_for(|looked| looked.report.daemon == DaemonState::Running);
+    // One that does not answer is looked at as it is.
+    drop(tokio::time::timeout(ANSWERS, answers).await);
+    look(shared).await
+}
+
+/// Does something while glusterd is stopped. It is started again, whatever comes of it.
+async fn stopped(daemon: &Daemon, work: impl Future<Output = Result<()>>) -> Result<()> {
+    daemon.stop().await;
+    let done = work.await;
+    daemon.start();
+    done
+}
+
+/// What is changed in the state directory.
+enum Change {
+    Restore(Identity),
+    ForgetVolumes,
+    Forget,
+}
+
+async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
+    shared.state.read(&shared.host()).readable()?;
+    Ok(match order.repair {
+        Repair::ResyncVolumes => Change::ForgetVolumes,
+        Repair::Forget => Change::Forget,
+        Repair::RestoreIdentity => {
+            let seen = shared.cluster.seen().borrow().clone();
+            let wanted = shared.cluster.wanted().context("the StatefulSet is not known")?;
+            let record = seen.record().context("the record is not known")?;
+            let reports = neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await;
+            let identity = stead_pool::identity(&wanted, shared.settings.pod.ordinal, &record, &reports);
+            Change::Restore(identity.context("the pool does not know this pod")?)
+        }
+    })
+}
+
+async fn make(shared: &Shared, order: &Order, change: &Change) -> Result<()> {
+    match change {
+        Change::Restore(identity) => shared.state.restore(identity, &time())?,
+        Change::ForgetVolumes => shared.state.forget_volumes(&time())?,
+        Change::Forget => shared.state.forget(&time())?,
+    }
+    if shared.state.read(&shared.host()).volumes.is_empty() {
+        // Bricks outlive their glusterd, but one that has lost their volumes does not learn their ports again, and
+        // no client would find them. It starts them anew when the volumes have come back from the others.
+        shared.children.end_orphans(BRICKS).await;
+    }
+    shared.state.set_done(order.id, &shared.settings.pod.uid)
+}
+
+fn name(repair: &Repair) -> &'static str {
+    match repair {
+        Repair::RestoreIdentity => "restore-identity",
+        Repair::ResyncVolumes => "resync-volumes",
+        Repair::Forget => "forget",
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use stead_pool::{Member, Record, Standing};
+
+    use crate::cluster::{RecordSeen, Set};
+    use crate::daemon::Process;
+    use crate::stand_in::{A, Agent, B, B_HOST, runs, sleeper};
+
+    use super::*;
+
+    /// The agent of one of two that is ordered to repair itself, and that has the other one in this state.
+    async fn agent(name: &str, peer_state: u32) -> Agent {
+        let member = |host: &str, uuid: &str| Member {
+            host: host.into(),
+            uuid: uuid.into(),
+            operating_version: 100_000,
+            addresses: Vec::new(),
+            bricks: Vec::new(),
+            standing: Standing::Joined,
+            seen: String::new(),
+            since: 0,
+        };
+        let members = [(0, member("g-0.g.n.svc.d", A)), (1, member(B_HOST, B))].into();
+        let record = Record { members, order: Some(order()), orders: 7 };
+        let seen = Seen {
+            set: Some(Set { replicas: 2, start: 0, selector: String::new() }),
+            pods: Some([].into()),
+            record: Some(RecordSeen::There { record, revision: "1".into() }),
+        };
+        let agent = Agent::new(name, "http://127.0.0.1:1", Some(peer_state), seen).await;
+        // One without volumes would end all that other tests have left behind.
+        agent.write("vols/gv0/info", "version=1\n");
+        agent
+    }
+
+    fn order() -> Order {
+        Order {
+            id: 7,
+            ordinal: 0,
+            pod: "uid".into(),
+            repair: Repair::RestoreIdentity,
+            since: 0,
+            made: None,
+            volumes: vec!["gv0".into()],
+            reason: "it is rejected".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_became_healthy_is_not_stopped() {
+        for (name, peer_state, carried_out) in [("friend", 3, false), ("rejected", 6, true)] {
+            let agent = agent(name, peer_state).await;
+            let shared = &agent.shared;
+            let mut changes = shared.daemon.changes();
+            changes.mark_unchanged();
+            assert_eq!(carry_out(shared, &order()).await.unwrap(), carried_out, "{name}");
+            assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (carried_out, Some(7)), "{name}");
+            assert!(addressed(shared, &shared.cluster.seen().borrow()).is_none(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn glusterd_is_not_stopped_where_something_cannot_be_read() {
+        let agent = agent("unreadable", 6).await;
+        let shared = &agent.shared;
+        agent.write("vols/gv0/info", "type=2\n");
+        let mut changes = shared.daemon.changes();
+        changes.mark_unchanged();
+        let error = carry_out(shared, &order()).await.unwrap_err().to_string();
+        assert!(error.starts_with("the state directory cannot be read as a whole"), "{error}");
+        assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (false, None));
+        let why = crate::boot::prepare(shared);
+        assert!(tokio::time::timeout(Duration::from_millis(50), why).await.is_err(), "it waits");
+        assert_eq!(shared.doing(), Some(error));
+    }
+
+    #[tokio::test]
+    async fn an_order_is_told_by_its_number_not_by_its_age() {
+        let agent = agent("number", 6).await;
+        let shared = &agent.shared;
+        for (done, ours) in [(6, true), (7, false), (8, true)] {
+            shared.state.set_done(done, "uid").unwrap();
+            assert_eq!(addressed(shared, &shared.cluster.seen().borrow()).is_some(), ours, "{done}");
+        }
+    }
+
+    #[tokio::test]
+    async fn glusterd_runs_again_whatever_came_of_it() {
+        let (daemon, task) = sleeper();
+        daemon.start();
+        runs(&daemon).await;
+        for fails in [false, true] {
+            let work = async {
+                assert_eq!(daemon.process(), Process::Stopped);
+                anyhow::ensure!(!fails, "no space left");
+                Ok(())
+            };
+            assert_eq!(stopped(&daemon, work).await.is_err(), fails);
+            runs(&daemon).await;
+        }
+        task.abort();
+    }
+}

@@ -1,0 +1,166 @@
+//! Whether a pod is ready: pure, told what was seen.
+//!
+//! A pod that is not ready keeps Kubernetes from taking the next one away: a drain by the disruption budget, a rolling
+//! update by its own rule. So it is not ready while the pool could not do without another one of its set of bricks.
+
+use stead_pool::{Daemon, PeerState, Record, Report, Standing};
+
+/// Why a pod is not ready; nothing if it is. `record` is none where it could not be read so far.
+pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String> {
+    match report.daemon {
+        Daemon::Running => {}
+        Daemon::Starting => return Some("glusterd does not answer yet".into()),
+        Daemon::Stopped => return Some(report.doing.clone().unwrap_or_else(|| "glusterd is stopped".into())),
+    }
+    if let Some(why) = outside(report, record) {
+        return Some(why);
+    }
+    if let Some(volume) = missing(report, record) {
+        return Some(format!("this pod holds a brick of {volume}, and its glusterd does not know that volume yet"));
+    }
+    match report.heals {
+        Some(0) => None,
+        Some(count) => Some(format!("{count} entries wait to be healed on this pod's bricks or from them")),
+        None => Some("it is not known yet whether something waits to be healed on this pod's bricks".into()),
+    }
+}
+
+/// A volume that this pod has bricks of and does not know: nobody can tell what waits to be healed in it.
+fn missing<'a>(report: &Report, record: Option<&'a Record>) -> Option<&'a str> {
+    let bricks = &record?.members.get(&report.ordinal)?.bricks;
+    let mut volumes = bricks.iter().map(|brick| brick.volume.as_str());
+    volumes.find(|name| !report.volumes.iter().any(|volume| volume.name == *name))
+}
+
+/// Why this pod is not of the pool.
+fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
+    let strange = report.peers.iter().find(|peer| peer.state != PeerState::Befriended);
+    if let Some(peer) = strange {
+        let name = peer.hosts.first().map_or(peer.uuid.as_str(), String::as_str);
+        return Some(format!("{name} is no friend of this glusterd: {}", peer.state.words()));
+    }
+    let Some(record) = record else {
+        // Without the record, whoever has friends is of the pool.
+        return report.peers.is_empty().then(|| "this glusterd has no peers, and the record cannot be read".into());
+    };
+    let joined = |standing| standing == Standing::Joined;
+    let Some(own) = record.members.get(&report.ordinal).filter(|own| joined(own.standing)) else {
+        return Some("this pod has not joined the pool yet".into());
+    };
+    if report.uuid.as_ref() != Some(&own.uuid) {
+        return Some(format!("this pod is {} of the pool, but its glusterd has another identity", own.uuid));
+    }
+    let mut others = record
+        .members
+        .iter()
+        .filter(|(ordinal, member)| **ordinal != report.ordinal && joined(member.standing))
+        .peekable();
+    // One that is alone as it should be needs nobody.
+    others.peek()?;
+    if let Some((_, member)) = others.find(|(_, m)| !report.peers.iter().any(|peer| peer.uuid == m.uuid)) {
+        return Some(format!("this glusterd does not know {}", member.host));
+    }
+    let alone = !report.peers.iter().any(|peer| peer.connected);
+    alone.then(|| "no other peer is connected".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use stead_pool::{BrickAt, Member, Peer, Volume};
+
+    use super::*;
+
+    fn member(uuid: &str, standing: Standing) -> Member {
+        Member {
+            host: format!("host-{uuid}"),
+            uuid: uuid.into(),
+            operating_version: 100_000,
+            addresses: Vec::new(),
+            bricks: Vec::new(),
+            standing,
+            seen: String::new(),
+            since: 0,
+        }
+    }
+
+    fn record(members: &[(u32, &str, Standing)]) -> Record {
+        let members: BTreeMap<u32, Member> = members.iter().map(|(n, u, s)| (*n, member(u, *s))).collect();
+        Record { members, ..Record::default() }
+    }
+
+    fn report(peers: &[(&str, PeerState, bool)]) -> Report {
+        let peer = |(uuid, state, connected): &(&str, PeerState, bool)| Peer {
+            uuid: (*uuid).into(),
+            hosts: vec![format!("host-{uuid}")],
+            state: *state,
+            connected: *connected,
+        };
+        Report {
+            ordinal: 0,
+            pod: "uid".into(),
+            address: "10.0.0.1".into(),
+            daemon: Daemon::Running,
+            uuid: Some("a".into()),
+            operating_version: Some(100_000),
+            peers: peers.iter().map(peer).collect(),
+            volumes: Vec::new(),
+            heals: Some(0),
+            done: None,
+            doing: None,
+        }
+    }
+
+    #[test]
+    fn who_is_ready() {
+        use PeerState::{Befriended, Rejected};
+        use Standing::{Joined, Left};
+        let three = record(&[(0, "a", Joined), (1, "b", Joined), (2, "c", Joined)]);
+        let whole = report(&[("b", Befriended, true), ("c", Befriended, true)]);
+        let one_away = report(&[("b", Befriended, true), ("c", Befriended, false)]);
+        let all_away = report(&[("b", Befriended, false), ("c", Befriended, false)]);
+        let rejected = report(&[("b", Befriended, true), ("c", Rejected, true)]);
+        let half = report(&[("b", Befriended, true)]);
+        let mut holds_a_brick = three.clone();
+        let bricks = vec![BrickAt { volume: "gv0".into(), path: "/data/b".into() }];
+        holds_a_brick.members.insert(0, Member { bricks, ..member("a", Joined) });
+        let gv0 = Volume { name: "gv0".into(), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
+        for (report, record, why) in [
+            (whole.clone(), Some(&three), None),
+            (one_away, Some(&three), None),
+            (all_away, Some(&three), Some("no other peer is connected")),
+            (rejected, Some(&three), Some("host-c is no friend of this glusterd: Peer Rejected")),
+            (half.clone(), Some(&three), Some("this glusterd does not know host-c")),
+            (half, Some(&record(&[(0, "a", Joined), (1, "b", Joined), (2, "c", Left)])), None),
+            (report(&[]), Some(&record(&[(0, "a", Joined)])), None),
+            (report(&[]), Some(&Record::default()), Some("this pod has not joined the pool yet")),
+            (report(&[]), None, Some("this glusterd has no peers, and the record cannot be read")),
+            (whole.clone(), None, None),
+            (
+                whole.clone(),
+                Some(&record(&[(0, "z", Joined), (1, "b", Joined)])),
+                Some("this pod is z of the pool, but its glusterd has another identity"),
+            ),
+            (
+                whole.clone(),
+                Some(&holds_a_brick),
+                Some("this pod holds a brick of gv0, and its glusterd does not know that volume yet"),
+            ),
+            (Report { volumes: vec![gv0], ..whole.clone() }, Some(&holds_a_brick), None),
+            (Report { daemon: Daemon::Starting, ..whole.clone() }, Some(&three), Some("glusterd does not answer yet")),
+            (
+                Report { heals: Some(4), ..whole.clone() },
+                Some(&three),
+                Some("4 entries wait to be healed on this pod's bricks or from them"),
+            ),
+            (
+                Report { heals: None, ..whole.clone() },
+                Some(&three),
+                Some("it is not known yet whether something waits to be healed on this pod's bricks"),
+            ),
+        ] {
+            assert_eq!(unready(&report, record).as_deref(), why);
+        }
+    }
+}

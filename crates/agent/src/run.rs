@@ -1,0 +1,101 @@
+//! The agent as a whole: what is started, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use kube::Client;
+use stead_election::{Candidate, LeaseName, Pace, stand};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use crate::children::Children;
+use crate::cluster::Cluster;
+use crate::daemon::Daemon;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::{boot, heals, lead, look, orders, web};
+
+/// How long the processes that glusterd left behind may take to end.
+const BRICKS: Duration = Duration::from_secs(10);
+
+/// How long giving the Lease back may take.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// How fast the election goes. Those who stand by look at the Lease less often than an operator would: many agents do
+/// so, and what waits for a decision can wait for two seconds more.
+const PACE: Pace = Pace { look: Duration::from_secs(3), ..Pace::USUAL };
+
+/// Runs the agent until `stop` comes: then glusterd and its bricks are ended, and the Lease is given back.
+pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.read_timeout = Some(Duration::from_secs(300));
+    let client = Client::try_from(config).context("making a client")?;
+    let settings = Arc::new(settings);
+    let children = Children::adopt();
+    let (daemon, supervised) = Daemon::new(settings.glusterd.clone(), children);
+    let cluster = Cluster::new(client.clone(), settings.clone());
+    let shared = Arc::new(Shared::new(settings.clone(), cluster.clone(), daemon, children));
+
+    let listener = tokio::net::TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("listening on {}", settings.listen))?;
+    info!(version = env!("CARGO_PKG_VERSION"), pod = settings.pod.name, "on {}", listener.local_addr()?);
+
+    let mut tasks = JoinSet::new();
+    let pages = web::pages(shared.clone());
+    tasks.spawn(async move {
+        if let Err(error) = axum::serve(listener, pages).await {
+            warn!("serving: {error}");
+        }
+    });
+    tasks.spawn(async move {
+        if let Err(error) = children.reap().await {
+            warn!("taking note of orphans: {error}");
+        }
+    });
+    let supervisor = tokio::spawn(supervised);
+    tasks.spawn(async move { cluster.keep().await });
+    tasks.spawn(look::keep(shared.clone()));
+
+    let (stands, standing) = watch::channel(false);
+    let (end_election, ended) = oneshot::channel();
+    let lease = LeaseName { namespace: settings.namespace.clone(), name: settings.record() };
+    let identity = format!("{}_{}", settings.pod.name, settings.pod.uid);
+    let candidate = Candidate::new(identity, PACE);
+    let election =
+        tokio::spawn(stand(client, lease, candidate, shared.clock, shared.leadership.clone(), standing, ended));
+
+    let work = {
+        let shared = shared.clone();
+        async move {
+            boot::prepare(&shared).await?;
+            shared.set_doing(None);
+            shared.daemon.start();
+            tokio::join!(
+                heals::keep(shared.clone()),
+                orders::keep(shared.clone()),
+                lead::keep(shared.clone()),
+                lead::volunteer(shared.clone(), stands),
+            );
+            anyhow::Ok(())
+        }
+    };
+    let result = tokio::select! {
+        () = stop => Ok(()),
+        // All of them run for ever: one that ends has failed.
+        _ = tasks.join_next() => Err(anyhow::anyhow!("a part of the agent ended; see the log")),
+        ended = work => ended.and_then(|()| Err(anyhow::anyhow!("a part of the agent ended; see the log"))),
+    };
+    info!("ending");
+    // Where nobody listens any more, the election has ended already.
+    let _ = end_election.send(());
+    let _ = tokio::time::timeout(LEASE, election).await;
+    shared.daemon.stop().await;
+    children.end_orphans(BRICKS).await;
+    supervisor.abort();
+    tasks.shutdown().await;
+    result
+}

@@ -1,0 +1,54 @@
+//! Whose agent this is, and how it goes about it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Whose agent this is, and how it goes about it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The pool: the name of its StatefulSet.
+    pub pool: String,
+    /// The headless Service that its pods have their names from.
+    pub service: String,
+    /// The domain of the cluster's own names.
+    pub cluster_domain: String,
+    /// The namespace.
+    pub namespace: String,
+    /// This pod.
+    pub pod: Pod,
+    /// glusterd's state.
+    pub state_dir: PathBuf,
+    /// Where probes, Prometheus and the other agents find this one. The others listen on the same port.
+    pub listen: SocketAddr,
+    /// What runs glusterd in the foreground: the program and its arguments.
+    pub glusterd: Vec<String>,
+    /// The program that talks to it.
+    pub gluster: String,
+    /// How long a pod that leaves for good waits to be detached.
+    pub leave: std::time::Duration,
+}
+
+/// A pod, as the downward API tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its ordinal.
+    pub ordinal: u32,
+    /// Its uid.
+    pub uid: String,
+    /// Its address.
+    pub address: String,
+}
+
+impl Settings {
+    /// The domain in which the pods have names.
+    pub fn domain(&self) -> String {
+        format!("{}.{}.svc.{}", self.service, self.namespace, self.cluster_domain)
+    }
+
+    /// The name of the record and of the Lease.
+    pub fn record(&self) -> String {
+        stead_pool::config_map::name(&self.pool)
+    }
+}

@@ -1,0 +1,150 @@
+//! What the parts of the agent share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use stead_election::{Clock, Leadership};
+use stead_pool::{Daemon as DaemonState, Note, Report};
+use tokio::sync::{Notify, watch};
+
+use crate::children::Children;
+use crate::cluster::Cluster;
+use crate::daemon::Daemon;
+use crate::gluster::Gluster;
+use crate::heals::Counted;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::state_dir::State;
+
+/// A report that is not older than this is fresh.
+const FRESH: Duration = Duration::from_millis(800);
+
+/// What the parts of the agent share.
+pub(crate) struct Shared {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) clock: Clock,
+    pub(crate) leadership: Arc<Leadership>,
+    pub(crate) cluster: Cluster,
+    pub(crate) children: Children,
+    pub(crate) daemon: Daemon,
+    pub(crate) gluster: Gluster,
+    pub(crate) state: State,
+    pub(crate) metrics: Metrics,
+    /// The last look.
+    pub(crate) looked: watch::Sender<Looked>,
+    /// Entries that wait to be healed.
+    pub(crate) heals: watch::Sender<Counted>,
+    /// Asks for a look now.
+    pub(crate) nudge: Notify,
+    /// Until when this one does not want to lead.
+    pub(crate) reluctant: watch::Sender<Option<Instant>>,
+    doing: Mutex<Option<String>>,
+    notes: Mutex<Vec<Note>>,
+}
+
+/// A look at this pod.
+#[derive(Debug, Clone)]
+pub(crate) struct Looked {
+    /// What was seen.
+    pub(crate) report: Report,
+    /// When it was begun.
+    pub(crate) began: Instant,
+    /// When something was other than the time before.
+    pub(crate) changed: Instant,
+}
+
+impl Shared {
+    /// The state at the start.
+    pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, children: Children) -> Shared {
+        let now = Instant::now();
+        let looked = Looked { report: unknown(&settings), began: now, changed: now };
+        Shared {
+            state: State::new(settings.state_dir.clone()),
+            clock: Clock::new(),
+            leadership: Arc::default(),
+            cluster,
+            gluster: Gluster::new(settings.gluster.clone(), children),
+            children,
+            daemon,
+            metrics: Metrics::new(),
+            looked: watch::Sender::new(looked),
+            heals: watch::Sender::default(),
+            nudge: Notify::new(),
+            reluctant: watch::Sender::new(None),
+            doing: Mutex::default(),
+            notes: Mutex::default(),
+            settings,
+        }
+    }
+
+    /// The name by which the others know this pod.
+    pub(crate) fn host(&self) -> String {
+        format!("{}.{}", self.settings.pod.name, self.settings.domain())
+    }
+
+    /// The last report.
+    pub(crate) fn report(&self) -> Report {
+        self.looked.borrow().report.clone()
+    }
+
+    /// A report that was begun to be made just now, or else the last one after a while.
+    pub(crate) async fn fresh(&self, patience: Duration) -> Report {
+        let now = Instant::now();
+        let mut looked = self.looked.subscribe();
+        if looked.borrow().began + FRESH < now {
+            self.nudge.notify_one();
+            // Where it takes too long, the last one has to do.
+            let _ = tokio::time::timeout(patience, looked.wait_for(|looked| looked.began + FRESH >= now)).await;
+        }
+        self.report()
+    }
+
+    /// What the agent is doing or waits for, for people.
+    pub(crate) fn set_doing(&self, what: Option<String>) {
+        let changed = {
+            let mut doing = lock(&self.doing);
+            let changed = *doing != what;
+            *doing = what;
+            changed
+        };
+        if changed {
+            self.nudge.notify_one();
+        }
+    }
+
+    /// What the agent is doing or waits for.
+    pub(crate) fn doing(&self) -> Option<String> {
+        lock(&self.doing).clone()
+    }
+
+    /// What was last said of the pool, by this agent as the one who decides.
+    pub(crate) fn set_notes(&self, notes: Vec<Note>) {
+        *lock(&self.notes) = notes;
+    }
+
+    /// What was last said of the pool.
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        lock(&self.notes).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What can be said of a pod before the first look.
+fn unknown(settings: &Settings) -> Report {
+    Report {
+        ordinal: settings.pod.ordinal,
+        pod: settings.pod.uid.clone(),
+        address: settings.pod.address.clone(),
+        daemon: DaemonState::Stopped,
+        uuid: None,
+        operating_version: None,
+        peers: Vec::new(),
+        volumes: Vec::new(),
+        heals: None,
+        done: None,
+        doing: None,
+    }
+}

@@ -1,0 +1,116 @@
+//! An agent with no pool around it, for tests: its glusterd sleeps, and what that says is told beforehand.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stead_pool::{Identity, PeerFile};
+use tokio::task::JoinHandle;
+
+use crate::children::Children;
+use crate::cluster::{Cluster, Seen};
+use crate::daemon::{Daemon, Process};
+use crate::look::look;
+use crate::settings::{Pod, Settings};
+use crate::shared::{Looked, Shared};
+
+/// The identity of the first pod.
+pub(crate) const A: &str = "edb18957-b7f5-468d-baf8-19e0e02d20c7";
+
+/// The identity of the second pod.
+pub(crate) const B: &str = "d77f225f-14f9-4028-9ed1-02eff28cbc4c";
+
+/// The name of the second pod.
+pub(crate) const B_HOST: &str = "g-1.g.n.svc.d";
+
+/// The first pod of pool `g`.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        pool: "g".into(),
+        service: "g".into(),
+        cluster_domain: "d".into(),
+        namespace: "n".into(),
+        pod: Pod { name: "g-0".into(), ordinal: 0, uid: "uid".into(), address: "10.0.0.1".into() },
+        state_dir: PathBuf::new(),
+        listen: ([127, 0, 0, 1], 1).into(),
+        glusterd: Vec::new(),
+        gluster: "gluster".into(),
+        leave: Duration::from_secs(1),
+    }
+}
+
+/// A glusterd that only sleeps, and what keeps it running.
+pub(crate) fn sleeper() -> (Daemon, JoinHandle<()>) {
+    let (daemon, supervised) = Daemon::new(["sh", "-c", "exec sleep 1000"].map(str::to_owned).to_vec(), Children);
+    (daemon, tokio::spawn(supervised))
+}
+
+/// Waits until it runs.
+pub(crate) async fn runs(daemon: &Daemon) {
+    daemon.changes().wait_for(|process| *process == Process::Runs).await.unwrap();
+}
+
+/// An agent; it ends, and its folder goes, with this.
+pub(crate) struct Agent {
+    pub(crate) shared: Arc<Shared>,
+    supervised: JoinHandle<()>,
+}
+
+impl Agent {
+    /// The agent of the first pod, whose glusterd runs and has the second one in this state, if it knows it. `api` is
+    /// the address of an API server, and `seen` what was seen there.
+    pub(crate) async fn new(name: &str, api: &str, peer_state: Option<u32>, seen: Seen) -> Agent {
+        let folder = std::env::temp_dir().join(format!("stead-agent-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let gluster = folder.join("gluster");
+        let peer = peer_state.map_or(String::new(), |state| {
+            format!(
+                "<peer><uuid>{B}</uuid><hostname>{B_HOST}</hostname><connected>1</connected><state>{state}</state></peer>"
+            )
+        });
+        let answer = format!("<cliOutput><opRet>0</opRet><peerStatus>{peer}</peerStatus></cliOutput>");
+        let asked = folder.join("asked");
+        fs::write(&gluster, format!("#!/bin/sh\necho \"$@\" >> {}\necho '{answer}'\n", asked.display())).unwrap();
+        fs::set_permissions(&gluster, fs::Permissions::from_mode(0o755)).unwrap();
+        let gluster = gluster.display().to_string();
+        let settings = Arc::new(Settings { state_dir: folder, gluster, ..settings() });
+        let client = kube::Client::try_from(kube::Config::new(api.parse().unwrap())).unwrap();
+        let (daemon, supervised) = sleeper();
+        let cluster = Cluster::new(client, settings.clone());
+        cluster.pretend(seen);
+        let shared = Arc::new(Shared::new(settings, cluster, daemon, Children));
+        let friend = PeerFile { uuid: B.into(), state: 3, hosts: vec![B_HOST.into()] };
+        let peers = peer_state.map(|_| friend).into_iter().collect();
+        shared.state.restore(&Identity { uuid: A.into(), operating_version: 100_000, peers }, "1").unwrap();
+        shared.daemon.start();
+        runs(&shared.daemon).await;
+        let report = look(&shared).await;
+        let now = Instant::now();
+        shared.looked.send_replace(Looked { report, began: now, changed: now });
+        Agent { shared, supervised }
+    }
+
+    /// Writes a file of the state directory.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.shared.settings.state_dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// What glusterd was asked for, line by line.
+    pub(crate) fn asked(&self) -> String {
+        fs::read_to_string(self.shared.settings.state_dir.join("asked")).unwrap_or_default()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.supervised.abort();
+        let _ = fs::remove_dir_all(&self.shared.settings.state_dir);
+    }
+}

@@ -1,0 +1,74 @@
+//! A pod's status, written whenever it is not what the API server has.
+
+use std::convert::Infallible;
+use std::sync::PoisonError;
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::life::AGAIN;
+use crate::run::{Run, now};
+
+impl Run {
+    /// Keeps the status up to date for as long as it is polled.
+    pub(crate) async fn report_on(&self) -> Infallible {
+        let (mut changed, mut pod) = (self.changed.subscribe(), self.pod.clone());
+        loop {
+            self.world.awake(&self.node).await;
+            self.awake().await;
+            changed.mark_unchanged();
+            pod.mark_unchanged();
+            if self.report().await.is_err() {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                news = pod.changed() => if news.is_err() {
+                    return std::future::pending().await;
+                },
+            }
+        }
+    }
+
+    /// Writes the status as it stands now, until that has been done.
+    pub(crate) async fn report_finally(&self) {
+        loop {
+            self.world.awake(&self.node).await;
+            self.awake().await;
+            if self.report().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn report(&self) -> kube::Result<()> {
+        let mut written = self.written.lock().await;
+        let pod = self.pod();
+        let status = self.state().status(&pod, &self.world.node_address(&self.node), &now());
+        // Somebody else may have said otherwise: the controller manager does so of a node that was silent.
+        let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+        let seen = conditions.iter().find(|c| c.type_ == "Ready").map(|c| c.status.as_str());
+        if written.as_ref() == Some(&status) && (seen == ready(&status) || seen.is_none()) {
+            return Ok(());
+        }
+        // The uid makes sure that this is not another pod of the same name.
+        let patch = Patch::Strategic(json!({ "metadata": { "uid": self.uid }, "status": status }));
+        let answer = self.api.patch_status(&self.name, &PatchParams::default(), &patch).await;
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = answer.as_ref().err().map(ToString::to_string);
+        match answer {
+            Ok(_) => {}
+            // Gone, or another pod has the name now.
+            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {}
+            Err(e) => return Err(e),
+        }
+        *written = Some(status);
+        Ok(())
+    }
+}
+
+fn ready(status: &Value) -> Option<&str> {
+    let conditions = status.get("conditions")?.as_array()?;
+    conditions.iter().find(|c| c["type"] == "Ready")?["status"].as_str()
+}

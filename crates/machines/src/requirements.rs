@@ -1,0 +1,42 @@
+//! What this machine has to have so that pods can be processes on it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What is missing here, in words; none if all is there.
+pub(crate) fn missing() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("pods as processes need root".to_owned());
+    }
+    for program in ["ip", "mount", "sh"] {
+        let mut command = Command::new(program);
+        command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Not every one of them knows the option: that it was there to say so is enough.
+        if command.status().is_err() {
+            return Some(format!("pods as processes need the program {program}"));
+        }
+    }
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if !known.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay") {
+        return Some("pods as processes need overlayfs, which this kernel does not have".to_owned());
+    }
+    let Some(groups) = control_groups() else {
+        return Some("pods as processes need a cgroup v2 hierarchy, and none is mounted".to_owned());
+    };
+    // The kernel makes the file in every group but the root.
+    let trial = groups.join(format!("stead-trial-{}", std::process::id()));
+    let made = std::fs::create_dir(&trial).is_ok() && trial.join("cgroup.freeze").exists();
+    let _ = std::fs::remove_dir(&trial);
+    (!made).then(|| format!("pods as processes need to make control groups in {}", groups.display()))
+}
+
+/// Where the cgroup v2 hierarchy is mounted.
+pub(crate) fn control_groups() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let path = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (path, kind) = (words.nth(1)?, words.next()?);
+        (kind == "cgroup2").then(|| Path::new(path).to_owned())
+    });
+    path.filter(|path| !path.as_os_str().to_string_lossy().contains([' ', '\\']))
+}

@@ -1,0 +1,64 @@
+//! A Gluster pool as plain Kubernetes objects: no definition of ours, no operator.
+//!
+//! [`Pool`] is what somebody decided, [`check`] says what is wrong with it before anything is applied, [`pool`] gives the
+//! objects in the order in which they are made. The pods look after themselves: the agent that is their first process
+//! keeps to the names that are given here.
+
+mod check;
+mod placement;
+mod pod;
+mod policy;
+mod rights;
+mod service;
+mod storage;
+mod values;
+
+pub use check::{Checked, Fault, check};
+pub use pod::AGENT_PORT_NAME;
+pub use rights::{Right, rights};
+pub use values::{Network, Pool, Privilege, Probe, Spread, StorageClass};
+
+use serde_json::{Value, json};
+
+use crate::manifest::{Manifest, Part};
+
+/// The label that says which pool an object is of.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+
+/// Where glusterd keeps its state.
+const STATE_PATH: &str = "/var/lib/glusterd";
+
+/// All objects of a pool, in the order in which they are made: what the pods need is there before them.
+pub fn pool(pool: &Pool) -> Vec<Manifest> {
+    let mut all = Vec::new();
+    all.extend(pool.create_namespace.then(|| service::namespace(pool)));
+    all.extend(storage::class(pool));
+    all.extend(rights::objects(pool));
+    if pool.policy {
+        all.extend(policy::objects(pool));
+    }
+    all.push(service::service(pool));
+    all.push(service::budget(pool));
+    all.push(pod::stateful_set(pool));
+    all
+}
+
+/// Whether an object of a cluster is of this pool.
+pub fn is_of(object: &Value, pool: &str) -> bool {
+    crate::is_ours(object) && object["metadata"]["labels"][INSTANCE] == pool
+}
+
+/// The labels by which the pool's pods are found. They never change: a StatefulSet's selector cannot.
+fn labels(pool: &Pool) -> Value {
+    json!(stead_pool::config_map::labels(&pool.name))
+}
+
+/// An object of the pool, in its namespace.
+fn manifest(pool: &Pool, plural: &'static str, api_version: &str, kind: &str, rest: Value) -> Manifest {
+    let metadata = json!({"name": pool.name, "namespace": pool.namespace, "labels": labels(pool)});
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    if let (Some(object), Value::Object(rest)) = (object.as_object_mut(), rest) {
+        object.extend(rest);
+    }
+    Manifest::new(Part::Pool, plural, object)
+}

@@ -1,0 +1,142 @@
+//! The peers' pods.
+
+use serde_json::{Value, json};
+
+use super::values::{Network, Pool, Privilege, Probe};
+use super::{labels, manifest, placement, storage};
+use crate::manifest::Manifest;
+
+/// Where glusterd listens.
+pub(super) const GLUSTERD_PORT: u16 = 24007;
+/// That port's name.
+pub(super) const GLUSTERD_PORT_NAME: &str = "glusterd";
+/// The name of the port on which an agent answers.
+pub const AGENT_PORT_NAME: &str = "agent";
+
+/// Where the agent's program is, in a volume that both images share.
+pub(super) const PROGRAM_VOLUME: &str = "stead";
+pub(super) const PROGRAM_FOLDER: &str = "/opt/stead";
+const PROGRAM: &str = "/opt/stead/stead";
+
+/// The StatefulSet. All pods start at once: a pool that was down re-forms only when all are there.
+pub(super) fn stateful_set(pool: &Pool) -> Manifest {
+    let spec = json!({
+        "serviceName": pool.service,
+        "replicas": pool.replicas,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "selector": {"matchLabels": labels(pool)},
+        "template": {"metadata": {"labels": labels(pool)}, "spec": pod(pool)},
+        "volumeClaimTemplates": storage::claims(pool),
+    });
+    manifest(pool, "statefulsets", "apps/v1", "StatefulSet", json!({"spec": spec}))
+}
+
+fn pod(pool: &Pool) -> Value {
+    let mut pod = json!({
+        "serviceAccountName": pool.name,
+        "automountServiceAccountToken": true,
+        "terminationGracePeriodSeconds": pool.grace_seconds,
+        "initContainers": [program(pool)],
+        "containers": [gluster(pool)],
+        "volumes": [{"name": PROGRAM_VOLUME, "emptyDir": {}}],
+    });
+    if pool.network == Network::Host {
+        pod["hostNetwork"] = true.into();
+        // Without it a pod on its node's network does not find the other peers' names.
+        pod["dnsPolicy"] = "ClusterFirstWithHostNet".into();
+    }
+    placement::place(&mut pod, pool);
+    pod
+}
+
+/// Puts the static program where any image can run it: the gluster image need not know Stead.
+fn program(pool: &Pool) -> Value {
+    json!({
+        "name": "stead",
+        "image": pool.stead_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/stead", "gluster", "copy-agent", PROGRAM],
+        "volumeMounts": [{"name": PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER}],
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
+        },
+    })
+}
+
+fn gluster(pool: &Pool) -> Value {
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+    let mut container = json!({
+        "name": "gluster",
+        "image": pool.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [PROGRAM, "gluster", "agent"],
+        "args": arguments(pool),
+        // The pod's own name, which on the node's network is not the host's.
+        "env": [
+            field("POD_NAME", "metadata.name"),
+            field("POD_NAMESPACE", "metadata.namespace"),
+            field("POD_UID", "metadata.uid"),
+            field("POD_IP", "status.podIP"),
+            field("NODE_NAME", "spec.nodeName"),
+        ],
+        "ports": [
+            {"name": GLUSTERD_PORT_NAME, "containerPort": GLUSTERD_PORT, "protocol": "TCP"},
+            {"name": AGENT_PORT_NAME, "containerPort": pool.agent_port, "protocol": "TCP"},
+        ],
+        "startupProbe": probe("/livez", pool.startup),
+        "livenessProbe": probe("/livez", pool.liveness),
+        "readinessProbe": probe("/readyz", pool.readiness),
+        "lifecycle": {"preStop": {"httpGet": {"path": "/prestop", "port": AGENT_PORT_NAME}}},
+        "securityContext": security(pool.privilege),
+        "volumeMounts": [
+            {"name": PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER, "readOnly": true},
+            mount(&pool.state_claim, super::STATE_PATH),
+            mount(&pool.brick_claim, &pool.brick_path),
+        ],
+    });
+    let kinds = [("requests", &pool.requests), ("limits", &pool.limits)];
+    for (kind, amounts) in kinds.into_iter().filter(|(_, amounts)| !amounts.is_empty()) {
+        container["resources"][kind] = json!(amounts);
+    }
+    container
+}
+
+fn arguments(pool: &Pool) -> Vec<String> {
+    vec![
+        format!("--pool={}", pool.name),
+        format!("--service={}", pool.service),
+        format!("--cluster-domain={}", pool.cluster_domain),
+        format!("--listen=0.0.0.0:{}", pool.agent_port),
+        // Half of the time is for glusterd and its bricks to end; the agent waits for no more than an hour.
+        format!("--leave-seconds={}", (pool.grace_seconds / 2).min(3600)),
+        "--log-format=json".to_owned(),
+    ]
+}
+
+fn probe(path: &str, times: Probe) -> Value {
+    let mut probe = json!({
+        "httpGet": {"path": path, "port": AGENT_PORT_NAME},
+        "periodSeconds": times.period,
+        "timeoutSeconds": times.timeout,
+        "failureThreshold": times.failures,
+    });
+    // The API server leaves a zero out.
+    if times.delay > 0 {
+        probe["initialDelaySeconds"] = times.delay.into();
+    }
+    probe
+}
+
+/// A brick's files have `trusted.*` attributes, which only CAP_SYS_ADMIN may write; without it glusterd makes no volume.
+/// Volumes that are mounted in the pod itself need more: the device `/dev/fuse`.
+fn security(privilege: Privilege) -> Value {
+    match privilege {
+        Privilege::Privileged => json!({"privileged": true}),
+        Privilege::Capabilities => json!({"capabilities": {"add": ["SYS_ADMIN"]}}),
+    }
+}

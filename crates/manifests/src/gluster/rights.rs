@@ -1,0 +1,76 @@
+//! What the agents may do, and why: one table, from which their role is made.
+
+use serde_json::{Value, json};
+
+use super::manifest;
+use super::values::Pool;
+use crate::manifest::Manifest;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// To follow one object, which Kubernetes counts as a list of one.
+const READ: &[&str] = &["get", "list", "watch"];
+
+/// What may be done to some resources of the pool's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Right {
+    /// The API group; empty for the core.
+    pub group: &'static str,
+    /// The resources.
+    pub resources: &'static [&'static str],
+    /// What may be done to them.
+    pub verbs: &'static [&'static str],
+    /// The only object that it may be done to; none for all.
+    pub name: Option<String>,
+    /// Why an agent needs it.
+    pub why: &'static str,
+}
+
+/// What the agents of a pool may do. A right to create cannot be held to a name.
+pub fn rights(pool: &Pool) -> Vec<Right> {
+    let right = |group, resources, verbs, name: Option<&str>, why| Right {
+        group,
+        resources,
+        verbs,
+        name: name.map(str::to_owned),
+        why,
+    };
+    let record = stead_pool::config_map::name(&pool.name);
+    let mut all = vec![
+        right("apps", &["statefulsets"], READ, Some(&pool.name), "how many peers are wanted"),
+        right("", &["pods"], &["list", "watch"], None, "which peers have a pod, and where"),
+        right("", &["configmaps"], &["create"], None, "the record"),
+        right("", &["configmaps"], &["get", "list", "watch", "update"], Some(&record), "the record"),
+        right("coordination.k8s.io", &["leases"], &["create"], None, "one agent decides"),
+        right("coordination.k8s.io", &["leases"], &["get", "update"], Some(&record), "one agent decides"),
+        right("", &["events"], &["create"], None, "events tell what was done and why"),
+    ];
+    if pool.openshift {
+        let constraints = &["securitycontextconstraints"];
+        all.push(right("security.openshift.io", constraints, &["use"], Some("privileged"), "OpenShift's word for it"));
+    }
+    all
+}
+
+/// The agents' account, their role, and who has it.
+pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
+    let rules: Vec<Value> = rights(pool).iter().map(rule).collect();
+    let version = format!("{RBAC}/v1");
+    let binding = json!({
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": pool.name},
+        "subjects": [{"kind": "ServiceAccount", "name": pool.name, "namespace": pool.namespace}],
+    });
+    vec![
+        manifest(pool, "serviceaccounts", "v1", "ServiceAccount", json!({"automountServiceAccountToken": false})),
+        manifest(pool, "roles", &version, "Role", json!({"rules": rules})),
+        manifest(pool, "rolebindings", &version, "RoleBinding", binding),
+    ]
+}
+
+fn rule(right: &Right) -> Value {
+    let mut rule = json!({"apiGroups": [right.group], "resources": right.resources, "verbs": right.verbs});
+    if let Some(name) = &right.name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
+}

@@ -1,0 +1,185 @@
+//! A Gluster pool's objects, looked at without a cluster.
+
+use expect_test::{ExpectFile, expect_file};
+use serde_json::{Value, json};
+use stead_manifests::gluster::{Network, Pool, Privilege, Probe, Spread, StorageClass, check, is_of, pool, rights};
+
+/// As `stead gluster manifests` prints them.
+fn yaml(of: &Pool) -> String {
+    pool(of).iter().map(|m| format!("---\n{}", serde_saphyr::to_string(&m.object).expect("YAML"))).collect()
+}
+
+fn golden(of: &Pool, file: ExpectFile) {
+    assert_eq!(check(of).map(|_| ()), Ok(()));
+    file.assert_eq(&yaml(of));
+}
+
+fn texts(pairs: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+/// A Topology as somebody would write it for this pool.
+fn topology() -> Value {
+    json!({"topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
+        {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway",
+         "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "gluster"}}},
+    ]})
+}
+
+#[test]
+fn as_it_comes() {
+    golden(&Pool::default(), expect_file!["golden/gluster.yaml"]);
+}
+
+#[test]
+fn with_everything_decided() {
+    let all = Pool {
+        name: "pool".to_owned(),
+        namespace: "storage".to_owned(),
+        create_namespace: true,
+        service: "peers".to_owned(),
+        replicas: 5,
+        image: "registry.example/gluster:11".to_owned(),
+        stead_image: "registry.example/stead:1".to_owned(),
+        storage_class: Some("bricks".to_owned()),
+        state_storage_class: Some("fast".to_owned()),
+        new_class: Some(StorageClass {
+            provisioner: "ebs.csi.aws.com".to_owned(),
+            parameters: texts(&[("type", "gp3")]),
+        }),
+        brick_size: "500Gi".to_owned(),
+        state_size: "2Gi".to_owned(),
+        state_claim: "state".to_owned(),
+        brick_claim: "disks".to_owned(),
+        brick_path: "/bricks".to_owned(),
+        spread: Spread::Topology(topology()),
+        node_selector: texts(&[("disk", "ssd")]),
+        network: Network::Pod,
+        privilege: Privilege::Capabilities,
+        openshift: true,
+        policy: true,
+        startup: Probe { delay: 1, period: 3, timeout: 2, failures: 100 },
+        liveness: Probe { delay: 120, period: 30, timeout: 9, failures: 3 },
+        readiness: Probe { delay: 0, period: 7, timeout: 4, failures: 1 },
+        grace_seconds: 300,
+        requests: texts(&[("cpu", "1"), ("memory", "1Gi")]),
+        limits: texts(&[("memory", "4Gi")]),
+        cluster_domain: "k8s.example".to_owned(),
+        agent_port: 9090,
+    };
+    golden(&all, expect_file!["golden/gluster-all.yaml"]);
+}
+
+/// The field report's own way.
+#[test]
+fn on_the_nodes_network() {
+    let host = Pool { network: Network::Host, policy: false, ..Pool::default() };
+    golden(&host, expect_file!["golden/gluster-host-network.yaml"]);
+}
+
+/// What a Topology brings is kept, and the node's network still has room for one only.
+#[test]
+fn a_topologys_own_affinity_beside_the_nodes_network() {
+    let affinity = json!({"nodeAffinity": {}, "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack", "labelSelector": {}}],
+    }});
+    let topology = Spread::Topology(json!({"affinity": affinity}));
+    let of = |network| {
+        let mut all = pool(&Pool { network, spread: topology.clone(), ..Pool::default() });
+        all.pop().expect("the StatefulSet is the last").object["spec"]["template"]["spec"]["affinity"].take()
+    };
+    assert_eq!(of(Network::Pod), affinity);
+    let required = &of(Network::Host)["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(required[0]["topologyKey"], "rack");
+    assert_eq!(required[1]["topologyKey"], "kubernetes.io/hostname");
+}
+
+#[test]
+fn what_others_need_comes_first_and_all_is_the_pools() {
+    let pool_values = Pool { create_namespace: true, ..Pool::default() };
+    let all = pool(&pool_values);
+    let kinds: Vec<&str> = all.iter().map(|m| m.kind()).collect();
+    assert_eq!(kinds.first(), Some(&"Namespace"));
+    assert_eq!(kinds.last(), Some(&"StatefulSet"));
+    for manifest in all.iter().filter(|m| m.kind() != "Namespace") {
+        assert!(is_of(&manifest.object, "glusterfs"), "{manifest}");
+        assert!(!is_of(&manifest.object, "another"), "{manifest}");
+    }
+}
+
+#[test]
+fn no_right_is_without_bounds_or_reason() {
+    for right in rights(&Pool { openshift: true, ..Pool::default() }) {
+        assert!(!right.why.is_empty(), "{right:?}");
+        let words = right.resources.iter().chain(right.verbs).chain([&right.group]);
+        assert!(words.clone().all(|word| !word.contains('*')), "{right:?}");
+        let made_or_read = right.verbs.iter().all(|v| ["create", "get", "list", "watch"].contains(v));
+        assert!(right.name.is_some() || made_or_read, "a right to change is for one object: {right:?}");
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let long = "n".repeat(53);
+    let with = |change: &dyn Fn(&mut Pool)| {
+        let mut of = Pool::default();
+        change(&mut of);
+        check(&of)
+    };
+    let topology = |spec: Value| with(&|p: &mut Pool| p.spread = Spread::Topology(spec.clone()));
+    for (said, flag, text) in [
+        (with(&|p| p.replicas = 0), "replicas", "0 is no pool"),
+        (with(&|p| p.replicas = 1001), "replicas", "1001 is more than 1000"),
+        (with(&|p| p.name = "Gluster".to_owned()), "name", "lowercase RFC 1123 label"),
+        (with(&|p| p.name = "a.b".to_owned()), "name", "must not contain dots"),
+        (with(&|p| p.name = String::new()), "name", "lowercase RFC 1123 label"),
+        (with(&|p| p.name = long.clone()), "name", "at most 52"),
+        (with(&|p| p.service = "1a".to_owned()), "service", "begins with a digit"),
+        (with(&|p| p.namespace = "a_b".to_owned()), "namespace", "lowercase RFC 1123 label"),
+        (with(&|p| p.cluster_domain = "x..y".to_owned()), "cluster-domain", "lowercase RFC 1123 subdomain"),
+        (with(&|p| p.cluster_domain = ["d"; 90].join(".")), "cluster-domain", "room for a host of"),
+        (with(&|p| p.brick_size = "10Gx".to_owned()), "brick-size", "10Gx cannot be read"),
+        (with(&|p| p.brick_size = "Gi".to_owned()), "brick-size", "is no quantity"),
+        (with(&|p| p.brick_size = "-1Gi".to_owned()), "brick-size", "is no quantity"),
+        (with(&|p| p.state_size = "0".to_owned()), "state-size", "is nothing"),
+        (with(&|p| p.state_claim = "stead".to_owned()), "state-claim", "is the name of the volume"),
+        (with(&|p| p.brick_claim = "glusterd".to_owned()), "brick-claim", "is the name of the other claim"),
+        (with(&|p| p.brick_path = "/var/lib/glusterd/".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "bricks".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/.".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/var/lib".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/var//lib/./glusterd".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/var/lib/glusterd/bricks".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/data/../var/lib/glusterd".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.brick_path = "/opt/stead/bricks".to_owned()), "brick-path", "is no folder for bricks"),
+        (with(&|p| p.limits = texts(&[("memory", "much")])), "limits", "memory=\"much\" is no quantity"),
+        (with(&|p| p.storage_class = Some("Bricks".to_owned())), "storage-class", "RFC 1123 subdomain"),
+        (
+            with(&|p| p.new_class = Some(StorageClass { provisioner: "x".to_owned(), parameters: texts(&[]) })),
+            "storage-class",
+            "needs a name",
+        ),
+        (with(&|p| p.node_selector = texts(&[("a b", "c")])), "node-selector", "\"a b\""),
+        (with(&|p| p.spread = Spread::Label("/zone".to_owned())), "spread-by", "prefix part must be non-empty"),
+        (with(&|p| p.liveness.period = 0), "liveness", "period=0 is not between 1"),
+        (with(&|p| p.grace_seconds = 59), "grace-seconds", "59 is not between 60"),
+        (with(&|p| p.agent_port = 24007), "agent-port", "24007 is not between"),
+        (with(&|p| p.image = String::new()), "image", "is no image"),
+        (topology(json!({})), "topology", "it says nothing"),
+        (topology(json!({"topologySpreadConstraints": "zone"})), "topology", "is no list of constraints"),
+    ] {
+        let fault = said.expect_err(text);
+        assert_eq!(fault.flag, flag, "{fault:?}");
+        assert!(fault.text.contains(text), "{fault:?}");
+    }
+}
+
+#[test]
+fn even_numbers_are_warned_of() {
+    for (replicas, warnings) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
+        let checked = check(&Pool { replicas, ..Pool::default() }).expect("it can be made");
+        assert_eq!(checked.warnings.len(), warnings, "{replicas}: {:?}", checked.warnings);
+    }
+}

@@ -1,0 +1,254 @@
+//! Who belongs to the pool: how it begins, and how the record follows what the peers say.
+
+use std::collections::BTreeSet;
+
+use super::sight::{Sight, is_friend};
+use super::{Decision, Note, Severity, View};
+use crate::{BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Standing};
+
+/// How many addresses of a member are kept.
+const ADDRESSES: usize = 4;
+
+/// How one is seen that nobody knows.
+const UNKNOWN: &str = "unknown";
+
+/// How long nobody has to know one before it is not of the pool any more, in seconds.
+const FADES: u64 = 5;
+
+/// A pool that nothing is recorded of: it is founded if nobody has friends, and taken over as it is if they have.
+pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+    let running: Vec<&Report> =
+        view.reports.values().filter(|r| r.daemon == Daemon::Running && r.uuid.is_some()).collect();
+    let Some(own) = running.iter().find(|r| r.ordinal == view.decider) else {
+        decision.step_down = true;
+        return;
+    };
+    let answered = running.iter().filter(|r| view.wanted.wants(r.ordinal)).count();
+    if answered * 2 <= view.wanted.replicas as usize {
+        let text = format!(
+            "nothing is recorded of the pool yet, and {answered} of {} wanted pods answer: waiting for more than half of them",
+            view.wanted.replicas
+        );
+        decision.notes.push(Note::of(None, Severity::Normal, "Waiting", text));
+        return;
+    }
+    // Somebody with friends or volumes is the pool: it begins there, or what they have would be left out.
+    let has_something = |r: &Report| !r.peers.is_empty() || !r.volumes.is_empty();
+    if !has_something(own) && running.iter().any(|r| has_something(r)) {
+        decision.step_down = true;
+        return;
+    }
+    if own.peers.is_empty() {
+        found(view, own, record, decision);
+    } else {
+        take_over(view, own, &running, record, decision);
+    }
+}
+
+fn found(view: &View<'_>, own: &Report, record: &mut Record, decision: &mut Decision) {
+    record.members.insert(own.ordinal, member(view, own.ordinal, own.uuid.clone().unwrap_or_default(), Some(own)));
+    let text = format!("{} begins the pool", view.wanted.pod(own.ordinal));
+    decision.notes.push(Note::normal(own.ordinal, "Founded", text));
+}
+
+fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Record, decision: &mut Decision) {
+    let pool = known_to(own);
+    let of_the_pool = |r: &&&Report| r.uuid.as_ref().is_some_and(|u| pool.contains(u));
+    let members: Vec<&&Report> = running.iter().filter(of_the_pool).collect();
+    let differing: Vec<String> =
+        members.iter().filter(|r| known_to(r) != pool).map(|r| view.wanted.pod(r.ordinal)).collect();
+    if !differing.is_empty() || members.len() * 2 <= pool.len() {
+        let text = format!(
+            "nothing is recorded of the pool yet, and its {} peers do not agree on who they are: {} of them answer{}",
+            pool.len(),
+            members.len(),
+            if differing.is_empty() { String::new() } else { format!(", differing {}", differing.join(", ")) }
+        );
+        decision.notes.push(Note::of(None, Severity::Warning, "Disagree", text));
+        return;
+    }
+    for report in &members {
+        let uuid = report.uuid.clone().unwrap_or_default();
+        record.members.insert(report.ordinal, member(view, report.ordinal, uuid, Some(report)));
+    }
+    for peer in &own.peers {
+        let named = peer.hosts.iter().find_map(|h| view.wanted.ordinal(h));
+        if let Some(ordinal) = named
+            && !record.joined().any(|(_, m)| m.uuid == peer.uuid)
+        {
+            record.members.entry(ordinal).or_insert_with(|| member(view, ordinal, peer.uuid.clone(), None));
+        }
+    }
+    let text = format!("the pool was there already: {} peers are taken over as they are", record.members.len());
+    decision.notes.push(Note::of(None, Severity::Normal, "TakenOver", text));
+}
+
+/// The identities that one knows as the pool, itself among them.
+fn known_to(report: &Report) -> BTreeSet<String> {
+    let peers = report.peers.iter().map(|p| p.uuid.clone());
+    report.uuid.clone().into_iter().chain(peers).filter(|u| !u.is_empty()).collect()
+}
+
+fn member(view: &View<'_>, ordinal: u32, uuid: String, report: Option<&Report>) -> Member {
+    let known_version = view.reports.values().filter_map(|r| r.operating_version).max();
+    Member {
+        host: view.wanted.host(ordinal),
+        uuid,
+        operating_version: report.and_then(|r| r.operating_version).or(known_version).unwrap_or_default(),
+        addresses: report.map(|r| vec![r.address.clone()]).unwrap_or_default(),
+        bricks: Vec::new(),
+        standing: Standing::Joined,
+        seen: String::new(),
+        since: view.now,
+    }
+}
+
+/// Brings the record up to date: who has come, who has gone, and what each of them is and holds.
+pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    come(sight, record, decision);
+    gone(sight, record, decision);
+    let joined: Vec<u32> = record.joined().map(|(o, _)| o).collect();
+    let all_tell = joined.iter().all(|o| sight.witnesses().any(|(w, _)| w == *o));
+    for ordinal in joined {
+        let Some(member) = record.members.get_mut(&ordinal) else { continue };
+        let mut bricks = sight.bricks(ordinal, member, sight.witnesses().map(|(_, r)| r));
+        let unseen = member.bricks.iter().filter(|b| !bricks.contains(b) && !all_tell && !is_moved(sight, b));
+        let unseen: Vec<BrickAt> = unseen.cloned().collect();
+        bricks.extend(unseen);
+        bricks.sort();
+        member.bricks = bricks;
+        if let Some(report) = sight.as_itself(ordinal) {
+            keep_address(member, &report.address);
+            member.operating_version = report.operating_version.unwrap_or(member.operating_version);
+        }
+        let seen = in_words(sight, ordinal, member);
+        if seen != member.seen {
+            member.seen = seen;
+            member.since = sight.view.now;
+        }
+    }
+}
+
+/// Whether a brick that nobody reports was moved away: most of the pool knows its volume, without it. Where most do not
+/// know the volume at all, they may have lost it, and who is away may be the only one that has it.
+fn is_moved(sight: &Sight<'_>, brick: &BrickAt) -> bool {
+    let knows = |r: &Report| r.volumes.iter().any(|v| v.name == brick.volume);
+    sight.is_majority(sight.witnesses().filter(|(_, r)| knows(r)).count())
+}
+
+/// Those that somebody of the pool knows, and that are not recorded, or as somebody else.
+///
+/// One is enough: who is known to one and not to all is on its way in, or fell out halfway, and either way its name is
+/// taken: probing it under another identity would leave the pool with two of one name.
+fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let mut strangers = BTreeSet::new();
+    let mut known: Vec<&Peer> = sight.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p)).collect();
+    // The identity that a pod really has goes before one that it had.
+    known.sort_by_key(|p| !sight.view.reports.values().any(|r| r.uuid.as_ref() == Some(&p.uuid)));
+    for peer in known {
+        if record.joined().any(|(_, m)| m.uuid == peer.uuid) {
+            continue;
+        }
+        let Some(ordinal) = sight.ordinal_of(peer) else {
+            strangers.insert(peer.hosts.join(", "));
+            continue;
+        };
+        let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
+        let friends = sight.words_on(ordinal, &peer.uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
+        let pod = sight.view.wanted.pod(ordinal);
+        if record.joined_as(ordinal).is_none() {
+            decision.notes.push(Note::normal(ordinal, "Joined", format!("{pod} has joined the pool")));
+        } else if report.is_some() && sight.is_majority(friends + 1) && friends > 0 {
+            let text = format!("{pod} is of the pool with another identity than the one that was recorded");
+            decision.notes.push(Note::warning(ordinal, "Changed", text));
+        } else {
+            continue;
+        }
+        let mut new = member(sight.view, ordinal, peer.uuid.clone(), report);
+        // Bricks and addresses go by the pod: they are its own under whichever identity.
+        if let Some(before) = record.members.remove(&ordinal) {
+            new.bricks = if before.standing == Standing::Joined { before.bricks } else { Vec::new() };
+            new.addresses
+                .extend(before.addresses.into_iter().filter(|a| !new.addresses.contains(a)).collect::<Vec<_>>());
+            new.addresses.truncate(ADDRESSES);
+        }
+        record.members.insert(ordinal, new);
+    }
+    for stranger in strangers {
+        let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name);
+        decision.notes.push(Note::of(None, Severity::Normal, "Stranger", text));
+    }
+}
+
+/// Whether a peer is a friend, was one, or is on its way to be one.
+fn is_settled(peer: &Peer) -> bool {
+    use PeerState::{Befriended, Rejected, RequestAccepted, RequestSentReceived};
+    matches!(peer.state, Befriended | Rejected | RequestAccepted | RequestSentReceived) && !peer.uuid.is_empty()
+}
+
+/// Those that none of the pool knows any more.
+fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let joined: Vec<(u32, String)> = sight.record.joined().map(|(o, m)| (o, m.uuid.clone())).collect();
+    for (ordinal, uuid) in joined {
+        let words = sight.words_on(ordinal, &uuid);
+        let unknown = !words.is_empty() && words.iter().all(|(_, p)| p.is_none());
+        // Reports may be a little old: one that has just come is not known to all of them yet.
+        let lately = !record.members.get(&ordinal).is_some_and(|m| m.seen.starts_with(UNKNOWN))
+            || !sight.since_long(ordinal, FADES);
+        if !unknown || lately || ordinal == sight.view.decider {
+            continue;
+        }
+        // It may itself be the one who is right: its word needs more than half of all against it.
+        let disagrees =
+            sight.as_itself(ordinal).is_some_and(|r| r.peers.iter().any(|p| p.state == PeerState::Befriended));
+        let enough = if disagrees { sight.is_majority(words.len()) } else { words.len() * 2 + 1 > sight.size() };
+        if enough && let Some(member) = record.members.get_mut(&ordinal) {
+            member.standing = Standing::Left;
+            member.seen = "detached".to_owned();
+            member.since = sight.view.now;
+            let text = format!("{} is not of the pool any more", sight.view.wanted.pod(ordinal));
+            decision.notes.push(Note::normal(ordinal, "Left", text));
+        }
+    }
+}
+
+fn keep_address(member: &mut Member, address: &str) {
+    if member.addresses.first().is_none_or(|a| a != address) {
+        member.addresses.retain(|a| a != address);
+        member.addresses.insert(0, address.to_owned());
+        member.addresses.truncate(ADDRESSES);
+    }
+}
+
+/// How the others see one, in glusterd's words: once if they agree, else each with who says so.
+fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
+    let mut said: Vec<(String, Vec<u32>)> = Vec::new();
+    for (who, peer) in sight.words_on(ordinal, &member.uuid) {
+        let words = peer.map_or(UNKNOWN.to_owned(), |p| {
+            format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
+        });
+        match said.iter_mut().find(|(w, _)| *w == words) {
+            Some((_, by)) => by.push(who),
+            None => said.push((words, vec![who])),
+        }
+    }
+    let strange = strange_to_it(sight, ordinal);
+    if !strange.is_empty() && !said.is_empty() {
+        said.push((format!("does not know {}", sight.pods(strange.into_iter())), vec![ordinal]));
+    }
+    match said.as_slice() {
+        [] => "alone".to_owned(),
+        [(words, _)] => words.clone(),
+        many => {
+            let each = many.iter().map(|(words, by)| format!("{words} at {}", sight.pods(by.iter().copied())));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+/// Those that one does not call its friends.
+fn strange_to_it(sight: &Sight<'_>, ordinal: u32) -> Vec<u32> {
+    let Some(report) = sight.as_itself(ordinal) else { return Vec::new() };
+    let befriended = |m: &Member| report.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended);
+    sight.record.joined().filter(|(o, m)| *o != ordinal && !befriended(m)).map(|(o, _)| o).collect()
+}

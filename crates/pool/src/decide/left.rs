@@ -1,0 +1,110 @@
+//! Who has left for good, and is detached.
+
+use super::sight::{Sight, is_friend};
+use super::{Act, Decision, Note, Rule, Severity};
+use crate::{Member, PeerState};
+
+/// Detaches the last that has left, if it may be.
+pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
+    let wanted = sight.view.wanted;
+    let leaving: Vec<(u32, &Member)> = sight.record.joined().filter(|(o, m)| has_left(sight, *o, m)).collect();
+    if leaving.is_empty() {
+        return;
+    }
+    if wanted.replicas == 0 {
+        let text = format!("{} is scaled to nothing: the pool stays as it is, for when it comes back", wanted.name);
+        decision.notes.push(Note::of(None, Severity::Normal, "ScaledToZero", text));
+        return;
+    }
+    for (ordinal, member) in leaving.into_iter().rev() {
+        if let Some(note) = bricks_kept(sight, ordinal, member).or_else(|| refused(sight, ordinal, decision)) {
+            decision.notes.push(note);
+        } else if decision.act.is_none() && !decision.step_down {
+            let text = format!("{} has left and holds no bricks: it is detached", wanted.pod(ordinal));
+            decision.notes.push(Note::normal(ordinal, "Detaching", text));
+            let host = name_at_the_decider(sight, ordinal, member);
+            decision.act = Some(Act::Detach { ordinal, host, uuid: member.uuid.clone() });
+        }
+    }
+}
+
+/// The name by which the decider's glusterd knows one: its own name, if that is among them.
+fn name_at_the_decider(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
+    let hosts = sight.peer(sight.view.decider, &member.uuid).map(|p| p.hosts.as_slice()).unwrap_or_default();
+    match hosts.first() {
+        Some(first) if !hosts.contains(&member.host) => first.clone(),
+        _ => sight.view.wanted.host(ordinal),
+    }
+}
+
+/// Whether one is not wanted any more. One that is merely away is still wanted.
+fn has_left(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
+    let away = !sight.words_on(ordinal, &member.uuid).iter().any(|(_, p)| p.is_some_and(|p| p.connected));
+    !sight.view.wanted.wants(ordinal)
+        || (away && ordinal != sight.view.decider && !sight.view.rules.hold(Rule::Patience))
+}
+
+fn bricks_kept(sight: &Sight<'_>, ordinal: u32, member: &Member) -> Option<Note> {
+    let reported = sight.bricks(ordinal, member, sight.view.reports.values());
+    let mut volumes: Vec<&str> = member.bricks.iter().chain(&reported).map(|b| b.volume.as_str()).collect();
+    volumes.sort_unstable();
+    volumes.dedup();
+    if volumes.is_empty() || !sight.view.rules.hold(Rule::Bricks) {
+        return None;
+    }
+    let text = format!(
+        "{pod} is not wanted any more and holds bricks of {volumes}: it is kept in the pool; move its bricks away, or scale up again",
+        pod = sight.view.wanted.pod(ordinal),
+        volumes = volumes.join(", ")
+    );
+    Some(Note::warning(ordinal, "BricksKept", text))
+}
+
+/// Why it cannot be done now, if it cannot.
+fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<Note> {
+    let pod = sight.view.wanted.pod(ordinal);
+    let others: Vec<(u32, &Member)> = sight.record.joined().filter(|(o, _)| *o != ordinal).collect();
+    if ordinal == sight.view.decider {
+        let another = others.iter().any(|(o, _)| sight.view.wanted.wants(*o) && sight.as_itself(*o).is_some());
+        decision.step_down = another;
+        let text = format!("{pod} has left and cannot detach itself: another one is to decide");
+        return Some(Note::normal(ordinal, "DetachWaits", text));
+    }
+    if sight.core().is_none() {
+        let text = format!("{pod} has left; it is detached when more than half of the pool is connected");
+        return Some(Note::normal(ordinal, "DetachWaits", text));
+    }
+    let away =
+        |o: u32, m: &Member| o != sight.view.decider && !sight.peer(sight.view.decider, &m.uuid).is_some_and(is_friend);
+    let waits = |o: u32, m: &Member| away(o, m) || !sight.is_whole_but_for(o, ordinal);
+    let hindered: Vec<u32> = if sight.view.rules.hold(Rule::OneRepair) {
+        others.iter().filter(|(o, m)| waits(*o, m)).map(|(o, _)| *o).collect()
+    } else {
+        others.iter().filter(|(o, m)| away(*o, m)).map(|(o, _)| *o).collect()
+    };
+    if hindered.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "{pod} has left; glusterd detaches nobody while another peer is away: waiting for {}",
+        sight.pods(hindered.into_iter())
+    );
+    Some(Note::normal(ordinal, "DetachWaits", text))
+}
+
+impl Sight<'_> {
+    /// Whether one is whole, whatever it thinks of `but`.
+    fn is_whole_but_for(&self, ordinal: u32, but: u32) -> bool {
+        let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.as_itself(ordinal)) else {
+            return false;
+        };
+        let words = self.words_on(ordinal, &member.uuid);
+        let seen = words.iter().filter(|(w, _)| *w != but).all(|(_, p)| p.is_some_and(is_friend));
+        let sees = self
+            .record
+            .joined()
+            .filter(|(o, _)| *o != ordinal && *o != but)
+            .all(|(_, m)| report.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended));
+        seen && sees
+    }
+}

@@ -1,0 +1,94 @@
+//! Who is missing, and is probed.
+
+use super::order::give;
+use super::sight::Sight;
+use super::{Act, Decision, Note, Rule};
+use crate::{Member, PeerState, Record, Repair, Report};
+
+/// Probes the first that is missing.
+pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let wanted = sight.view.wanted;
+    for (ordinal, report) in sight.view.reports {
+        if sight.record.joined_as(*ordinal).is_some_and(|m| !is_forgotten(sight, *ordinal, m))
+            || !wanted.wants(*ordinal)
+            || sight.running(*ordinal).is_none()
+            || sight.is_copy(*ordinal)
+        {
+            continue;
+        }
+        let Some(uuid) = &report.uuid else { continue };
+        let pod = wanted.pod(*ordinal);
+        if sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some()) || is_being_probed(sight, *ordinal) {
+            decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
+            continue;
+        }
+        // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
+        let unrecorded = !sight.record.members.contains_key(ordinal) && calls_the_decider_friend(sight, report);
+        let forgotten = sight.record.joined_as(*ordinal).is_some() || unrecorded;
+        match if forgotten { Ties::None } else { old_ties(sight, report) } {
+            Ties::None if sight.core().is_none() && !forgotten => {
+                let text = format!("{pod} is asked into the pool when more than half of it is connected");
+                decision.notes.push(Note::normal(*ordinal, "Waiting", text));
+            }
+            Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
+                decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
+                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid: uuid.clone() });
+            }
+            Ties::None => {}
+            Ties::OfThisPool => {
+                let why = format!("{pod} was detached while it was away, and still has its old friends");
+                decision.notes.push(Note::warning(*ordinal, "Detached", why.clone()));
+                if record.order.is_none() && decision.act.is_none() && sight.another_comes_back(*ordinal).is_none() {
+                    give(sight, record, *ordinal, Repair::Forget, why);
+                }
+            }
+            Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, "OtherPool", text)),
+        }
+    }
+}
+
+/// Whether one belongs to the pool by its own word, and nobody else knows it: whoever took it in is gone. A probe by one
+/// that it knows is all that it needs.
+fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
+    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| calls_the_decider_friend(sight, r));
+    let words = sight.words_on(ordinal, &member.uuid);
+    knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
+}
+
+fn calls_the_decider_friend(sight: &Sight<'_>, report: &Report) -> bool {
+    let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
+    report.peers.iter().any(|p| Some(p.uuid.as_str()) == decider && p.state == PeerState::Befriended)
+}
+
+/// Whether the decider is waiting for this one's answer.
+fn is_being_probed(sight: &Sight<'_>, ordinal: u32) -> bool {
+    let peers = sight.view.reports.get(&sight.view.decider).map(|r| r.peers.as_slice()).unwrap_or_default();
+    peers.iter().any(|p| p.hosts.iter().any(|h| sight.view.wanted.ordinal(h) == Some(ordinal)))
+}
+
+/// What one that is not of the pool has from before.
+enum Ties {
+    /// Nothing: it can be probed.
+    None,
+    /// Friends and volumes of this pool, which has them too.
+    OfThisPool,
+    /// Something that this pool does not have.
+    Others(String),
+}
+
+fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
+    if report.peers.is_empty() && report.volumes.is_empty() {
+        return Ties::None;
+    }
+    let pod = sight.view.wanted.pod(report.ordinal);
+    let strangers = sight.friends_of_its_own(report);
+    let keep = sight.view.rules.hold(Rule::OnlyCopy);
+    if keep && !strangers.is_empty() {
+        return Ties::Others(format!("{pod} cannot join: it has a pool of its own, with {}", strangers.join(", ")));
+    }
+    let volumes = sight.volumes_of_its_own(report);
+    if keep && !volumes.is_empty() {
+        return Ties::Others(format!("{pod} cannot join: it alone knows volume {}", volumes.join(", ")));
+    }
+    Ties::OfThisPool
+}

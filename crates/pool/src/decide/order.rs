@@ -1,0 +1,181 @@
+//! The repair that is under way.
+
+use super::sight::Sight;
+use super::{Decision, Note};
+use crate::{Daemon, Order, PeerState, Record, Repair, Report};
+
+/// How long a pod has to carry out an order, in seconds.
+const TO_CARRY_OUT: u64 = 180;
+
+/// How long the pool has, after that, to be whole again.
+const TO_SETTLE: u64 = 60;
+
+/// Gives an order; the one before it, if there is one, is replaced.
+pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, repair: Repair, reason: String) {
+    let Some(pod) = sight.view.pods.get(&ordinal) else { return };
+    let report = sight.view.reports.get(&ordinal);
+    record.orders += 1;
+    record.order = Some(Order {
+        id: record.orders,
+        ordinal,
+        pod: pod.clone(),
+        repair,
+        since: sight.view.now,
+        made: None,
+        volumes: report.map(|r| r.volumes.iter().map(|v| v.name.clone()).collect()).unwrap_or_default(),
+        reason,
+    });
+}
+
+/// Looks how the order goes, and takes it away when it is done or will not be.
+pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    let Some(mut order) = record.order.clone() else { return };
+    let pod = sight.view.wanted.pod(order.ordinal);
+    let age = sight.view.now.saturating_sub(order.since);
+    let report = sight.view.reports.get(&order.ordinal).filter(|r| r.pod == order.pod);
+    let done = report.is_some_and(|r| r.done == Some(order.id));
+    if done && order.made.is_none() {
+        order.made = Some(sight.view.now);
+        record.order = Some(order.clone());
+    }
+    let late = match order.made {
+        Some(made) => sight.view.now.saturating_sub(made) > TO_SETTLE,
+        None => age > TO_CARRY_OUT,
+    };
+    let mut end = |note: Note| {
+        record.order = None;
+        decision.notes.push(note);
+    };
+    if sight.view.pods.get(&order.ordinal) != Some(&order.pod) {
+        end(Note::normal(order.ordinal, "RepairDropped", format!("the {pod} that was to be repaired is gone")));
+    } else if is_cured(sight, &order, report) {
+        end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
+    } else if late {
+        let text = if order.made.is_some() {
+            format!("the repair of {pod} was made and it is not whole: it will be tried again ({})", order.reason)
+        } else {
+            format!("the repair of {pod} was not made in {age} s: it will be tried again ({})", order.reason)
+        };
+        end(Note::warning(order.ordinal, "RepairFailed", text));
+    } else {
+        let text = format!("{pod} is being repaired: {}", order.reason);
+        decision.notes.push(Note::normal(order.ordinal, "Repairing", text));
+    }
+}
+
+fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
+    let done = report.is_some_and(|r| r.done == Some(order.id) && r.daemon == Daemon::Running);
+    match order.repair {
+        Repair::Forget => done && report.is_some_and(|r| r.peers.is_empty()),
+        Repair::RestoreIdentity | Repair::ResyncVolumes => sight.is_whole(order.ordinal),
+    }
+}
+
+/// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
+/// glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one that got a volume that
+/// nobody else may have.
+pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
+    if own.volumes.iter().any(|v| !order.volumes.contains(&v.name)) {
+        return false;
+    }
+    let Some(member) = record.joined_as(order.ordinal) else { return true };
+    let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
+    let befriended = |uuid: &str| own.peers.iter().any(|p| p.uuid == uuid && p.state == PeerState::Befriended);
+    let friends = others().filter(|(_, m)| befriended(&m.uuid)).count();
+    let as_itself = own.daemon == Daemon::Running && own.uuid.as_ref() == Some(&member.uuid);
+    let count = others().count();
+    !(as_itself && friends > 0 && (friends + 1) * 2 > count + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::{Member, Peer, Rules, Standing, View, Wanted, decide};
+
+    use super::*;
+
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+
+    fn member(ordinal: u32) -> (u32, Member) {
+        let member = Member {
+            host: format!("g-{ordinal}.d"),
+            uuid: NAMES[ordinal as usize].into(),
+            operating_version: 100_000,
+            addresses: Vec::new(),
+            bricks: Vec::new(),
+            standing: Standing::Joined,
+            seen: String::new(),
+            since: 0,
+        };
+        (ordinal, member)
+    }
+
+    /// The last one rejects the others, and they reject it.
+    fn report(ordinal: u32) -> (u32, Report) {
+        let peer = |other: u32| Peer {
+            uuid: NAMES[other as usize].into(),
+            hosts: vec![format!("g-{other}.d")],
+            state: if ordinal == 2 || other == 2 { PeerState::Rejected } else { PeerState::Befriended },
+            connected: true,
+        };
+        let report = Report {
+            ordinal,
+            pod: format!("uid-{ordinal}"),
+            address: String::new(),
+            daemon: Daemon::Running,
+            uuid: Some(NAMES[ordinal as usize].into()),
+            operating_version: Some(100_000),
+            peers: (0..3).filter(|other| *other != ordinal).map(peer).collect(),
+            volumes: Vec::new(),
+            heals: Some(0),
+            done: None,
+            doing: None,
+        };
+        (ordinal, report)
+    }
+
+    #[test]
+    fn a_repair_has_time_to_settle_however_long_it_took() {
+        let wanted = Wanted { name: "g".into(), domain: "d".into(), replicas: 3, start: 0 };
+        let pods: BTreeMap<u32, String> = (0..3).map(|o| (o, format!("uid-{o}"))).collect();
+        for (made, done, age, reason) in [
+            (None, None, TO_CARRY_OUT, "Repairing"),
+            (None, None, TO_CARRY_OUT + 1, "RepairFailed"),
+            (None, Some(1), TO_CARRY_OUT, "Repairing"),
+            (None, Some(1), TO_CARRY_OUT + 1, "Repairing"),
+            (Some(10), Some(1), 10 + TO_SETTLE, "Repairing"),
+            (Some(10), Some(1), 10 + TO_SETTLE + 1, "RepairFailed"),
+            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE, "Repairing"),
+            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE + 1, "RepairFailed"),
+        ] {
+            let order = Order {
+                id: 1,
+                ordinal: 2,
+                pod: "uid-2".into(),
+                repair: Repair::RestoreIdentity,
+                since: 1000,
+                made: made.map(|made| 1000 + made),
+                volumes: Vec::new(),
+                reason: "it is rejected".into(),
+            };
+            let record = Record { members: (0..3).map(member).collect(), order: Some(order), orders: 1 };
+            let mut reports: BTreeMap<u32, Report> = (0..3).map(report).collect();
+            if let Some(last) = reports.get_mut(&2) {
+                last.done = done;
+            }
+            let now = 1000 + age;
+            let (wanted, record, reports, pods) = (&wanted, &record, &reports, &pods);
+            let decision = decide(&View { wanted, record, reports, pods, decider: 0, now, rules: Rules::ALL });
+            assert!(
+                decision.notes.iter().any(|n| n.reason == reason),
+                "{made:?}, {done:?}, {age} s: {:?}",
+                decision.notes
+            );
+            let noted = decision.record.and_then(|r| r.order).filter(|o| o.id == 1).and_then(|o| o.made);
+            if reason == "Repairing" && done.is_some() {
+                assert_eq!(noted, Some(1000 + made.unwrap_or(age)), "{made:?}, {done:?}, {age} s");
+            }
+        }
+    }
+}

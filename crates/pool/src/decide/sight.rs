@@ -1,0 +1,283 @@
+//! Who sees whom, and whose word counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Note, Rule, Severity, View};
+use crate::{BrickAt, Daemon, Member, Peer, PeerState, Record, Report};
+
+/// How long a peer may take to come back before others need not wait for it, in seconds.
+pub(super) const COMING_BACK: u64 = 120;
+
+/// What is recorded and what is reported, laid over each other.
+pub(super) struct Sight<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) record: &'a Record,
+    /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
+    witnesses: BTreeSet<u32>,
+    /// The most of them that all have each other as friends, connected: where the pool is whole.
+    core: BTreeSet<u32>,
+    /// Identities that more than one pod has, with those pods.
+    copies: BTreeMap<String, BTreeSet<u32>>,
+}
+
+impl<'a> Sight<'a> {
+    pub(super) fn new(view: &'a View<'a>, record: &'a Record) -> Sight<'a> {
+        let mut sight =
+            Sight { view, record, witnesses: BTreeSet::new(), core: BTreeSet::new(), copies: copies(view.reports) };
+        sight.witnesses = record.joined().map(|(o, _)| o).filter(|o| sight.is_witness(*o)).collect();
+        sight.core = sight.largest_core();
+        sight
+    }
+
+    fn largest_core(&self) -> BTreeSet<u32> {
+        let mut largest = BTreeSet::new();
+        for centre in &self.witnesses {
+            let mut core = BTreeSet::from([*centre]);
+            for other in &self.witnesses {
+                if core.iter().all(|c| c == other || self.are_friends(*c, *other)) {
+                    core.insert(*other);
+                }
+            }
+            if core.len() > largest.len() {
+                largest = core;
+            }
+        }
+        largest
+    }
+
+    /// Whether two have each other as friends, connected.
+    fn are_friends(&self, a: u32, b: u32) -> bool {
+        let has = |who: u32, whom: u32| {
+            let member = self.record.joined_as(whom);
+            member.and_then(|m| self.peer(who, &m.uuid)).is_some_and(is_friend)
+        };
+        has(a, b) && has(b, a)
+    }
+
+    /// The core of the pool, if it is more than half of it.
+    pub(super) fn core(&self) -> Option<&BTreeSet<u32>> {
+        Some(&self.core).filter(|core| self.is_majority(core.len()))
+    }
+
+    fn is_witness(&self, ordinal: u32) -> bool {
+        let Some(report) = self.as_itself(ordinal) else { return false };
+        let knows = self.record.joined().filter(|(_, m)| report.peers.iter().any(|p| p.uuid == m.uuid)).count();
+        (knows + 1) * 2 >= self.size() && !self.is_copy(ordinal)
+    }
+
+    /// How many belong to the pool.
+    pub(super) fn size(&self) -> usize {
+        self.record.joined().count()
+    }
+
+    /// What one reports whose glusterd runs.
+    pub(super) fn running(&self, ordinal: u32) -> Option<&'a Report> {
+        self.view.reports.get(&ordinal).filter(|r| r.daemon == Daemon::Running)
+    }
+
+    /// The same, if it has the identity that is recorded.
+    pub(super) fn as_itself(&self, ordinal: u32) -> Option<&'a Report> {
+        let member = self.record.joined_as(ordinal)?;
+        self.running(ordinal).filter(|r| r.uuid.as_ref() == Some(&member.uuid))
+    }
+
+    /// Those whose word on `ordinal` counts, with how they see it; none if they do not know it.
+    pub(super) fn words_on(&self, ordinal: u32, uuid: &str) -> Vec<(u32, Option<&'a Peer>)> {
+        let others = self.witnesses.iter().filter(|w| **w != ordinal);
+        others.map(|w| (*w, self.peer(*w, uuid))).collect()
+    }
+
+    /// How one sees an identity.
+    pub(super) fn peer(&self, who: u32, uuid: &str) -> Option<&'a Peer> {
+        self.view.reports.get(&who)?.peers.iter().find(|p| p.uuid == uuid)
+    }
+
+    pub(super) fn witnesses(&self) -> impl Iterator<Item = (u32, &'a Report)> {
+        self.witnesses.iter().filter_map(|w| Some((*w, self.view.reports.get(w)?)))
+    }
+
+    /// Whether so many are more than half of the pool; without the rule, one is enough.
+    pub(super) fn is_majority(&self, count: usize) -> bool {
+        if self.view.rules.hold(Rule::Majority) { count * 2 > self.size() } else { count > 0 }
+    }
+
+    /// Whether more than half of the pool answers. One that knows nobody answers too: it contradicts no one.
+    pub(super) fn majority_answers(&self) -> bool {
+        let answers = self.record.joined().filter(|(o, _)| {
+            let knows_nobody = self.running(*o).is_some_and(|r| r.peers.is_empty());
+            self.witnesses.contains(o) || knows_nobody || self.as_itself(*o).is_some()
+        });
+        self.is_majority(answers.count())
+    }
+
+    pub(super) fn decider_belongs(&self) -> bool {
+        let decider = &self.view.decider;
+        let words = self.record.joined_as(*decider).map(|m| self.words_on(*decider, &m.uuid)).unwrap_or_default();
+        // If nobody knows it, another is the pool; unless nobody else knows anybody either.
+        let sociable = words.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(|r| !r.peers.is_empty()));
+        let unanswered = words
+            .iter()
+            .any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, &m.uuid).is_some()));
+        let unknown = !words.is_empty() && (sociable || unanswered) && words.iter().all(|(_, p)| p.is_none());
+        self.witnesses.contains(decider) && !unknown && self.core().is_none_or(|core| core.contains(decider))
+    }
+
+    pub(super) fn why_not_the_decider(&self) -> Note {
+        let pod = self.view.wanted.pod(self.view.decider);
+        Note::normal(
+            self.view.decider,
+            "StepsDown",
+            format!(
+                "{pod} does not decide for the pool: its own glusterd does not answer, or is not among the friends of most others"
+            ),
+        )
+    }
+
+    pub(super) fn why_no_majority(&self) -> Note {
+        let (here, away): (Vec<_>, Vec<_>) = self.record.joined().partition(|(o, _)| self.as_itself(*o).is_some());
+        Note::of(
+            None,
+            Severity::Warning,
+            "NoMajority",
+            format!(
+                "nothing is changed while only {} of {} peers answer; waiting for {}",
+                here.len(),
+                self.size(),
+                self.pods(away.iter().map(|(o, _)| *o))
+            ),
+        )
+    }
+
+    /// Whether most of the pool, itself included, has this one among its friends, connected, as the one that is recorded.
+    pub(super) fn is_healthy(&self, ordinal: u32) -> bool {
+        let Some(member) = self.record.joined_as(ordinal) else { return false };
+        let words = self.words_on(ordinal, &member.uuid);
+        let friends = words.iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
+        friends > 0 && (friends + 1) * 2 > self.size()
+    }
+
+    /// Whether all who can tell have this one among their friends, connected, and it has all of them.
+    pub(super) fn is_whole(&self, ordinal: u32) -> bool {
+        let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.as_itself(ordinal)) else {
+            return false;
+        };
+        let seen = self.words_on(ordinal, &member.uuid).iter().all(|(_, p)| p.is_some_and(is_friend));
+        let sees = self.record.joined().filter(|(o, _)| *o != ordinal).all(|(o, m)| {
+            let peer = report.peers.iter().find(|p| p.uuid == m.uuid);
+            let here = self.as_itself(o).is_some();
+            peer.is_some_and(|p| p.state == PeerState::Befriended && (p.connected || !here))
+        });
+        seen && sees
+    }
+
+    /// Whether another than this one is on its way back, by its own word.
+    pub(super) fn another_comes_back(&self, ordinal: u32) -> Option<u32> {
+        self.record.joined().map(|(o, _)| o).find(|o| {
+            let under_way = self.view.reports.get(o).is_some_and(|r| r.daemon != Daemon::Running);
+            *o != ordinal && under_way && !self.since_long(*o, COMING_BACK)
+        })
+    }
+
+    /// Whether one has been seen as it is now for so many seconds.
+    pub(super) fn since_long(&self, ordinal: u32, seconds: u64) -> bool {
+        self.record.members.get(&ordinal).is_some_and(|m| self.view.now.saturating_sub(m.since) >= seconds)
+    }
+
+    /// Whether one knows another, and not by its name.
+    pub(super) fn is_nameless(&self, who: u32, whom: u32) -> bool {
+        let Some(member) = self.record.joined_as(whom) else { return false };
+        let unnamed = |p: &Peer| p.state == PeerState::Befriended && !p.hosts.contains(&member.host);
+        self.peer(who, &member.uuid).is_some_and(unnamed)
+    }
+
+    /// Whether one has another as a friend, and calls it by something else than its name.
+    pub(super) fn is_misnamed(&self, who: u32, whom: u32) -> bool {
+        let Some(member) = self.record.joined_as(whom) else { return false };
+        let misnamed = |p: &Peer| p.state == PeerState::Befriended && p.hosts.first() != Some(&member.host);
+        self.peer(who, &member.uuid).is_some_and(misnamed)
+    }
+
+    /// Whether this pod has the identity of another pod.
+    pub(super) fn is_copy(&self, ordinal: u32) -> bool {
+        self.copies.values().any(|pods| pods.contains(&ordinal))
+    }
+
+    pub(super) fn note_copies(&self, notes: &mut Vec<Note>) {
+        for (uuid, pods) in &self.copies {
+            let text = format!(
+                "{} have the same identity {uuid}: one state directory is a copy of the other; nothing is done with them until one is taken away",
+                self.pods(pods.iter().copied())
+            );
+            notes.push(Note::of(None, Severity::Warning, "Copied", text));
+        }
+    }
+
+    /// The pod that a peer is, by its identity or by its names.
+    pub(super) fn ordinal_of(&self, peer: &Peer) -> Option<u32> {
+        let recorded = self.record.joined().find(|(_, m)| m.uuid == peer.uuid).map(|(o, _)| o);
+        let mut reports = self.view.reports.values().filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
+        let reported = reports.next().map(|r| r.ordinal);
+        recorded.or(reported).or_else(|| peer.hosts.iter().find_map(|h| self.view.wanted.ordinal(h)))
+    }
+
+    /// What a pod holds, by what these reports say.
+    pub(super) fn bricks<'r>(
+        &self,
+        ordinal: u32,
+        member: &Member,
+        reports: impl Iterator<Item = &'r Report>,
+    ) -> Vec<BrickAt> {
+        let mut found = BTreeSet::new();
+        for volume in reports.flat_map(|r| &r.volumes) {
+            for brick in &volume.bricks {
+                let by_name =
+                    self.view.wanted.ordinal(&brick.host) == Some(ordinal) || member.addresses.contains(&brick.host);
+                if by_name || brick.uuid.as_ref() == Some(&member.uuid) {
+                    found.insert(BrickAt { volume: volume.name.clone(), path: brick.path.clone() });
+                }
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Volumes of a pod's report that no witness but itself knows.
+    pub(super) fn volumes_of_its_own(&self, report: &Report) -> Vec<String> {
+        let known =
+            |name: &str| self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == name));
+        report.volumes.iter().map(|v| v.name.clone()).filter(|name| !known(name)).collect()
+    }
+
+    /// Friends in a pod's report that nobody of the pool knows, and that are not pods of the pool under an old identity.
+    pub(super) fn friends_of_its_own(&self, report: &Report) -> Vec<String> {
+        let known = |p: &&Peer| {
+            let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
+            let named =
+                p.hosts.iter().filter_map(|h| self.view.wanted.ordinal(h)).any(|o| self.record.joined_as(o).is_some());
+            recorded || named || self.witnesses.iter().any(|w| self.peer(*w, &p.uuid).is_some())
+        };
+        report.peers.iter().filter(|p| !known(p)).flat_map(|p| p.hosts.clone()).collect()
+    }
+
+    /// Pods in words.
+    pub(super) fn pods(&self, ordinals: impl Iterator<Item = u32>) -> String {
+        let names: Vec<String> = ordinals.map(|o| self.view.wanted.pod(o)).collect();
+        names.join(", ")
+    }
+}
+
+/// Whether this is a friend with a connection.
+pub(super) fn is_friend(peer: &Peer) -> bool {
+    peer.state == PeerState::Befriended && peer.connected
+}
+
+/// Identities that more than one pod reports.
+fn copies(reports: &BTreeMap<u32, Report>) -> BTreeMap<String, BTreeSet<u32>> {
+    let mut holders: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    for report in reports.values() {
+        if let Some(uuid) = &report.uuid {
+            holders.entry(uuid.clone()).or_default().insert(report.ordinal);
+        }
+    }
+    holders.retain(|_, pods| pods.len() > 1);
+    holders
+}

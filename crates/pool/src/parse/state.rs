@@ -1,0 +1,52 @@
+//! `glusterd.info` and the files in `peers/`.
+
+use super::{ParseError, is_uuid, pairs};
+use crate::{Identity, PeerFile};
+
+/// Identity and operating version in the text of `glusterd.info`. Either may be missing: a glusterd that was ended
+/// early leaves such a file behind.
+pub fn glusterd_info(text: &str) -> (Option<String>, Option<u32>) {
+    let mut found = (None, None);
+    for (key, value) in pairs(text) {
+        match key {
+            "UUID" if is_uuid(value) => found.0 = Some(value.to_owned()),
+            "operating-version" => found.1 = value.parse().ok(),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The text of `glusterd.info` for an identity.
+pub fn write_glusterd_info(identity: &Identity) -> String {
+    format!("UUID={}\noperating-version={}\n", identity.uuid, identity.operating_version)
+}
+
+/// A file in `peers/`.
+pub fn peer_file(text: &str) -> Result<PeerFile, ParseError> {
+    let wrong = |reason: &str| ParseError::new("file in peers/", reason);
+    let (mut uuid, mut state, mut hosts) = (None, None, Vec::new());
+    for (key, value) in pairs(text) {
+        match key {
+            "uuid" if is_uuid(value) => uuid = Some(value.to_owned()),
+            "state" => state = value.parse().ok(),
+            _ if key.starts_with("hostname") && !value.is_empty() => hosts.push(value.to_owned()),
+            _ => {}
+        }
+    }
+    let uuid = uuid.ok_or_else(|| wrong("it has no uuid"))?;
+    let state = state.ok_or_else(|| wrong("it has no state"))?;
+    if hosts.is_empty() {
+        return Err(wrong("it has no hostname1"));
+    }
+    Ok(PeerFile { uuid, state, hosts })
+}
+
+/// The text of a file in `peers/`, which has to be named for the identity.
+pub fn write_peer_file(peer: &PeerFile) -> String {
+    let mut text = format!("uuid={}\nstate={}\n", peer.uuid, peer.state);
+    for (i, host) in peer.hosts.iter().enumerate() {
+        text.push_str(&format!("hostname{}={host}\n", i + 1));
+    }
+    text
+}

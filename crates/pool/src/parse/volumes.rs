@@ -1,0 +1,100 @@
+//! Volumes: `volume info`, `volume heal V info summary`, and what `vols/` holds.
+
+use super::xml::{child, elements, read, required};
+use super::{ParseError, is_uuid, pairs};
+use crate::{Brick, Volume};
+
+/// The volumes, from `gluster volume info all`. It does not tell their versions and checksums: see [`volume_files`].
+pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
+    const WHAT: &str = "volume info";
+    read(WHAT, text, |root| {
+        let mut found = Vec::new();
+        let volumes =
+            elements(root, "volInfo").flat_map(|i| elements(i, "volumes")).flat_map(|v| elements(v, "volume"));
+        for volume in volumes {
+            let mut bricks = Vec::new();
+            for brick in elements(volume, "bricks").flat_map(|b| elements(b, "brick")) {
+                let (host, path) = host_and_path(required(WHAT, brick, "name")?)
+                    .ok_or_else(|| ParseError::new(WHAT, "a brick whose name is not HOST:PATH"))?;
+                let uuid = child(brick, "hostUuid").filter(|u| is_uuid(u)).map(str::to_owned);
+                bricks.push(Brick { host, uuid, path });
+            }
+            found.push(Volume {
+                name: required(WHAT, volume, "name")?.to_owned(),
+                version: None,
+                checksum: None,
+                started: child(volume, "status") == Some("1"),
+                bricks,
+            });
+        }
+        Ok(found)
+    })
+}
+
+/// A brick's part in healing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heal {
+    /// The host, as the volume was made with.
+    pub host: String,
+    /// The identity of the peer that holds the brick.
+    pub uuid: Option<String>,
+    /// The directory.
+    pub path: String,
+    /// How many entries wait to be healed from it; none if that could not be told, as when the brick is away.
+    pub entries: Option<u64>,
+}
+
+/// What waits to be healed, from `gluster volume heal V info summary`.
+pub fn heal_summary(text: &str) -> Result<Vec<Heal>, ParseError> {
+    const WHAT: &str = "volume heal info";
+    read(WHAT, text, |root| {
+        let mut found = Vec::new();
+        for brick in elements(root, "healInfo").flat_map(|i| elements(i, "bricks")).flat_map(|b| elements(b, "brick")) {
+            let (host, path) = host_and_path(required(WHAT, brick, "name")?)
+                .ok_or_else(|| ParseError::new(WHAT, "a brick whose name is not HOST:PATH"))?;
+            let uuid = brick.attribute("hostUuid").filter(|u| is_uuid(u)).map(str::to_owned);
+            let entries = child(brick, "totalNumberOfEntries").and_then(|n| n.parse().ok());
+            found.push(Heal { host, uuid, path, entries });
+        }
+        Ok(found)
+    })
+}
+
+/// A volume, from `vols/NAME/info`, `vols/NAME/cksum` and the files in `vols/NAME/bricks/`.
+pub fn volume_files<'a>(
+    name: &str,
+    info: &str,
+    cksum: Option<&str>,
+    bricks: impl IntoIterator<Item = &'a str>,
+) -> Result<Volume, ParseError> {
+    let mut volume =
+        Volume { name: name.to_owned(), version: None, checksum: None, started: false, bricks: Vec::new() };
+    for (key, value) in pairs(info) {
+        match key {
+            "version" => volume.version = value.parse().ok(),
+            "status" => volume.started = value == "1",
+            _ => {}
+        }
+    }
+    if volume.version.is_none() {
+        return Err(ParseError::new("vols/ info", format!("volume {name} has no version")));
+    }
+    volume.checksum = cksum.and_then(|t| pairs(t).find(|(key, _)| *key == "info")).map(|(_, value)| value.to_owned());
+    for text in bricks {
+        let value = |name: &str| pairs(text).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+        let (Some(host), Some(path)) = (value("hostname"), value("path")) else {
+            return Err(ParseError::new(
+                "vols/ bricks",
+                format!("volume {name} has a brick without hostname and path"),
+            ));
+        };
+        volume.bricks.push(Brick { host, uuid: value("uuid").filter(|u| is_uuid(u)), path });
+    }
+    Ok(volume)
+}
+
+/// The parts of `HOST:PATH`.
+fn host_and_path(name: &str) -> Option<(String, String)> {
+    let (host, path) = name.split_once(":/")?;
+    (!host.is_empty()).then(|| (host.to_owned(), format!("/{path}")))
+}

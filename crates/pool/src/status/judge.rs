@@ -1,0 +1,199 @@
+//! Whether a pool is whole, and what it lacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::matrix::{FINE, Matrix};
+use super::{PeerStatus, RepairStatus, Seen, Sight, Status};
+use crate::{Daemon, Member, Record, Repair, Report, Standing};
+
+/// How a pool stands, by what was seen of it.
+pub fn status(seen: &Seen) -> Status {
+    let nobody = Record::default();
+    let record = seen.record.as_ref().ok().and_then(Option::as_ref).unwrap_or(&nobody);
+    let ordinals = ordinals(seen, record);
+    let mut matrix = Matrix::new(seen, &ordinals);
+    let volumes = volumes(seen, record);
+    let peers: Vec<PeerStatus> = ordinals.iter().map(|o| peer(seen, record, &volumes, &mut matrix, *o)).collect();
+    let repair = record.order.as_ref().map(|order| RepairStatus {
+        pod: seen.wanted.pod(order.ordinal),
+        what: repair(&order.repair).to_owned(),
+        reason: order.reason.clone(),
+        seconds: seen.now.saturating_sub(order.since),
+    });
+    let mut troubles = Vec::new();
+    match &seen.record {
+        Err(why) => troubles.push(format!("the record cannot be read: {why}")),
+        Ok(None) => troubles.push("there is no record yet".to_owned()),
+        Ok(Some(_)) => {}
+    }
+    for peer in &peers {
+        troubles.extend(troubles_of(peer, &peers));
+    }
+    troubles.extend(repair.as_ref().map(|r| format!("{} is being repaired: {}", r.pod, r.what)));
+    let decider = |ordinal: &u32| Some(seen.wanted.pod(*ordinal)) == seen.decider;
+    let answered = seen.answers.iter().filter_map(|(o, a)| Some((o, a.as_ref().ok()?)));
+    let notes = answered.filter(|(o, _)| decider(o)).flat_map(|(_, a)| a.notes.clone()).collect();
+    Status {
+        pool: seen.wanted.name.clone(),
+        namespace: seen.namespace.clone(),
+        whole: troubles.is_empty(),
+        wanted: seen.wanted.replicas,
+        decider: seen.decider.clone(),
+        peers,
+        volumes: volumes.into_iter().map(|(volume, bricks)| (volume, at(seen, &bricks))).collect(),
+        troubles,
+        repair,
+        notes,
+        events: seen.events.clone(),
+    }
+}
+
+/// Those that are wanted, belong to the pool, or have a pod.
+fn ordinals(seen: &Seen, record: &Record) -> Vec<u32> {
+    let start = seen.wanted.start;
+    let wanted = start..start.saturating_add(seen.wanted.replicas);
+    let joined = record.joined().map(|(ordinal, _)| ordinal);
+    let all: BTreeSet<u32> = wanted.chain(joined).chain(seen.pods.keys().copied()).collect();
+    all.into_iter().collect()
+}
+
+/// A brick's pod, or its host where it is none of this pool's, and its directory.
+type Bricks = BTreeMap<String, BTreeSet<(Result<u32, String>, String)>>;
+
+/// What the peers say, and where they do not answer, what is recorded.
+fn volumes(seen: &Seen, record: &Record) -> Bricks {
+    let mut volumes = Bricks::new();
+    for (ordinal, member) in record.joined() {
+        for brick in &member.bricks {
+            volumes.entry(brick.volume.clone()).or_default().insert((Ok(ordinal), brick.path.clone()));
+        }
+    }
+    let mut reported = Bricks::new();
+    for report in seen.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report) {
+        for volume in &report.volumes {
+            let bricks = reported.entry(volume.name.clone()).or_default();
+            for brick in &volume.bricks {
+                let by_uuid = || {
+                    let uuid = brick.uuid.as_ref()?;
+                    record.joined().find(|(_, m)| m.uuid == *uuid).map(|(o, _)| o)
+                };
+                let holder = seen.wanted.ordinal(&brick.host).or_else(by_uuid);
+                bricks.insert((holder.ok_or_else(|| brick.host.clone()), brick.path.clone()));
+            }
+        }
+    }
+    volumes.extend(reported);
+    volumes
+}
+
+fn at(seen: &Seen, bricks: &BTreeSet<(Result<u32, String>, String)>) -> Vec<String> {
+    let name = |holder: &Result<u32, String>| match holder {
+        Ok(ordinal) => seen.wanted.pod(*ordinal),
+        Err(host) => host.clone(),
+    };
+    bricks.iter().map(|(holder, path)| format!("{}:{path}", name(holder))).collect()
+}
+
+fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ordinal: u32) -> PeerStatus {
+    let member: Option<&Member> = record.members.get(&ordinal);
+    let pod = seen.pods.get(&ordinal);
+    let answer = seen.answers.get(&ordinal);
+    let answered = answer.and_then(|a| a.as_ref().ok());
+    let report: Option<&Report> = answered.map(|a| &a.report);
+    let holds = |bricks: &BTreeSet<(Result<u32, String>, String)>| bricks.iter().any(|(who, _)| *who == Ok(ordinal));
+    let sees = matrix.rows.remove(&ordinal).map(|row| by_pod(seen, row));
+    PeerStatus {
+        pod: seen.wanted.pod(ordinal),
+        wanted: seen.wanted.wants(ordinal),
+        standing: member.map(|m| m.standing),
+        pod_state: pod.map_or("no pod".to_owned(), |p| p.state.clone()),
+        node: pod.and_then(|p| p.node.clone()),
+        glusterd: report.map(|r| r.daemon),
+        uuid: report.and_then(|r| r.uuid.clone()).or_else(|| member.map(|m| m.uuid.clone())),
+        bricks: volumes.iter().filter(|(_, bricks)| holds(bricks)).map(|(volume, _)| volume.clone()).collect(),
+        heals: report.and_then(|r| r.heals),
+        sees,
+        strangers: matrix.strangers.remove(&ordinal).unwrap_or_default(),
+        doing: report.and_then(|r| r.doing.clone()),
+        unready: answered.and_then(|a| a.unready.clone()),
+        silent: match answer {
+            Some(Err(why)) => Some(why.clone()),
+            Some(Ok(_)) => None,
+            None if pod.is_some() => Some("it was not asked".to_owned()),
+            None => Some("it has no pod".to_owned()),
+        },
+    }
+}
+
+fn by_pod(seen: &Seen, row: BTreeMap<u32, Sight>) -> BTreeMap<String, Sight> {
+    row.into_iter().map(|(ordinal, sight)| (seen.wanted.pod(ordinal), sight)).collect()
+}
+
+/// What is not as it should be with one peer, by its own word and by how it sees the others.
+fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
+    let pod = &peer.pod;
+    let mut troubles = Vec::new();
+    if !peer.wanted {
+        let holds = if peer.bricks.is_empty() {
+            String::new()
+        } else {
+            format!("; it holds bricks of {}", peer.bricks.join(", "))
+        };
+        troubles.push(match peer.standing {
+            Some(Standing::Joined) => {
+                format!("{pod} is not wanted any more and still belongs to the pool{holds}")
+            }
+            _ => format!("{pod} is not wanted any more and still has a pod"),
+        });
+    }
+    if let Some(why) = peer.silent.as_ref().filter(|_| peer.wanted) {
+        troubles.push(format!("{pod} does not answer: {why}"));
+    }
+    match peer.glusterd {
+        Some(Daemon::Stopped) => troubles.push(format!("{pod}: glusterd does not run")),
+        Some(Daemon::Starting) => troubles.push(format!("{pod}: glusterd does not answer yet")),
+        Some(Daemon::Running) | None => {}
+    }
+    if let Some(count) = peer.heals.filter(|count| *count > 0) {
+        let (entries, wait) = if count == 1 { ("entry", "waits") } else { ("entries", "wait") };
+        troubles.push(format!("{pod}: {count} {entries} {wait} to be healed"));
+    }
+    if peer.wanted && peer.silent.is_none() && peer.standing != Some(Standing::Joined) {
+        troubles.push(format!("{pod} has not joined the pool"));
+    }
+    troubles.extend(views(peer, peers));
+    for stranger in &peer.strangers {
+        troubles.push(format!("{pod} has a peer {stranger}, which is no pod of this pool"));
+    }
+    troubles
+}
+
+/// How one sees the others that are wanted or belong to the pool.
+fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
+    let mut troubles = Vec::new();
+    // A glusterd that does not run sees nobody, which has been said.
+    let Some(sees) = peer.sees.as_ref().filter(|_| peer.glusterd == Some(Daemon::Running)) else { return troubles };
+    for other in peers.iter().filter(|o| o.wanted || o.standing == Some(Standing::Joined)) {
+        let Some(sight) = sees.get(&other.pod) else { continue };
+        match &sight.words {
+            None => troubles.push(format!("{} does not know {}", peer.pod, other.pod)),
+            Some(words) if sight.word != FINE => troubles.push(format!("{} sees {} as {words}", peer.pod, other.pod)),
+            Some(_) => {}
+        }
+        let own = other.uuid.as_ref().filter(|_| other.silent.is_none());
+        if let (Some(expected), Some(own)) = (&sight.uuid, own)
+            && expected != own
+        {
+            troubles.push(format!("{} knows {} as {expected}, but it is {own}", peer.pod, other.pod));
+        }
+    }
+    troubles
+}
+
+fn repair(repair: &Repair) -> &'static str {
+    match repair {
+        Repair::RestoreIdentity => "its identity and its peers are written back",
+        Repair::ResyncVolumes => "its definitions of volumes are fetched anew from the others",
+        Repair::Forget => "what it remembers of the pool it was detached from is put aside",
+    }
+}

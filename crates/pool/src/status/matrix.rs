@@ -1,0 +1,96 @@
+//! Who sees whom.
+
+use std::collections::BTreeMap;
+
+use super::{Seen, Sight};
+use crate::{Peer, PeerState, Report};
+
+/// The word for a peer that is as it should be.
+pub(super) const FINE: &str = "ok";
+
+/// How one sees another.
+fn sight(peer: Option<&Peer>) -> Sight {
+    let Some(peer) = peer else {
+        return Sight { words: None, word: "unknown".to_owned(), uuid: None, disputed: false };
+    };
+    let connection = if peer.connected { "Connected" } else { "Disconnected" };
+    let word = match (peer.state, peer.connected) {
+        (PeerState::Befriended, true) => FINE,
+        (PeerState::Befriended, false) => "away",
+        (PeerState::Rejected, _) => "rejected",
+        (PeerState::UnfriendSent, _) => "leaving",
+        _ => "joining",
+    };
+    Sight {
+        words: Some(format!("{} ({connection})", peer.state.words())),
+        word: word.to_owned(),
+        uuid: Some(peer.uuid.clone()),
+        disputed: false,
+    }
+}
+
+/// How those who answered see the others: by who looks, then by whom they look at. Also the names of those that are no
+/// pods of this pool.
+pub(super) struct Matrix {
+    pub(super) rows: BTreeMap<u32, BTreeMap<u32, Sight>>,
+    pub(super) strangers: BTreeMap<u32, Vec<String>>,
+}
+
+impl Matrix {
+    /// Of these peers; each row has all but the one who looks.
+    pub(super) fn new(seen: &Seen, ordinals: &[u32]) -> Matrix {
+        let mut matrix = Matrix { rows: BTreeMap::new(), strangers: BTreeMap::new() };
+        for (who, answer) in &seen.answers {
+            let Ok(answer) = answer else { continue };
+            let mut known: BTreeMap<u32, &Peer> = BTreeMap::new();
+            let mut strangers = Vec::new();
+            for peer in &answer.report.peers {
+                match ordinal(seen, peer) {
+                    // Two of one name: the one that is not fine is the one to show.
+                    Some(ordinal) if known.get(&ordinal).is_none_or(|p| sight(Some(p)).word == FINE) => {
+                        known.insert(ordinal, peer);
+                    }
+                    Some(_) => {}
+                    None => strangers.push(peer.hosts.first().unwrap_or(&peer.uuid).clone()),
+                }
+            }
+            let others = ordinals.iter().filter(|o| *o != who);
+            matrix.rows.insert(*who, others.map(|o| (*o, sight(known.get(o).copied()))).collect());
+            matrix.strangers.insert(*who, strangers);
+        }
+        for ordinal in ordinals {
+            matrix.dispute(*ordinal);
+        }
+        matrix
+    }
+
+    /// Marks what most do not say of a peer, or, where there is no most, what is not fine.
+    fn dispute(&mut self, ordinal: u32) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for sight in self.rows.values().filter_map(|row| row.get(&ordinal)) {
+            *counts.entry(sight.word.clone()).or_default() += 1;
+        }
+        let total: usize = counts.values().sum();
+        if counts.len() < 2 {
+            return;
+        }
+        let most = counts.iter().find(|(_, count)| **count * 2 > total).map(|(word, _)| word.as_str());
+        let agreed = most.unwrap_or(FINE).to_owned();
+        for sight in self.rows.values_mut().filter_map(|row| row.get_mut(&ordinal)) {
+            sight.disputed = sight.word != agreed;
+        }
+    }
+}
+
+/// The pod that a peer is: by its name, or by the identity or the address that a pod of the pool has.
+fn ordinal(seen: &Seen, peer: &Peer) -> Option<u32> {
+    let by_name = peer.hosts.iter().find_map(|host| seen.wanted.ordinal(host));
+    let reports = || seen.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report);
+    let has = |report: &&Report| report.uuid.as_ref() == Some(&peer.uuid) || peer.hosts.contains(&report.address);
+    let by_report = || reports().find(has).map(|r| r.ordinal);
+    let by_record = || {
+        let record = seen.record.as_ref().ok()?.as_ref()?;
+        record.joined().find(|(_, member)| member.uuid == peer.uuid).map(|(ordinal, _)| ordinal)
+    };
+    by_name.or_else(by_report).or_else(by_record)
+}

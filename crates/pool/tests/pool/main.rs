@@ -1,0 +1,8 @@
+//! The decision against a model of glusterd, and the model against recordings of the real one.
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read recordings, and may fail on them")]
+
+mod boots;
+mod model;
+mod parses;
+mod recordings;
+mod seeds;

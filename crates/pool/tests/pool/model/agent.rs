@@ -1,0 +1,267 @@
+//! The agent of a pod, and what it does when it leads.
+
+use std::collections::BTreeMap;
+
+use stead_pool::{
+    Act, Boot, Brick, Daemon, Identity, Order, Peer, PeerFile, PeerState, Repair, Report, Rule, StateDir, View, Volume,
+    boot, decide, identity, still_needed,
+};
+
+use super::cluster::Cluster;
+use super::glusterd::{Disk, Friend};
+
+/// One pod's agent; all of it is lost when it is restarted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Agent {
+    /// Whether it has started its glusterd.
+    started: bool,
+    /// The order that it carries out: glusterd is stopped.
+    pub(crate) repairing: Option<Order>,
+    /// What it last found out; others are told this.
+    report: Option<Report>,
+    /// What it was about to do when it led.
+    about_to: Option<Act>,
+}
+
+impl Cluster {
+    pub(crate) fn agent_turn(&mut self, n: u32) {
+        let agent = &self.pods[&n].agent;
+        if !agent.started {
+            self.boot(n);
+        } else if let Some(order) = agent.repairing.clone() {
+            if self.chance.percent(50) {
+                self.carry_out(n, &order);
+            }
+        } else if !self.offline.contains(&n) {
+            self.obey(n);
+        }
+        if self.chance.percent(70) {
+            self.look(n);
+        }
+    }
+
+    fn look(&mut self, n: u32) {
+        let report = self.report(n);
+        self.pods.get_mut(&n).expect("its turn").agent.report = Some(report);
+    }
+
+    fn boot(&mut self, n: u32) {
+        let state = state_dir(&self.glusterds.all[&n].disk, n);
+        let complete = state.uuid.is_some() && !state.peers.is_empty();
+        if self.offline.contains(&n) {
+            // Without the record only one that knows who it is may start.
+            if complete {
+                self.start(n);
+            }
+            return;
+        }
+        match boot(&self.wanted, n, &state, &self.record, &self.reports_for(n)) {
+            Boot::Start => self.start(n),
+            Boot::Restore(identity) => {
+                self.say(format!("pod {n} gets its identity back"));
+                self.write_identity(n, identity);
+                self.start(n);
+            }
+            Boot::Forget => {
+                self.say(format!("pod {n} forgets"));
+                self.check_taken_away(n, true, true);
+                let disk = self.glusterds.disk(n);
+                disk.friends.clear();
+                disk.volumes.clear();
+                self.start(n);
+            }
+            Boot::Wait(_) => {}
+        }
+    }
+
+    pub(crate) fn start(&mut self, n: u32) {
+        self.glusterds.start(n);
+        self.pods.get_mut(&n).expect("its turn").agent.started = true;
+        self.say(format!("glusterd {n} starts"));
+    }
+
+    fn write_identity(&mut self, n: u32, identity: Identity) {
+        let friend = |p: &PeerFile| Friend { state: p.state, hosts: p.hosts.clone(), connected: false };
+        let disk = self.glusterds.disk(n);
+        disk.uuid = Some(identity.uuid);
+        disk.friends = identity.peers.iter().map(|p| (p.uuid.clone(), friend(p))).collect();
+    }
+
+    /// An order of the record that is this pod's is begun.
+    fn obey(&mut self, n: u32) {
+        let pod = &self.pods[&n];
+        let Some(order) = self.record.order.clone() else { return };
+        if order.ordinal != n || order.pod != pod.uid || self.glusterds.all[&n].disk.done == Some(order.id) {
+            return;
+        }
+        let own = self.report(n);
+        if self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own) {
+            self.glusterds.disk(n).done = Some(order.id);
+            return;
+        }
+        self.say(format!("pod {n} begins {:?}", order.repair));
+        self.check_repair(n);
+        self.glusterds.stop(n);
+        self.pods.get_mut(&n).expect("its turn").agent.repairing = Some(order);
+    }
+
+    fn carry_out(&mut self, n: u32, order: &Order) {
+        match order.repair {
+            Repair::RestoreIdentity => {
+                let Some(identity) = identity(&self.wanted, n, &self.record, &self.reports_for(n)) else { return };
+                self.check_taken_away(n, true, false);
+                self.write_identity(n, identity);
+            }
+            Repair::ResyncVolumes => {
+                self.check_taken_away(n, false, true);
+                self.glusterds.disk(n).volumes.clear();
+            }
+            Repair::Forget => {
+                self.check_taken_away(n, true, true);
+                let disk = self.glusterds.disk(n);
+                disk.friends.clear();
+                disk.volumes.clear();
+            }
+        }
+        let agent = &mut self.pods.get_mut(&n).expect("its turn").agent;
+        agent.repairing = None;
+        self.glusterds.disk(n).done = Some(order.id);
+        self.say(format!("pod {n} has carried out {:?}", order.repair));
+        self.start(n);
+    }
+
+    /// The reports that one can get, some of them a little old.
+    fn reports_for(&self, n: u32) -> BTreeMap<u32, Report> {
+        let others = self.pods.iter().filter(|(m, _)| **m != n && self.glusterds.linked(n, **m));
+        others.filter_map(|(m, p)| Some((*m, p.agent.report.clone()?))).collect()
+    }
+
+    fn report(&self, n: u32) -> Report {
+        let (pod, glusterd) = (&self.pods[&n], &self.glusterds.all[&n]);
+        let daemon = if glusterd.running { Daemon::Running } else { Daemon::Stopped };
+        let peers = glusterd.disk.friends.iter().map(|(uuid, f)| Peer {
+            uuid: uuid.clone(),
+            hosts: f.hosts.clone(),
+            state: PeerState::of(f.state),
+            connected: f.connected,
+        });
+        let volumes = glusterd.disk.volumes.iter().map(|(name, d)| Volume {
+            name: name.clone(),
+            version: Some(d.version),
+            checksum: Some(d.checksum.to_string()),
+            started: true,
+            bricks: d
+                .bricks
+                .iter()
+                .map(|b| Brick { host: self.wanted.host(*b), uuid: None, path: "/brick".to_owned() })
+                .collect(),
+        });
+        Report {
+            ordinal: n,
+            pod: pod.uid.clone(),
+            address: glusterd.address.clone(),
+            daemon,
+            uuid: glusterd.disk.uuid.clone(),
+            operating_version: Some(100_000),
+            peers: if glusterd.running { peers.collect() } else { Vec::new() },
+            volumes: if glusterd.running { volumes.collect() } else { Vec::new() },
+            heals: Some(0),
+            done: glusterd.disk.done,
+            doing: None,
+        }
+    }
+
+    /// What the one who leads does in its turn. It may be ended between deciding, writing and acting.
+    pub(crate) fn lead(&mut self, n: u32) {
+        if !self.pods.get(&n).is_some_and(|p| p.agent.started && p.agent.repairing.is_none()) {
+            return;
+        }
+        if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.about_to.take()) {
+            return self.act(n, act);
+        }
+        let mut reports = self.reports_for(n);
+        reports.insert(n, self.report(n));
+        let pods = self.pods.iter().map(|(m, p)| (*m, p.uid.clone())).collect();
+        let decision = decide(&View {
+            wanted: &self.wanted,
+            record: &self.record,
+            reports: &reports,
+            pods: &pods,
+            decider: n,
+            now: self.now(),
+            rules: self.rules,
+        });
+        self.truth.notes = decision.notes.iter().map(|n| n.text.clone()).collect();
+        if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
+            self.check_detach(n, *ordinal, uuid);
+        }
+        if let Some(record) = decision.record {
+            if self.chance.percent(self.truth.trouble / 2) {
+                return self.say("the record is not written".to_owned());
+            }
+            if let Some(order) = record.order.as_ref().filter(|o| Some(*o) != self.record.order.as_ref()) {
+                self.truth.rightly_ordered = self.is_at_fault(order.ordinal);
+            }
+            if record.order != self.record.order {
+                self.say(format!("order {:?}", record.order));
+            }
+            let bricks = record.joined().flat_map(|(o, m)| m.bricks.iter().map(move |b| (o, b.volume.clone())));
+            self.truth.recorded.extend(bricks);
+            self.record = record;
+            self.revision += 1;
+        }
+        if decision.step_down {
+            self.say(format!("{n} steps down: {:?}", decision.notes));
+            self.step_down(n);
+        }
+        match decision.act {
+            Some(_) if self.chance.percent(self.truth.trouble / 2) => {
+                self.say("the leader forgets what to do".to_owned())
+            }
+            Some(act) if self.chance.percent(self.truth.trouble) => {
+                self.pods.get_mut(&n).expect("it leads").agent.about_to = Some(act);
+            }
+            Some(act) => self.act(n, act),
+            None => {}
+        }
+    }
+
+    fn act(&mut self, n: u32, act: Act) {
+        match act {
+            Act::Probe { ordinal, uuid, .. } | Act::Detach { ordinal, uuid, .. }
+                if self.glusterds.linked(n, ordinal)
+                    && self.glusterds.running(ordinal)
+                    && self.glusterds.uuid(ordinal) != uuid =>
+            {
+                self.say(format!("{n} leaves {ordinal} alone: it is somebody else now"));
+            }
+            Act::Probe { ordinal, .. } => {
+                let answer = self.glusterds.probe(n, ordinal);
+                self.say(format!("{n} probes {ordinal}: {answer:?}"));
+            }
+            Act::Detach { ordinal, host, .. } => {
+                let answer = self.glusterds.detach(n, ordinal, &host);
+                self.say(format!("{n} detaches {ordinal}: {answer:?}"));
+            }
+        }
+    }
+}
+
+fn state_dir(disk: &Disk, n: u32) -> StateDir {
+    StateDir {
+        uuid: disk.uuid.clone(),
+        operating_version: disk.uuid.as_ref().map(|_| 100_000),
+        peers: disk
+            .friends
+            .iter()
+            .map(|(u, f)| PeerFile { uuid: u.clone(), state: f.state, hosts: f.hosts.clone() })
+            .collect(),
+        volumes: disk
+            .volumes
+            .iter()
+            .map(|(name, d)| {
+                (name.clone(), d.bricks.iter().filter(|b| **b == n).map(|_| "/brick".to_owned()).collect())
+            })
+            .collect(),
+    }
+}

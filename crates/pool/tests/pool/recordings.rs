@@ -1,0 +1,221 @@
+//! What real glusterds said, against what the model says when the same is done to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::Value;
+use stead_pool::{PeerState, parse};
+
+use crate::model::glusterd::{Definition, Disk, FRIEND, Friend, Glusterds};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/gluster")
+}
+
+fn recordings() -> Vec<(String, Value)> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
+    found.retain(|p| p.extension().is_some_and(|e| e == "json"));
+    found.sort();
+    assert!(found.len() >= 20, "recordings are missing: {found:?}");
+    let read = |p: PathBuf| {
+        let value = serde_json::from_str(&std::fs::read_to_string(&p).unwrap()).unwrap();
+        (p.file_stem().unwrap().to_string_lossy().into_owned(), value)
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// What one glusterd says or, if it does not run, what its files say: identity → state and connection.
+type Says = BTreeMap<String, (u32, bool)>;
+
+/// A recording played on the model.
+struct Play {
+    glusterds: Glusterds,
+    domain: String,
+    /// The identity that each pod had first.
+    first: BTreeMap<u32, String>,
+    /// Real identities by the model's.
+    names: BTreeMap<String, String>,
+}
+
+impl Play {
+    fn new(recording: &Value) -> Play {
+        let domain = recording["domain"].as_str().unwrap().to_owned();
+        let mut glusterds = Glusterds::default();
+        for n in 0..recording["pods"].as_u64().unwrap() as u32 {
+            glusterds.add(n, &format!("pool-{n}.{domain}"), &format!("address-{n}"));
+        }
+        Play { glusterds, domain, first: BTreeMap::new(), names: BTreeMap::new() }
+    }
+
+    fn deed(&mut self, step: &Value) {
+        let words = step["deed"].as_array().unwrap();
+        let numbers: Vec<u32> = words[1..].iter().filter_map(|w| w.as_u64().map(|n| n as u32)).collect();
+        let success = step["answer"].as_str().is_none_or(|a| a.contains("success"));
+        let all: Vec<u32> = self.glusterds.all.keys().copied().collect();
+        let g = &mut self.glusterds;
+        match words[0].as_str().unwrap() {
+            "start" if numbers.is_empty() => all.iter().for_each(|n| g.start(*n)),
+            "start" => numbers.iter().for_each(|n| g.start(*n)),
+            "stop" => numbers.iter().for_each(|n| g.stop(*n)),
+            "wipe" => {
+                g.stop(numbers[0]);
+                *g.disk(numbers[0]) = Disk::default();
+            }
+            "form" => {
+                all[1..].iter().for_each(|n| g.probe(0, *n).unwrap());
+                g.settle();
+                g.probe(1, 0).unwrap();
+            }
+            "probe" => {
+                let answer = g.probe(numbers[0], numbers[1]);
+                let known = step["answer"].as_str().is_some_and(|a| a.contains("already in peer list"));
+                assert_eq!(answer.is_ok(), success || known, "{step:?}");
+            }
+            "detach" => {
+                let host = g.all[&numbers[1]].host.clone();
+                let answer = g.detach(numbers[0], numbers[1], &host);
+                assert_eq!(answer.is_ok(), success, "{answer:?} {}", step["answer"]);
+                if let Err(why) = answer {
+                    let real = step["answer"].as_str().unwrap();
+                    assert!(
+                        real.to_lowercase().contains(&why.to_lowercase().replace("peer hosts", "hosts")),
+                        "{why}: {real}"
+                    );
+                }
+            }
+            "restore" => {
+                g.stop(numbers[0]);
+                let friends = numbers[2..].iter().map(|n| {
+                    let hosts = vec![format!("pool-{n}.{}", self.domain)];
+                    (g.uuid(*n), Friend { state: FRIEND, hosts, connected: false })
+                });
+                let friends = friends.collect();
+                let uuid = Some(self.first[&numbers[1]].clone());
+                *g.disk(numbers[0]) = Disk { uuid, friends, volumes: BTreeMap::new(), done: None };
+            }
+            "volume" => {
+                let definition = Definition { version: 1, checksum: 1, bricks: numbers.clone() };
+                g.define(numbers[0], words[1].as_str().unwrap(), definition);
+            }
+            "gluster" => {
+                let name = words[4].as_str().unwrap();
+                let mut definition = g.all[&numbers[0]].disk.volumes[name].clone();
+                definition.version += 1;
+                definition.checksum += 1;
+                g.define(numbers[0], name, definition);
+            }
+            "spoil" => {
+                g.stop(numbers[0]);
+                g.disk(numbers[0]).volumes.get_mut(words[2].as_str().unwrap()).unwrap().checksum += 1000;
+            }
+            "forget-volumes" => {
+                g.stop(numbers[0]);
+                g.disk(numbers[0]).volumes.clear();
+            }
+            "move" => {
+                g.stop(numbers[0]);
+                g.all.get_mut(&numbers[0]).unwrap().address = "elsewhere".to_owned();
+            }
+            "clone" => {
+                g.stop(numbers[1]);
+                let copy = g.all[&numbers[0]].disk.clone();
+                *g.disk(numbers[1]) = copy;
+            }
+            "cut" => g.far = numbers.iter().copied().collect(),
+            "heal" => g.far = BTreeSet::new(),
+            other => panic!("a deed that the model does not know: {other}"),
+        }
+        g.settle();
+    }
+
+    fn model_says(&self, n: u32) -> Says {
+        let glusterd = &self.glusterds.all[&n];
+        let real = |u: &String| self.names.get(u).cloned().unwrap_or_else(|| format!("model's {u}"));
+        let friends = glusterd.disk.friends.iter();
+        friends.map(|(u, f)| (real(u), (f.state, f.connected && glusterd.running))).collect()
+    }
+
+    /// What a glusterd really said, and that its files say the same.
+    fn real_says(seen: &Value) -> Says {
+        let files = seen["files"].as_object().unwrap();
+        let kept: BTreeMap<String, u32> = files
+            .iter()
+            .map(|(name, text)| {
+                let file = parse::peer_file(text.as_str().unwrap()).unwrap();
+                assert_eq!(*name, file.uuid);
+                assert_eq!(parse::peer_file(&parse::write_peer_file(&file)), Ok(file.clone()));
+                (file.uuid, file.state)
+            })
+            .collect();
+        let Some(status) = seen["status"].as_str() else {
+            return kept.into_iter().map(|(u, s)| (u, (s, false))).collect();
+        };
+        let peers = parse::peer_status(status).unwrap();
+        for peer in &peers {
+            assert_eq!(kept.get(&peer.uuid).map(|s| PeerState::of(*s)), Some(peer.state), "{status}");
+            assert!(status.contains(&format!("<stateStr>{}</stateStr>", peer.state.words())), "{status}");
+        }
+        peers.into_iter().map(|p| (p.uuid.clone(), (kept[&p.uuid], p.connected))).collect()
+    }
+
+    /// Volumes with their versions, and which pods have the same definition.
+    fn volumes(&self, step: &Value) -> (Vec<String>, Vec<String>) {
+        let (mut model, mut real) = (Vec::new(), Vec::new());
+        let (mut sums, mut real_sums) = (Vec::new(), Vec::new());
+        // A stopped one's checksum is that of its last start: it is reckoned anew when it starts.
+        for (n, glusterd) in self.glusterds.all.iter().filter(|(_, g)| g.running) {
+            for (name, d) in &glusterd.disk.volumes {
+                let sum = (name.clone(), d.checksum);
+                let class = sums.iter().position(|s| *s == sum).unwrap_or_else(|| {
+                    sums.push(sum);
+                    sums.len() - 1
+                });
+                model.push(format!("pool-{n} {name} version {} like {class}", d.version));
+            }
+            for (name, v) in step["seen"][format!("pool-{n}")]["volumes"].as_object().unwrap() {
+                let bricks = v["bricks"].as_object().unwrap().values().map(|t| t.as_str().unwrap());
+                let volume =
+                    parse::volume_files(name, v["info"].as_str().unwrap(), v["cksum"].as_str(), bricks).unwrap();
+                let sum = (name.clone(), volume.checksum.clone().unwrap());
+                let class = real_sums.iter().position(|s| *s == sum).unwrap_or_else(|| {
+                    real_sums.push(sum);
+                    real_sums.len() - 1
+                });
+                real.push(format!("pool-{n} {name} version {} like {class}", volume.version.unwrap()));
+            }
+        }
+        (model, real)
+    }
+}
+
+#[test]
+fn the_model_says_what_real_glusterds_said() {
+    let mut wrong = Vec::new();
+    for (name, recording) in recordings() {
+        let mut play = Play::new(&recording);
+        for (i, step) in recording["steps"].as_array().unwrap().iter().enumerate() {
+            play.deed(step);
+            for n in play.glusterds.all.keys() {
+                let seen = &step["seen"][format!("pool-{n}")];
+                if let (Some(uuid), _) = parse::glusterd_info(seen["info"].as_str().unwrap_or_default()) {
+                    play.names.insert(play.glusterds.uuid(*n), uuid);
+                    play.first.entry(*n).or_insert(play.glusterds.uuid(*n));
+                }
+            }
+            for n in play.glusterds.all.keys() {
+                let (model, real) = (play.model_says(*n), Play::real_says(&step["seen"][format!("pool-{n}")]));
+                if model != real {
+                    wrong.push(format!(
+                        "{name} step {i} {}: pool-{n}\n  model {model:?}\n  real  {real:?}",
+                        step["deed"]
+                    ));
+                }
+            }
+            let (model, real) = play.volumes(step);
+            if model != real {
+                wrong.push(format!("{name} step {i} {}: volumes\n  model {model:?}\n  real  {real:?}", step["deed"]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

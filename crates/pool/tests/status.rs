@@ -1,0 +1,445 @@
+//! How pools stand, as people read it.
+
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect, expect_file};
+use stead_pool::status::{Answer, Pod, Remark, Said, Seen, render, status};
+use stead_pool::{
+    Brick, BrickAt, Daemon, Member, Order, Peer, PeerState, Record, Repair, Report, Standing, Volume, Wanted,
+};
+
+fn uuid(ordinal: u32) -> String {
+    format!("{ordinal}0000000-0000-4000-8000-00000000000{ordinal}")
+}
+
+fn wanted(replicas: u32) -> Wanted {
+    Wanted {
+        name: "glusterfs".to_owned(),
+        domain: "glusterfs.default.svc.cluster.local".to_owned(),
+        replicas,
+        start: 0,
+    }
+}
+
+fn member(ordinal: u32) -> Member {
+    Member {
+        host: wanted(1).host(ordinal),
+        uuid: uuid(ordinal),
+        operating_version: 100_000,
+        addresses: vec![format!("10.0.0.{ordinal}")],
+        bricks: if ordinal < 3 {
+            vec![BrickAt { volume: "gv0".to_owned(), path: "/data/bricks/gv0".to_owned() }]
+        } else {
+            Vec::new()
+        },
+        standing: Standing::Joined,
+        seen: "Peer in Cluster (Connected)".to_owned(),
+        since: 0,
+    }
+}
+
+fn peer(ordinal: u32) -> Peer {
+    Peer {
+        uuid: uuid(ordinal),
+        hosts: vec![wanted(1).host(ordinal), format!("10.0.0.{ordinal}")],
+        state: PeerState::Befriended,
+        connected: true,
+    }
+}
+
+fn report(ordinal: u32, size: u32) -> Report {
+    let brick = |o: u32| Brick { host: wanted(1).host(o), uuid: Some(uuid(o)), path: "/data/bricks/gv0".to_owned() };
+    Report {
+        ordinal,
+        pod: format!("uid-{ordinal}"),
+        address: format!("10.0.0.{ordinal}"),
+        daemon: Daemon::Running,
+        uuid: Some(uuid(ordinal)),
+        operating_version: Some(100_000),
+        peers: (0..size).filter(|o| *o != ordinal).map(peer).collect(),
+        volumes: vec![Volume {
+            name: "gv0".to_owned(),
+            version: Some(2),
+            checksum: Some("1".to_owned()),
+            started: true,
+            bricks: (0..size.min(3)).map(brick).collect(),
+        }],
+        heals: Some(0),
+        done: None,
+        doing: None,
+    }
+}
+
+/// A pool in which all is well.
+fn whole(size: u32) -> Seen {
+    let answer = |o: u32| Ok(Answer { report: report(o, size), unready: None, notes: Vec::new() });
+    let pod = |o: u32| Pod { node: Some(format!("worker-{o}")), state: "ready".to_owned() };
+    Seen {
+        namespace: "default".to_owned(),
+        wanted: wanted(size),
+        record: Ok(Some(Record { members: (0..size).map(|o| (o, member(o))).collect(), order: None, orders: 0 })),
+        decider: Some("glusterfs-0".to_owned()),
+        pods: (0..size).map(|o| (o, pod(o))).collect(),
+        answers: (0..size).map(|o| (o, answer(o))).collect(),
+        events: Vec::new(),
+        now: 1000,
+    }
+}
+
+/// What one reports, to change it.
+fn of(seen: &mut Seen, ordinal: u32) -> &mut Answer {
+    seen.answers.get_mut(&ordinal).and_then(|a| a.as_mut().ok()).expect("it answers")
+}
+
+fn record(seen: &mut Seen) -> &mut Record {
+    seen.record.as_mut().ok().and_then(Option::as_mut).expect("there is a record")
+}
+
+/// How one sees another, to change it.
+fn sight(seen: &mut Seen, who: u32, whom: u32) -> &mut Peer {
+    of(seen, who).report.peers.iter_mut().find(|p| p.uuid == uuid(whom)).expect("it knows it")
+}
+
+fn check(seen: &Seen, whole: bool, text: Expect) {
+    let status = status(seen);
+    text.assert_eq(&render(&status));
+    assert_eq!(status.whole, whole);
+}
+
+#[test]
+fn all_is_well() {
+    check(
+        &whole(3),
+        true,
+        expect![[r#"
+            pool default/glusterfs is whole
+              3 peers wanted, 3 in the record, 3 answer
+              glusterfs-0 decides for the pool
+
+            Peers
+                            POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
+
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2
+              glusterfs-0   -             ok            ok
+              glusterfs-1   ok            -             ok
+              glusterfs-2   ok            ok            -
+
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+        "#]],
+    );
+}
+
+/// The field report's picture: a pod came back with nothing, and the others reject it.
+#[test]
+fn a_state_was_lost_and_is_being_restored() {
+    let mut seen = whole(3);
+    let lost = of(&mut seen, 1);
+    lost.report.uuid = Some("deadbeef-0000-4000-8000-000000000001".to_owned());
+    lost.report.peers.clear();
+    lost.report.volumes.clear();
+    lost.report.doing = Some("order 4: glusterd is stopped to write its identity back".to_owned());
+    lost.unready = Some("this glusterd has no peers".to_owned());
+    for who in [0, 2] {
+        sight(&mut seen, who, 1).state = PeerState::Rejected;
+    }
+    seen.pods.insert(1, Pod { node: Some("worker-1".to_owned()), state: "not ready".to_owned() });
+    record(&mut seen).order = Some(Order {
+        id: 4,
+        ordinal: 1,
+        pod: "uid-1".to_owned(),
+        repair: Repair::RestoreIdentity,
+        volumes: Vec::new(),
+        since: 988,
+        made: None,
+        reason: "it came back with another identity".to_owned(),
+    });
+    of(&mut seen, 0).notes = vec![Remark {
+        ordinal: Some(1),
+        reason: "Rejected".to_owned(),
+        text: "glusterfs-1 is rejected by the others: it gets its identity back".to_owned(),
+        severity: "Warning".to_owned(),
+    }];
+    seen.events = vec![Said {
+        time: "2026-01-02T03:04:05Z".to_owned(),
+        pod: "glusterfs-1".to_owned(),
+        reason: "Rejected".to_owned(),
+        text: "glusterfs-1 is rejected by the others: it gets its identity back".to_owned(),
+        severity: "Warning".to_owned(),
+    }];
+    check(
+        &seen,
+        false,
+        expect![[r#"
+            pool default/glusterfs is not whole
+              3 peers wanted, 3 in the record, 3 answer
+              glusterfs-0 decides for the pool
+
+            Peers
+                            POD         NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready       worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   not ready   worker-1   running    deadbeef-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   ready       worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
+
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2
+              glusterfs-0   -             rejected      ok
+              glusterfs-1   unknown !     -             unknown !
+              glusterfs-2   ok            rejected      -
+              ! others see this peer in another way
+
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+
+            What is not as it should be
+              glusterfs-0 sees glusterfs-1 as Peer Rejected (Connected)
+              glusterfs-0 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
+              glusterfs-1 does not know glusterfs-0
+              glusterfs-1 does not know glusterfs-2
+              glusterfs-2 sees glusterfs-1 as Peer Rejected (Connected)
+              glusterfs-2 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
+              glusterfs-1 is being repaired: its identity and its peers are written back
+
+            Under repair
+              glusterfs-1, for 12 s: its identity and its peers are written back; because it came back with another identity
+
+            What the agents do
+              glusterfs-1: order 4: glusterd is stopped to write its identity back
+              glusterfs-1 is not ready: this glusterd has no peers
+
+            What the one who decides says
+              ! Rejected: glusterfs-1 is rejected by the others: it gets its identity back
+
+            Lately
+              2026-01-02T03:04:05Z ! glusterfs-1 Rejected: glusterfs-1 is rejected by the others: it gets its identity back
+        "#]],
+    );
+    let json = serde_json::to_string_pretty(&status(&seen)).expect("JSON");
+    expect_file!["golden/status.json"].assert_eq(&format!("{json}\n"));
+}
+
+#[test]
+fn a_node_was_lost() {
+    let mut seen = whole(3);
+    seen.answers.insert(2, Err("dial tcp 10.0.0.2:24080: i/o timeout".to_owned()));
+    seen.pods.insert(2, Pod { node: Some("worker-2".to_owned()), state: "ending".to_owned() });
+    for who in [0, 1] {
+        sight(&mut seen, who, 2).connected = false;
+        of(&mut seen, who).report.heals = Some(u64::from(who));
+    }
+    check(
+        &seen,
+        false,
+        expect![[r#"
+            pool default/glusterfs is not whole
+              3 peers wanted, 3 in the record, 2 answer
+              glusterfs-0 decides for the pool
+
+            Peers
+                            POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         1
+              glusterfs-2   ending   worker-2   no answer   20000000-0000-4000-8000-000000000002   gv0         -
+
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2
+              glusterfs-0   -             ok            away
+              glusterfs-1   ok            -             away
+              glusterfs-2   ?             ?             -
+
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+
+            What is not as it should be
+              glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-1: 1 entry waits to be healed
+              glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-2 does not answer: dial tcp 10.0.0.2:24080: i/o timeout
+        "#]],
+    );
+}
+
+#[test]
+fn the_peers_do_not_agree() {
+    let mut seen = whole(4);
+    sight(&mut seen, 3, 1).state = PeerState::Rejected;
+    sight(&mut seen, 0, 2).connected = false;
+    of(&mut seen, 1).report.peers.retain(|p| p.uuid != uuid(3));
+    of(&mut seen, 2).report.peers.push(Peer {
+        uuid: "cafe".to_owned(),
+        hosts: vec!["old.example".to_owned()],
+        state: PeerState::RequestSent,
+        connected: false,
+    });
+    seen.decider = None;
+    check(
+        &seen,
+        false,
+        expect![[r#"
+            pool default/glusterfs is not whole
+              4 peers wanted, 4 in the record, 4 answer
+              nobody decides for the pool: nobody holds the Lease
+
+            Peers
+                            POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
+              glusterfs-3   ready   worker-3   running    30000000-0000-4000-8000-000000000003   -           0
+
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
+              glusterfs-0   -             ok            away !        ok
+              glusterfs-1   ok            -             ok            unknown !
+              glusterfs-2   ok            ok            -             ok
+              glusterfs-3   ok            rejected !    ok            -
+              ! others see this peer in another way
+
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+
+            What is not as it should be
+              glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-1 does not know glusterfs-3
+              glusterfs-2 has a peer old.example, which is no pod of this pool
+              glusterfs-3 sees glusterfs-1 as Peer Rejected (Connected)
+        "#]],
+    );
+}
+
+#[test]
+fn a_scale_down_left_bricks_behind() {
+    let mut seen = whole(4);
+    seen.wanted.replicas = 2;
+    for gone in [2, 3] {
+        seen.pods.remove(&gone);
+        seen.answers.remove(&gone);
+        for who in [0, 1] {
+            sight(&mut seen, who, gone).connected = false;
+        }
+    }
+    check(
+        &seen,
+        false,
+        expect![[r#"
+            pool default/glusterfs is not whole
+              2 peers wanted, 4 in the record, 2 answer
+              glusterfs-0 decides for the pool
+
+            Peers
+                            POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
+              glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
+              glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         0
+              glusterfs-2   no pod   -          no answer   20000000-0000-4000-8000-000000000002   gv0         -
+              glusterfs-3   no pod   -          no answer   30000000-0000-4000-8000-000000000003   -           -
+
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
+              glusterfs-0   -             ok            away          away
+              glusterfs-1   ok            -             away          away
+              glusterfs-2   ?             ?             -             ?
+              glusterfs-3   ?             ?             ?             -
+
+            Bricks
+              gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
+
+            What is not as it should be
+              glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-0 sees glusterfs-3 as Peer in Cluster (Disconnected)
+              glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
+              glusterfs-1 sees glusterfs-3 as Peer in Cluster (Disconnected)
+              glusterfs-2 is not wanted any more and still belongs to the pool; it holds bricks of gv0
+              glusterfs-3 is not wanted any more and still belongs to the pool
+        "#]],
+    );
+}
+
+#[test]
+fn a_pool_begins() {
+    let mut seen = whole(1);
+    seen.record = Ok(None);
+    seen.wanted.replicas = 2;
+    seen.decider = None;
+    let first = of(&mut seen, 0);
+    first.report.daemon = Daemon::Starting;
+    first.report.uuid = None;
+    first.report.volumes.clear();
+    first.report.heals = None;
+    seen.pods.insert(1, Pod { node: None, state: "Pending".to_owned() });
+    check(
+        &seen,
+        false,
+        expect![[r#"
+            pool default/glusterfs is not whole
+              2 peers wanted, 0 in the record, 1 answer
+              nobody decides for the pool: nobody holds the Lease
+
+            Peers
+                            POD       NODE       GLUSTERD    IDENTITY   BRICKS OF   HEALS
+              glusterfs-0   ready     worker-0   starting    -          -           -
+              glusterfs-1   Pending   -          no answer   -          -           -
+
+            Who sees whom: each line is one peer's own view
+              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+                            glusterfs-0   glusterfs-1
+              glusterfs-0   -             unknown
+              glusterfs-1   ?             -
+
+            What is not as it should be
+              there is no record yet
+              glusterfs-0: glusterd does not answer yet
+              glusterfs-0 has not joined the pool
+              glusterfs-1 does not answer: it was not asked
+        "#]],
+    );
+}
+
+/// Peers are known by address before they are known by name.
+#[test]
+fn a_peer_is_found_by_its_address() {
+    let mut seen = whole(3);
+    sight(&mut seen, 1, 0).hosts = vec!["10.0.0.0".to_owned()];
+    sight(&mut seen, 2, 0).hosts = vec!["192.0.2.7".to_owned()];
+    assert!(status(&seen).whole, "{}", render(&status(&seen)));
+    let mut stranger = whole(3);
+    let peer = sight(&mut stranger, 1, 0);
+    (peer.uuid, peer.hosts) = ("cafe".to_owned(), vec!["192.0.2.7".to_owned()]);
+    let troubles = status(&stranger).troubles;
+    assert_eq!(
+        troubles,
+        ["glusterfs-1 does not know glusterfs-0", "glusterfs-1 has a peer 192.0.2.7, which is no pod of this pool",]
+    );
+}
+
+/// Each of these alone keeps a pool from being whole.
+#[test]
+fn what_a_whole_pool_has_not() {
+    let table: BTreeMap<&str, fn(&mut Seen)> = BTreeMap::from([
+        ("no record", (|s| s.record = Ok(None)) as fn(&mut Seen)),
+        ("a record that cannot be read", |s| s.record = Err("data has no key record.json".to_owned())),
+        ("a silent agent", |s| drop(s.answers.insert(1, Err("no".to_owned())))),
+        ("no answer", |s| drop(s.answers.remove(&1))),
+        ("one stopped", |s| of(s, 1).report.daemon = Daemon::Stopped),
+        ("a heal", |s| of(s, 1).report.heals = Some(1)),
+        ("one disconnected", |s| sight(s, 0, 1).connected = false),
+        ("another identity", |s| of(s, 1).report.uuid = Some("x".to_owned())),
+        ("one more is wanted", |s| s.wanted.replicas = 4),
+        ("one less is wanted", |s| s.wanted.replicas = 2),
+        ("one has left", |s| record(s).members.get_mut(&1).expect("a member").standing = Standing::Left),
+    ]);
+    assert!(status(&whole(3)).whole);
+    for (what, change) in table {
+        let mut seen = whole(3);
+        change(&mut seen);
+        assert!(!status(&seen).whole, "{what}");
+    }
+}

@@ -1,0 +1,71 @@
+//! When a pod's volumes can be used on its node: its claims are bound, and what has to be attached is attached.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod, Volume};
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use std::sync::Arc;
+
+use super::world::World;
+
+impl World {
+    /// Waits until the pod's claims are bound, and what has to be attached is attached to this node. They are in use
+    /// there from now on, until [`World::release_volumes`].
+    pub async fn volumes_are_there(&self, node: &str, pod: &Pod) {
+        let mut changed = self.changed();
+        loop {
+            changed.mark_unchanged();
+            if let Some(volumes) = self.attachable(pod) {
+                self.take_volumes(node, &pod.uid().unwrap_or_default(), &volumes);
+                changed.mark_unchanged();
+                let node = self.node(node);
+                let attached = node.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
+                let is_attached = |volume: &String| attached.is_some_and(|all| all.iter().any(|a| a.name == *volume));
+                if volumes.iter().all(is_attached) {
+                    return;
+                }
+            }
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The PersistentVolume behind a pod's volume; none while its claim is unbound, or if it has none.
+    pub fn volume_of(&self, pod: &Pod, volume: &Volume) -> Option<Arc<PersistentVolume>> {
+        self.volume_of_claim(&pod.namespace().unwrap_or_default(), &claim_name(pod, volume)?)
+    }
+
+    /// The PersistentVolume of a claim; none while it is unbound.
+    pub fn volume_of_claim(&self, namespace: &str, claim: &str) -> Option<Arc<PersistentVolume>> {
+        let claim = self.claims.get(&ObjectRef::new(claim).within(namespace))?;
+        if claim.status.as_ref()?.phase.as_deref() != Some("Bound") {
+            return None;
+        }
+        self.volumes.get(&ObjectRef::new(claim.spec.as_ref()?.volume_name.as_ref()?))
+    }
+
+    /// The pod's volumes that have to be attached, by the names that kubelet has for them; none while a claim is
+    /// unbound.
+    fn attachable(&self, pod: &Pod) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            if claim_name(pod, volume).is_none() {
+                continue;
+            }
+            let volume = self.volume_of(pod, volume)?;
+            let Some(csi) = &volume.spec.as_ref()?.csi else { continue };
+            if self.spec.driver(&csi.driver).is_some_and(|driver| driver.attach) {
+                names.push(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle));
+            }
+        }
+        Some(names)
+    }
+}
+
+fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
+    match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(source), _) => Some(source.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", pod.name_any(), volume.name)),
+        (None, None) => None,
+    }
+}

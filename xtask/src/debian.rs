@@ -1,0 +1,28 @@
+//! Debian packages, for those who may install them.
+
+use std::process::{Command, Stdio};
+
+/// Whether a program is there.
+pub(crate) fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    found.is_ok()
+}
+
+/// Whether a program is there; if not, its package is got from Debian, where that can be done.
+pub(crate) fn get(program: &str, package: &str) -> bool {
+    if has(program) {
+        return true;
+    }
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    if !root {
+        return false;
+    }
+    println!("getting {package} from Debian");
+    let apt = |args: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        apt.status().is_ok_and(|status| status.success())
+    };
+    let install = ["install", "--yes", "--no-install-recommends", package];
+    (apt(&install) || (apt(&["update"]) && apt(&install))) && has(program)
+}
