@@ -16,8 +16,6 @@ pub(crate) enum Help {
     Define,
     /// One of two that reject each other, or one that looks for another at an old address, is restarted.
     Restart,
-    /// The claim of one that has a pool of its own is taken away.
-    Claim,
 }
 
 /// What a run knows that no agent does.

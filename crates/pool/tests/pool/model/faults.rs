@@ -254,10 +254,6 @@ impl Cluster {
                 t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
                     || t.contains(&format!("restart {pod},"))
             };
-            let of_another_pool = |t: &String| {
-                t.starts_with(&format!("{pod} "))
-                    && (t.contains("is it of another pool?") || t.contains("has a pool of its own"))
-            };
             let alone = |t: &String| t.starts_with(&format!("{pod} ")) && t.contains("it alone knows volume");
             let noted = self.truth.notes.iter().any(alone);
             for name in self.volumes_of_its_own(n).into_iter().filter(|_| noted) {
@@ -265,11 +261,7 @@ impl Cluster {
                 self.truth.volumes.remove(&name);
                 self.help(Help::Delete, format!("deletes {name} at {n}"));
             }
-            if self.truth.notes.iter().any(of_another_pool) {
-                self.end(n);
-                *self.glusterds.disk(n) = Disk::default();
-                self.help(Help::Claim, format!("takes the claim of {n} away"));
-            } else if self.truth.notes.iter().any(told) {
+            if self.truth.notes.iter().any(told) {
                 self.glusterds.stop(n);
                 self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
                 self.help(Help::Restart, format!("restarts {n}"));
