@@ -86,7 +86,8 @@ async fn a_pool_is_taken_and_its_bricks_are_respected() -> Result<()> {
         Pool { replicas: 5, storage_class: Some("bricks".to_owned()), new_class: Some(class), ..Pool::default() };
     applies(&plane, &five).await?;
     strands(&plane).await?;
-    starts_elsewhere(&plane).await
+    starts_elsewhere(&plane).await?;
+    made_anew(&plane).await
 }
 
 async fn applies(plane: &ControlPlane, of: &Pool) -> Result<()> {
@@ -158,4 +159,22 @@ async fn starts_elsewhere(plane: &ControlPlane) -> Result<()> {
     settled(plane, 2, true).await?;
     scale(plane, 3).await?.expect("3, 4 and 5 stay");
     Ok(())
+}
+
+/// A pool that is deleted and applied again: its record was kept.
+async fn made_anew(plane: &ControlPlane) -> Result<()> {
+    keep_record(plane, &record(&[(0, &["gv0"]), (3, &["gv0", "gv1"])], 0)).await?;
+    settled(plane, 3, true).await?;
+    plane.kubectl(&["delete", "statefulset", "glusterfs", "--wait"]).await?.ok()?;
+    let set = |replicas| {
+        let mut all = pool(&Pool { replicas, ..Pool::default() });
+        all.pop().expect("the StatefulSet is the last").object.to_string()
+    };
+    for replicas in [1, 3] {
+        let ran = plane.kubectl_with(&["apply", "-f", "-"], &set(replicas)).await?;
+        let refused = format!("with {replicas} replicas bricks would be left without their peer: glusterfs-3 holds");
+        assert!(ran.code != Some(0) && ran.stderr.contains(&refused), "{}", ran.stderr);
+        assert!(ran.stderr.contains("glusterfs-3 holds bricks of gv0, gv1 (move"), "{}", ran.stderr);
+    }
+    plane.kubectl_with(&["apply", "-f", "-"], &set(4)).await?.ok().map(drop)
 }

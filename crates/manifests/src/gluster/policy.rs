@@ -1,4 +1,4 @@
-//! The admission policy: a scale-down that would strand bricks is refused.
+//! The admission policy: a scale-down that would strand bricks is refused, and a pool made anew that is too small for them.
 
 use serde_json::{Value, json};
 use stead_pool::config_map;
@@ -26,7 +26,7 @@ pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
                 "resourceRules": [{
                     "apiGroups": ["apps"],
                     "apiVersions": ["v1"],
-                    "operations": ["UPDATE"],
+                    "operations": ["CREATE", "UPDATE"],
                     "resources": ["statefulsets", "statefulsets/scale"],
                     "resourceNames": [pool.name],
                 }],

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read recordings, and may fail on them")]
 
 mod boots;
+mod bricks;
 mod model;
 mod parses;
 mod recordings;

@@ -7,7 +7,7 @@ use stead_pool::{
     boot, decide, identity, still_needed,
 };
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, MOST};
 use super::glusterd::{Disk, Friend};
 
 /// One pod's agent; all of it is lost when it is restarted.
@@ -223,6 +223,17 @@ impl Cluster {
             }
             Some(act) => self.act(n, act),
             None => {}
+        }
+    }
+
+    /// One that led, and was about to act when another took over, may still do so.
+    pub(crate) fn deposed_act(&mut self) {
+        let able = |c: &Cluster, n: u32| Some(n) != c.leader && !c.glusterds.all[&n].frozen && c.glusterds.running(n);
+        for n in (0..MOST).filter(|n| able(self, *n)).collect::<Vec<_>>() {
+            if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.about_to.take()) {
+                self.say(format!("{n} does not know that it was deposed"));
+                self.act(n, act);
+            }
         }
     }
 

@@ -5,6 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cluster::{Cluster, MOST};
 use super::glusterd::{Definition, FRIEND};
 
+/// What a person does that no agent may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Help {
+    /// Members that were scaled away are wanted again: without them there is no majority.
+    Scale,
+    /// A volume is deleted that only one knows, which is not of the pool.
+    Delete,
+    /// A definition is set right where nobody can tell which one is.
+    Define,
+    /// One of two that reject each other, or one that looks for another at an old address, is restarted.
+    Restart,
+}
+
 /// What a run knows that no agent does.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Truth {
@@ -18,6 +31,8 @@ pub(crate) struct Truth {
     pub(crate) recorded: BTreeSet<(u32, String)>,
     /// Whether the last order was for one that was at fault when it was given.
     pub(crate) rightly_ordered: bool,
+    /// What a person did, when all was calm.
+    pub(crate) helped: BTreeSet<Help>,
     /// What the one who decided last had to say.
     pub(crate) notes: Vec<String>,
     /// What happened that must not.

@@ -100,6 +100,7 @@ impl Cluster {
         }
         self.greetings();
         self.election();
+        self.deposed_act();
         if let Some(leader) = self.leader
             && self.chance.percent(80)
         {

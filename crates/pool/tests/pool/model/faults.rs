@@ -1,5 +1,6 @@
 //! What goes wrong in a run, by its seed.
 
+use super::checks::Help;
 use super::cluster::{Cluster, MOST};
 use super::glusterd::{Definition, Disk, FRIEND};
 
@@ -235,11 +236,17 @@ impl Cluster {
         self.say(format!("without Kubernetes: {:?}", self.offline));
     }
 
+    /// A person does what only a person may.
+    fn help(&mut self, how: Help, text: String) {
+        self.truth.helped.insert(how);
+        self.say(format!("somebody {text}"));
+    }
+
     /// Somebody reads the notes, and does what only a person may.
     fn end_quarrels(&mut self) {
         if self.truth.notes.iter().any(|t| t.starts_with("nothing is changed while")) {
             self.wanted.replicas = MOST;
-            self.say("somebody scales up".to_owned());
+            self.help(Help::Scale, "scales up".to_owned());
         }
         for n in 0..MOST {
             let pod = self.wanted.pod(n);
@@ -247,24 +254,17 @@ impl Cluster {
                 t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
                     || t.contains(&format!("restart {pod},"))
             };
-            let of_another_pool = |t: &String| {
-                t.starts_with(&format!("{pod} "))
-                    && (t.contains("is it of another pool?") || t.contains("has a pool of its own"))
-            };
             let alone = |t: &String| t.starts_with(&format!("{pod} ")) && t.contains("it alone knows volume");
-            for name in self.volumes_of_its_own(n).into_iter().filter(|_| self.truth.notes.iter().any(alone)) {
+            let noted = self.truth.notes.iter().any(alone);
+            for name in self.volumes_of_its_own(n).into_iter().filter(|_| noted) {
                 self.glusterds.disk(n).volumes.remove(&name);
                 self.truth.volumes.remove(&name);
-                self.log.push(format!("somebody deletes {name} at {n}"));
+                self.help(Help::Delete, format!("deletes {name} at {n}"));
             }
-            if self.truth.notes.iter().any(of_another_pool) {
-                self.end(n);
-                *self.glusterds.disk(n) = Disk::default();
-                self.say(format!("somebody takes the claim of {n} away"));
-            } else if self.truth.notes.iter().any(told) {
+            if self.truth.notes.iter().any(told) {
                 self.glusterds.stop(n);
                 self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
-                self.say(format!("somebody restarts {n}"));
+                self.help(Help::Restart, format!("restarts {n}"));
             }
         }
     }
@@ -286,8 +286,11 @@ impl Cluster {
         let joined: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
         let damaged = (0..MOST).any(|n| self.has_wrong_definition(n));
         if damaged || joined.iter().filter(|o| self.wanted.wants(**o)).count() * 2 <= joined.len() {
-            self.wanted.replicas = joined.iter().max().map_or(1, |m| m + 1).max(self.wanted.replicas);
-            self.say(format!("scaled to {}", self.wanted.replicas));
+            let enough = joined.iter().max().map_or(1, |m| m + 1);
+            if self.wanted.replicas < enough {
+                self.wanted.replicas = enough;
+                self.help(Help::Scale, format!("scales to {enough}"));
+            }
         }
         // A volume that was made on one that is not of the pool is nothing that the agents may take away.
         for n in 0..MOST {
@@ -300,7 +303,7 @@ impl Cluster {
             for name in own {
                 self.glusterds.disk(n).volumes.remove(&name);
                 self.truth.volumes.remove(&name);
-                self.say(format!("somebody deletes {name} at {n}"));
+                self.help(Help::Delete, format!("deletes {name} at {n}"));
             }
         }
         // Where not all but one have the right definition, nobody can tell which one it is.
@@ -326,8 +329,7 @@ impl Cluster {
                     definition.checksum = *right;
                 }
             }
-            self.say(format!("somebody repairs the definitions of {n}"));
-            self.record.order = None;
+            self.help(Help::Define, format!("repairs the definitions of {n}"));
             self.glusterds.stop(n);
             if let Some(pod) = self.pods.get_mut(&n) {
                 pod.agent = Default::default();

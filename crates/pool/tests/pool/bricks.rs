@@ -1,0 +1,80 @@
+//! When a brick that is recorded is forgotten.
+
+use std::collections::BTreeMap;
+
+use stead_pool::{
+    Brick, BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Rules, Standing, View, Volume, Wanted, decide,
+};
+
+fn wanted() -> Wanted {
+    Wanted { name: "pool".to_owned(), domain: "pool.svc".to_owned(), replicas: 3, start: 0 }
+}
+
+/// A pool of three, of which the last one holds a brick.
+fn record() -> Record {
+    let member = |o: u32| Member {
+        host: wanted().host(o),
+        uuid: format!("uuid-{o}"),
+        operating_version: 100_000,
+        addresses: Vec::new(),
+        bricks: if o == 2 { vec![BrickAt { volume: "gv0".to_owned(), path: "/brick".to_owned() }] } else { Vec::new() },
+        standing: Standing::Joined,
+        seen: String::new(),
+        since: 0,
+    };
+    Record { members: (0..3).map(|o| (o, member(o))).collect(), ..Record::default() }
+}
+
+/// What one says: it has the others as friends, and the volume with bricks at these, if it knows it.
+fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
+    let peer = |o: u32| Peer {
+        uuid: format!("uuid-{o}"),
+        hosts: vec![wanted().host(o)],
+        state: PeerState::Befriended,
+        connected: (o as usize) < here,
+    };
+    let brick = |o: &u32| Brick { host: wanted().host(*o), uuid: None, path: "/brick".to_owned() };
+    let volume = volume.map(|at| Volume {
+        name: "gv0".to_owned(),
+        version: Some(1),
+        checksum: None,
+        started: true,
+        bricks: at.iter().map(brick).collect(),
+    });
+    Report {
+        ordinal,
+        pod: format!("pod-{ordinal}"),
+        address: format!("address-{ordinal}"),
+        daemon: Daemon::Running,
+        uuid: Some(format!("uuid-{ordinal}")),
+        operating_version: Some(100_000),
+        peers: (0..3).filter(|o| *o != ordinal).map(peer).collect(),
+        volumes: volume.into_iter().collect(),
+        heals: None,
+        done: None,
+        doing: None,
+    }
+}
+
+#[test]
+fn a_brick_is_forgotten_only_where_somebody_can_tell() {
+    let table: [(&str, &[Option<&[u32]>], bool); 6] = [
+        ("all have it", &[Some(&[2]), Some(&[2]), Some(&[2])], true),
+        ("it is away, and one knows the volume", &[Some(&[2]), None], true),
+        ("it is away, and the others lost their states", &[None, None], true),
+        ("it is away, and one alone says that it was moved", &[Some(&[0]), None], true),
+        ("it is away, and the brick was moved", &[Some(&[0]), Some(&[0])], false),
+        ("all are there, and the volume was deleted", &[None, None, None], false),
+    ];
+    for (what, volumes, kept) in table {
+        let report = |(o, v): (usize, &Option<&[u32]>)| (o as u32, report(o as u32, volumes.len(), *v));
+        let reports: BTreeMap<u32, Report> = volumes.iter().enumerate().map(report).collect();
+        let pods = reports.iter().map(|(o, r)| (*o, r.pod.clone())).collect();
+        let (wanted, record) = (wanted(), record());
+        let rules = Rules::ALL;
+        let view =
+            View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: 0, now: 1000, rules };
+        let after = decide(&view).record.unwrap_or(record.clone());
+        assert_eq!(!after.members[&2].bricks.is_empty(), kept, "{what}");
+    }
+}
