@@ -351,7 +351,9 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         set("on").await?;
-        self.stage.inside(0, &["gluster", "--mode=script", "volume", "heal", VOLUME]).await?;
+        // The daemon that heals starts anew on every peer.
+        let heal = ["gluster", "--mode=script", "volume", "heal", VOLUME];
+        until("the heal begins", PATIENCE, async || Ok(self.stage.inside(0, &heal).await.is_ok())).await?;
         self.as_before(&before).await?;
         let done = ["rollout", "status", &format!("statefulset/{NAME}"), "--timeout=180s"];
         self.stage.kubectl(&done).await?;
