@@ -58,7 +58,9 @@ fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
 
 #[test]
 fn a_brick_is_forgotten_only_where_somebody_can_tell() {
-    let table: [(&str, &[Option<&[u32]>], bool); 6] = [
+    /// What each peer says of the brick's holders, if it answers.
+    type Told<'a> = &'a [Option<&'a [u32]>];
+    let table: [(&str, Told<'_>, bool); 6] = [
         ("all have it", &[Some(&[2]), Some(&[2]), Some(&[2])], true),
         ("it is away, and one knows the volume", &[Some(&[2]), None], true),
         ("it is away, and the others lost their states", &[None, None], true),
