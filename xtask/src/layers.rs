@@ -20,8 +20,8 @@ const SHELL: [(&str, &[&str]); 10] = [
     ("stead-agent", &["stead-pool", "stead-election"]),
     ("stead-testbed", &[]),
     ("stead-machines", &["stead-testbed"]),
-    ("stead-stage", &["stead-testbed"]),
-    ("stead-reports", &["stead-stage", "stead-testbed"]),
+    ("stead-stage", &["stead-machines", "stead-testbed"]),
+    ("stead-reports", &["stead-machines", "stead-stage", "stead-testbed"]),
 ];
 
 /// What the core must not know, directly or not: clients, runtimes, random sources, clocks, archives.
