@@ -4,7 +4,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::time::Duration;
 
-use super::{IMAGE, NAMESPACE, PoolStage, host};
+use super::{IMAGE, NAMESPACE, PATIENCE, PoolStage, host};
+use crate::until;
 
 /// The volume's name.
 pub(super) const VOLUME: &str = "data";
@@ -53,6 +54,18 @@ impl<'a> Client<'a> {
         let err = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "`{line}` on the client: {} {err}", output.status);
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Waits until the client has a connection to every replica. It looks for one that was away by itself, some seconds
+    /// later than the peers do.
+    pub async fn connected(&self) -> Result<()> {
+        let count =
+            format!("cat /mnt/{VOLUME}/.meta/graphs/active/{VOLUME}-client-*/private | grep -c 'connected = 1'");
+        until("the client reaches all replicas", PATIENCE, async || {
+            // There is nothing to count while it reaches none.
+            Ok(self.runs(&count).await.is_ok_and(|text| text.trim() == "3"))
+        })
+        .await
     }
 
     /// Writes another file.

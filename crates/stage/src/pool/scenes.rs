@@ -16,6 +16,7 @@ pub async fn play(stage: &PoolStage, heals: bool, say: &mut (impl FnMut(&str) + 
     scenes.form().await?;
     let mut client = Client::mount(stage).await.context("a volume for the scenes")?;
     for (name, scene) in SCENES.into_iter().chain(heals.then_some(HEAL)) {
+        client.connected().await?;
         scenes.tell(name);
         client.writes().await?;
         scenes.play(scene, &mut client).await.context(name)?;
