@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use crate::{Outcome, root};
 
 /// The core, from the bottom: each crate may know those before it.
-const CORE: [&str; 5] = ["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-pool"];
+const CORE: [&str; 6] =
+    ["stead-semantics", "stead-placement", "stead-explain", "stead-loops", "stead-pool", "stead-recovery"];
 
 /// The crates above and beside the core, and those of our own that they may know.
 const SHELL: [(&str, &[&str]); 10] = [

@@ -13,6 +13,7 @@ mod commands;
 mod explanation;
 pub mod glance;
 mod objects;
+pub mod outage;
 mod references;
 mod remedies;
 mod render;

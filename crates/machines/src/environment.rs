@@ -130,8 +130,8 @@ pub(crate) fn words(container: &Container, image: &Image, env: &BTreeMap<String,
     }
 }
 
-/// Puts variables in for `$(NAME)`; `$$` is a dollar, and a name that nobody knows stays as it is.
-pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+/// Puts variables in for `$(NAME)`, as Kubernetes does; `$$` is a dollar, and a name that nobody knows stays as it is.
+pub fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {

@@ -52,6 +52,7 @@ mod supervise;
 mod volumes;
 mod zone;
 
+pub use environment::expand;
 pub use group::Usage;
 pub use images::{Image, Images};
 pub use machines::{Api, Machines, Setup};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use stead_machines::expand;
 
 use crate::glance::rendered::Rendered;
 
@@ -78,28 +79,6 @@ fn environment(rendered: &Rendered, container: &Value) -> Result<BTreeMap<String
         environment.insert(name, value);
     }
     Ok(environment)
-}
-
-/// Kubernetes' expansion of `$(NAME)`: `$$` is a dollar sign, and a name that is not known stays as it stands.
-fn expand(text: &str, environment: &BTreeMap<String, String>) -> String {
-    let (mut out, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            out.push('$');
-            rest = after;
-        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            match environment.get(name) {
-                Some(value) => out.push_str(value),
-                None => out.push_str(&format!("$({name})")),
-            }
-            rest = after;
-        } else {
-            out.push('$');
-        }
-    }
-    out + rest
 }
 
 /// Writes the files of a Secret where a container mounts it.

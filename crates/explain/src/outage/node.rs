@@ -1,0 +1,187 @@
+//! How a node stands: what its kubelet, the node controller and others said of it last.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::objects::{ObjectKey, Objects};
+
+/// The taint that lets Kubernetes take pods and volumes from a machine that is known to be off.
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// The taint of a node that has gone silent.
+pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// The taint that a cloud's controller puts on a node whose machine is shut down.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// Where the kubelets' leases are.
+const LEASES: &str = "kube-node-lease";
+
+/// How long a lease lasts that does not say it.
+const LEASE_SECONDS: i64 = 40;
+
+/// One life of a machine, from one start to the next.
+pub type BootId = String;
+
+/// What the condition Ready says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// The kubelet says that all is well.
+    Ready,
+    /// The kubelet says that it is not.
+    NotReady,
+    /// Nobody has heard of it: the node controller says so.
+    Unknown,
+}
+
+/// A kubelet's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseSeen {
+    /// When it was last renewed, by the node's own clock.
+    pub renewed: Timestamp,
+    /// How long that is good for.
+    pub lasts: SignedDuration,
+}
+
+impl LeaseSeen {
+    /// Whether the kubelet has given a sign of life so recently that it must be taken for alive.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        now.duration_since(self.renewed) <= self.lasts
+    }
+}
+
+/// How a node stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStanding {
+    /// Its name.
+    pub name: String,
+    /// Its identity: a machine that registers anew has another.
+    pub uid: String,
+    /// Which version of the object this is.
+    pub resource_version: String,
+    /// What its condition Ready says.
+    pub readiness: Readiness,
+    /// Since when it says so.
+    pub since: Option<Timestamp>,
+    /// When its kubelet last spoke by its status, by the node's own clock.
+    pub heartbeat: Option<Timestamp>,
+    /// Its lease, where it was read.
+    pub lease: Option<LeaseSeen>,
+    /// Its taints, as found.
+    pub taints: Vec<Value>,
+    /// Which life of the machine this is.
+    pub boot_id: Option<BootId>,
+    /// The machine, as its cloud calls it.
+    pub provider_id: Option<String>,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Volumes that its kubelet has, or will have, mounted; by the names that kubelets have for them.
+    pub volumes_in_use: Vec<String>,
+    /// Its annotations' value for a key is asked for by [`NodeStanding::annotation`].
+    annotations: Value,
+}
+
+impl NodeStanding {
+    /// The node of this name, with its lease; none where there is no such Node object.
+    pub fn find(objects: &Objects, name: &str) -> Option<NodeStanding> {
+        let node = objects.get(&ObjectKey::new("Node", "", name))?;
+        let lease = objects.get(&ObjectKey::new("Lease", LEASES, name));
+        Some(NodeStanding::of(node, lease))
+    }
+
+    /// How a Node object and its Lease have it.
+    pub fn of(node: &Value, lease: Option<&Value>) -> NodeStanding {
+        let text = |value: &Value| value.as_str().filter(|s| !s.is_empty()).map(str::to_owned);
+        let (metadata, spec, status) = (&node["metadata"], &node["spec"], &node["status"]);
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.find(|c| c["type"] == "Ready");
+        let labels = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", "zone"];
+        NodeStanding {
+            name: text(&metadata["name"]).unwrap_or_default(),
+            uid: text(&metadata["uid"]).unwrap_or_default(),
+            resource_version: text(&metadata["resourceVersion"]).unwrap_or_default(),
+            readiness: match ready.and_then(|c| c["status"].as_str()) {
+                Some("True") => Readiness::Ready,
+                Some("False") => Readiness::NotReady,
+                _ => Readiness::Unknown,
+            },
+            since: ready.and_then(|c| time(&c["lastTransitionTime"])),
+            heartbeat: ready.and_then(|c| time(&c["lastHeartbeatTime"])),
+            lease: lease.and_then(lease_seen),
+            taints: spec["taints"].as_array().cloned().unwrap_or_default(),
+            boot_id: text(&status["nodeInfo"]["bootID"]),
+            provider_id: text(&spec["providerID"]),
+            zone: labels.iter().find_map(|l| text(&metadata["labels"][*l])),
+            volumes_in_use: status["volumesInUse"].as_array().into_iter().flatten().filter_map(text).collect(),
+            annotations: metadata["annotations"].clone(),
+        }
+    }
+
+    /// The first taint of this key.
+    pub fn taint(&self, key: &str) -> Option<&Value> {
+        self.taints.iter().find(|t| t["key"] == key)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations[key].as_str()
+    }
+
+    /// Whether its kubelet has given a sign of life by its lease so recently that it must be taken for alive.
+    pub fn lease_is_fresh(&self, now: Timestamp) -> bool {
+        self.lease.is_some_and(|lease| lease.is_fresh(now))
+    }
+
+    /// When it was last heard of: the later of lease and heartbeat.
+    pub fn last_heard(&self) -> Option<Timestamp> {
+        self.lease.map(|lease| lease.renewed).max(self.heartbeat)
+    }
+}
+
+fn lease_seen(lease: &Value) -> Option<LeaseSeen> {
+    let spec = &lease["spec"];
+    let lasts = spec["leaseDurationSeconds"].as_i64().unwrap_or(LEASE_SECONDS);
+    Some(LeaseSeen { renewed: time(&spec["renewTime"])?, lasts: SignedDuration::from_secs(lasts) })
+}
+
+/// A time as Kubernetes writes it.
+pub(crate) fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_silent_node_is_read_as_it_stands() {
+        let node = json!({
+            "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "labels": { "zone": "A" },
+                          "annotations": { "k": "v" } },
+            "spec": { "providerID": "openstack:///x", "taints": [{ "key": UNREACHABLE, "effect": "NoExecute" }] },
+            "status": {
+                "conditions": [{ "type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:50Z",
+                                 "lastHeartbeatTime": "2026-01-01T00:00:00Z" }],
+                "nodeInfo": { "bootID": "b" },
+                "volumesInUse": ["kubernetes.io/csi/d^v"],
+            },
+        });
+        let lease = json!({ "spec": { "renewTime": "2026-01-01T00:00:04.000000Z", "leaseDurationSeconds": 40 } });
+        let seen = NodeStanding::of(&node, Some(&lease));
+        assert_eq!(seen.readiness, Readiness::Unknown);
+        assert_eq!((seen.zone.as_deref(), seen.boot_id.as_deref()), (Some("A"), Some("b")));
+        assert_eq!(seen.annotation("k"), Some("v"));
+        assert!(seen.taint(UNREACHABLE).is_some() && seen.taint(OUT_OF_SERVICE).is_none());
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert_eq!(seen.last_heard(), Some(at("2026-01-01T00:00:04Z")));
+        assert!(seen.lease_is_fresh(at("2026-01-01T00:00:44Z")));
+        assert!(!seen.lease_is_fresh(at("2026-01-01T00:00:45Z")));
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_known() {
+        let seen = NodeStanding::of(&json!({}), Some(&json!({ "spec": { "renewTime": 7 } })));
+        assert_eq!((seen.readiness, seen.lease, seen.boot_id), (Readiness::Unknown, None, None));
+    }
+}

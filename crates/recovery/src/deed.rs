@@ -1,0 +1,78 @@
+//! What a step wants.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::record::NodeRecovery;
+
+/// One look at a recovery.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The one write to make now; after it, whether it succeeded or not, the cluster is read anew.
+    pub deed: Option<Deed>,
+    /// What is waited for, for people.
+    pub waits: Vec<Wait>,
+    /// Whether there is nothing more to do for now.
+    pub end: Option<End>,
+    /// When to look again, where there is no deed and no end.
+    pub again: Duration,
+}
+
+/// One write. Each is refused by the API server where what it was decided for has changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deed {
+    /// The record is to be like this: made, where it has no resourceVersion, or else replaced at that version.
+    Record(Box<NodeRecovery>),
+    /// A JSON merge patch of the Node, with its uid and resourceVersion in it.
+    Node {
+        /// Its name.
+        name: String,
+        /// The patch.
+        patch: Value,
+        /// What that is, for people.
+        what: String,
+    },
+    /// A JSON merge patch of a pod, with its uid and resourceVersion in it.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The patch.
+        patch: Value,
+        /// What that is, for people.
+        what: String,
+    },
+    /// A pod is to be deleted, with the usual grace: the collector does the rest.
+    DeletePod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The identity that this was decided for.
+        uid: String,
+    },
+}
+
+/// Something that is waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// For what: a pod, a volume, the node.
+    pub what: String,
+    /// How that stands.
+    pub how: String,
+}
+
+/// Why nothing more is done for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// All successors are ready. The taint stays until the node is back.
+    Recovered,
+    /// The node is back in service.
+    Returned,
+    /// All is as it was before.
+    Undone,
+    /// It must not go on, and why; nothing was written by this step.
+    Refused(String),
+}
