@@ -11,6 +11,7 @@ use crate::connect::ConnectArgs;
 mod gluster;
 mod install;
 mod operator;
+mod recover;
 
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
@@ -18,6 +19,7 @@ pub(crate) use gluster::{
 };
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
+pub(crate) use recover::{RecoverArgs, RecoverFormat};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,6 +70,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Explain(ExplainArgs),
+    Recover(RecoverArgs),
     Place(PlaceArgs),
     Operator(OperatorArgs),
     Install(InstallArgs),

@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, anyhow};
 use http::{Method, Request};
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::connect::Connection;
@@ -63,6 +65,22 @@ impl Server {
     pub(crate) async fn ask(&self, path: &str, object: &Value) -> anyhow::Result<Value> {
         let answer = self.send(Method::POST, path, Some(object), "application/json").await;
         answer.with_context(|| format!("asking {path}"))
+    }
+
+    /// Makes an object, or replaces it by one of the same version. The server's own words where it will not.
+    pub(crate) async fn write(&self, method: Method, path: &str, object: &Value) -> kube::Result<Value> {
+        let form = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        self.send(method, path, Some(object), form).await
+    }
+
+    /// The server's clock less this machine's, in whole seconds; none where it does not tell the time.
+    pub(crate) async fn ahead(&self) -> anyhow::Result<Option<SignedDuration>> {
+        let request = Request::get("/version").body(Body::empty())?;
+        let answer = self.client.send(request).await.context("reading /version")?;
+        let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+        let time = date.and_then(|date| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok());
+        // The header has whole seconds: half of one more is right on average.
+        Ok(time.map(|time| time.duration_since(Timestamp::now()) + SignedDuration::from_millis(500)))
     }
 
     /// Changes an object by a merge patch. False where the object is gone, or no longer the one that was looked at.

@@ -12,10 +12,16 @@ const TEXTS: [&str; 4] = [
 
 /// All definitions.
 pub(crate) fn definitions() -> Vec<Manifest> {
-    let definition = |text: &&str| {
-        let object = schema::expand(crate::read(text));
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        Manifest::new(Part::Definitions, "customresourcedefinitions", object).about(&name).versioned()
-    };
-    TEXTS.iter().map(definition).collect()
+    TEXTS.iter().map(|text| definition(text)).collect()
+}
+
+/// The definition of NodeRecovery, which `stead recover` brings with it: no operator looks after it.
+pub fn recovery() -> Manifest {
+    definition(include_str!("../crds/noderecoveries.yaml"))
+}
+
+fn definition(text: &str) -> Manifest {
+    let object = schema::expand(crate::read(text));
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Manifest::new(Part::Definitions, "customresourcedefinitions", object).about(&name).versioned()
 }

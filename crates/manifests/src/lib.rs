@@ -19,6 +19,7 @@ pub mod rights;
 mod schema;
 mod workload;
 
+pub use definitions::recovery;
 pub use manifest::{Manifest, Part, is_ours};
 pub use workload::{AntiAffinity, DEPLOYMENT, Options};
 

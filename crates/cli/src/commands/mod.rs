@@ -10,6 +10,7 @@ mod place;
 mod place_batch;
 mod place_cases;
 mod place_pod;
+mod recover;
 mod uninstall;
 
 use crate::args::{Cli, Command};
@@ -19,6 +20,7 @@ use crate::output::Outcome;
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         Command::Explain(args) => explain::run(&args),
+        Command::Recover(args) => recover::run(&args),
         Command::Place(args) => place::run(args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
