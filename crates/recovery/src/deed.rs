@@ -17,12 +17,33 @@ pub struct Step {
     pub end: Option<End>,
     /// When to look again, where there is no deed and no end.
     pub again: Duration,
+    /// Whether the next look needs to know what the node's kubelet really runs ([`crate::View::running`]).
+    pub ask_running: bool,
+}
+
+impl Step {
+    pub(crate) fn write(deed: Deed) -> Step {
+        Step { deed: Some(deed), ..Step::wait(Vec::new()) }
+    }
+
+    pub(crate) fn wait(waits: Vec<Wait>) -> Step {
+        Step { deed: None, waits, end: None, again: Duration::from_secs(1), ask_running: false }
+    }
+
+    pub(crate) fn end(end: End) -> Step {
+        Step { end: Some(end), ..Step::wait(Vec::new()) }
+    }
+
+    pub(crate) fn refuse(why: impl Into<String>) -> Step {
+        Step::end(End::Refused(why.into()))
+    }
 }
 
 /// One write. Each is refused by the API server where what it was decided for has changed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deed {
-    /// The record is to be like this: made, where it has no resourceVersion, or else replaced at that version.
+    /// The record is to be like this: made, where it has no resourceVersion, or else replaced at that version, spec and
+    /// status in one write.
     Record(Box<NodeRecovery>),
     /// A JSON merge patch of the Node, with its uid and resourceVersion in it.
     Node {

@@ -9,11 +9,29 @@
 //! was decided for, and all that has to be remembered is in the record: it can be killed between any two writes, and two
 //! can do it at once.
 
+mod brake;
 mod deed;
+mod evidence;
+mod follow;
+mod guard;
+mod mark;
+mod plan;
+mod pods;
+mod policy;
 mod record;
+mod shield;
+mod step;
+mod view;
 
 pub use deed::{Deed, End, Step, Wait};
+pub use evidence::{BootIdChanged, CloudShutdown, Person, WITNESSES, Witness};
+pub use guard::{Guard, Guards};
+pub use mark::{ANNOTATION, Mark};
+pub use plan::{PlanError, plan};
+pub use policy::Policy;
 pub use record::{
-    API_VERSION, CondemnedPod, Evidence, EvidenceKind, KIND, LeftAlone, NodeIdentity, NodeRecovery, Phase, Plan, Said,
-    Spec, Status, Target, Took,
+    API_VERSION, CondemnedPod, Evidence, EvidenceKind, Heard, KIND, LeftAlone, NodeIdentity, NodeRecovery, Phase, Plan,
+    Said, Shield, Spec, Status, Target, Took,
 };
+pub use step::step;
+pub use view::{Request, View, record_of};

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use stead_explain::outage::NodeStanding;
 
 /// The kind's group and version.
 pub const API_VERSION: &str = "stead.dev/v1alpha1";
@@ -28,19 +29,56 @@ pub struct NodeRecovery {
     pub status: Status,
 }
 
+impl NodeRecovery {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.metadata.get("name").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// When the last step was taken.
+    pub fn last_step(&self) -> Option<Timestamp> {
+        self.status.steps.last().map(|step| step.at)
+    }
+}
+
 /// What was decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// Which life of which machine.
     pub node: NodeIdentity,
-    /// Why it is known to be off; the first is what it was begun with.
+    /// Why it is known to be off; the last is what it goes on with.
     pub evidence: Vec<Evidence>,
+    /// What its kubelet had said last when that was found out: any later word of it makes the evidence void.
+    #[serde(default)]
+    pub heard: Heard,
     /// What is to be done.
     pub plan: Plan,
     /// Who wants it to end before the point of no return.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort: Option<Said>,
+}
+
+impl NodeIdentity {
+    /// This life of this node.
+    pub(crate) fn of(node: &NodeStanding) -> NodeIdentity {
+        NodeIdentity {
+            name: node.name.clone(),
+            uid: node.uid.clone(),
+            boot_id: node.boot_id.clone().unwrap_or_default(),
+            provider_id: node.provider_id.clone(),
+            zone: node.zone.clone(),
+        }
+    }
+
+    /// What the record of this life is called.
+    pub fn record_name(&self) -> String {
+        // FNV-1a: short, and the same everywhere. A name of 253 letters leaves no room for it.
+        let life = self.uid.bytes().chain([b'/']).chain(self.boot_id.bytes());
+        let hash = life.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let name: String = self.name.chars().take(230).collect();
+        format!("{}-{:08x}", name.trim_end_matches(['-', '.']), hash >> 32)
+    }
 }
 
 /// One life of one machine.
@@ -60,6 +98,29 @@ pub struct NodeIdentity {
     /// Its zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+}
+
+/// The last signs of life of a node. They are compared, and not measured: a machine that was suspended has a clock that
+/// is behind, and the renewal that it begins its second life with may look older than the first life's last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Heard {
+    /// The Lease's renewTime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Timestamp>,
+    /// The condition Ready's lastHeartbeatTime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<Timestamp>,
+    /// The condition Ready's lastTransitionTime: since when nothing is heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<Timestamp>,
+}
+
+impl Heard {
+    /// What a node's kubelet has said last.
+    pub(crate) fn of(node: &NodeStanding) -> Heard {
+        Heard { lease: node.lease.map(|lease| lease.renewed), heartbeat: node.heartbeat, silent: node.since }
+    }
 }
 
 /// Who said something, when, and what.
@@ -84,6 +145,16 @@ pub struct Evidence {
     /// Who says so, when, in which words.
     #[serde(flatten)]
     pub said: Said,
+    /// The pods, by uid, that it is proof for; none where it is for all of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<Vec<String>>,
+}
+
+impl Evidence {
+    /// Whether it proves that this pod does not run.
+    pub fn covers(&self, uid: &str) -> bool {
+        self.pods.as_ref().is_none_or(|pods| pods.iter().any(|p| p == uid))
+    }
 }
 
 /// Kinds of evidence that a machine is off.
@@ -106,6 +177,26 @@ pub struct Plan {
     /// What stays as it is, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<LeftAlone>,
+    /// Volumes that hang on the node though no pod there has them any more: they are freed too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.volumes.is_empty()
+    }
+
+    /// The volumes that are to be detached.
+    pub fn freed(&self) -> impl Iterator<Item = &str> {
+        self.pods.iter().flat_map(|p| &p.volumes).chain(&self.volumes).map(String::as_str)
+    }
+
+    /// The condemned pod of this identity.
+    pub fn condemned(&self, uid: &str) -> Option<&CondemnedPod> {
+        self.pods.iter().find(|p| p.uid == uid)
+    }
 }
 
 /// A pod that is to leave the node.
@@ -154,9 +245,27 @@ pub struct LeftAlone {
     pub what: String,
     /// Why.
     pub why: String,
-    /// The pod's identity, where it has to be kept from the taint.
+    /// The pod's identity, where it is a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shield: Option<String>,
+    pub uid: Option<String>,
+    /// How it is kept from the taint, where that is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shield: Option<Shield>,
+}
+
+/// What keeps a pod from the taint: tolerations. A toleration can be added to a pod, and its seconds can be changed;
+/// it cannot be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shield {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub name: String,
+    /// Its tolerations as they were before.
+    pub before: Vec<Value>,
+    /// Its tolerations with those that keep it.
+    pub after: Vec<Value>,
 }
 
 /// What has been done.
@@ -183,6 +292,8 @@ pub enum Phase {
     /// It is written down, and nothing has been done.
     #[default]
     Planned,
+    /// The same, and the recoveries of other nodes come first.
+    Held,
     /// The taint is there; pods and volumes are waited for.
     Fenced,
     /// Pods and volumes are free of the node; the successors are waited for.

@@ -1,0 +1,129 @@
+//! Why a machine is known to be off.
+
+use std::collections::BTreeSet;
+
+use stead_explain::outage::{NodeStanding, SHUTDOWN};
+
+use crate::guard::Guard;
+use crate::policy::Policy;
+use crate::record::{Evidence, EvidenceKind, NodeRecovery, Said};
+use crate::view::{Request, View, records};
+
+/// Somebody or something that can tell that a machine is off. A power controller, a cloud or a storage that fences gets
+/// its answer into the view, and a witness here that reads it.
+pub trait Witness {
+    /// The kind of its evidence, which a policy accepts or does not.
+    fn kind(&self) -> EvidenceKind;
+
+    /// Its evidence about the view's node; none where it has none, with the reason where that is worth a word.
+    fn evidence(&self, view: &View<'_>, node: &NodeStanding, request: &Request) -> Result<Evidence, Option<String>>;
+}
+
+/// All witnesses there are.
+pub const WITNESSES: [&dyn Witness; 3] = [&Person, &CloudShutdown, &BootIdChanged];
+
+/// A person who has made sure.
+pub struct Person;
+
+impl Witness for Person {
+    fn kind(&self) -> EvidenceKind {
+        EvidenceKind::Person
+    }
+
+    fn evidence(&self, view: &View<'_>, node: &NodeStanding, request: &Request) -> Result<Evidence, Option<String>> {
+        let said = request.confirm_off.clone().ok_or(None)?;
+        if said.words.trim().is_empty() {
+            return Err(Some("--confirm-off has no reason: say how it is known that the machine is off".into()));
+        }
+        // Words outlive what they were true of: the machine may have come back and gone silent again since.
+        if let Some(since) = node.since.filter(|since| said.at < *since && view.guards.hold(Guard::Words)) {
+            return Err(Some(format!(
+                "{} said at {} that the machine is off, and node {} has gone silent at {since}, after that: say it again",
+                said.by, said.at, node.name
+            )));
+        }
+        Ok(Evidence { kind: self.kind(), said, pods: None })
+    }
+}
+
+/// The cloud's controller, which has asked the cloud.
+pub struct CloudShutdown;
+
+impl Witness for CloudShutdown {
+    fn kind(&self) -> EvidenceKind {
+        EvidenceKind::CloudShutdown
+    }
+
+    fn evidence(&self, view: &View<'_>, node: &NodeStanding, _: &Request) -> Result<Evidence, Option<String>> {
+        node.taint(SHUTDOWN).ok_or(None)?;
+        let Some(machine) = &node.provider_id else {
+            return Err(Some(format!("node {} has the taint {SHUTDOWN} and no spec.providerID", node.name)));
+        };
+        let words = format!("taint {SHUTDOWN} on node {}, machine {machine}", node.name);
+        let said = Said { by: "the cloud's node controller".into(), at: view.now, words };
+        Ok(Evidence { kind: self.kind(), said, pods: None })
+    }
+}
+
+/// The machine itself, which has been started anew. What ran before that does not run any more; but its new kubelet
+/// starts the node's pods again, with the uids that they had. Only a pod that was being deleted already in the former life
+/// is not started again: a kubelet never starts a pod that is being deleted. So this is proof for the pods that a record
+/// of a former life saw Terminating, and for no others.
+pub struct BootIdChanged;
+
+impl Witness for BootIdChanged {
+    fn kind(&self) -> EvidenceKind {
+        EvidenceKind::BootIdChanged
+    }
+
+    fn evidence(&self, view: &View<'_>, node: &NodeStanding, _: &Request) -> Result<Evidence, Option<String>> {
+        let boot_id = node.boot_id.as_deref().ok_or(None)?;
+        let read = records(view.objects).filter_map(|r| serde_json::from_value::<NodeRecovery>(r.clone()).ok());
+        let former: Vec<NodeRecovery> = read
+            .filter(|r| r.spec.node.uid == node.uid)
+            .filter(|r| !r.spec.node.boot_id.is_empty() && r.spec.node.boot_id != boot_id)
+            .collect();
+        let seen = former.iter().flat_map(|r| &r.spec.plan.pods).filter(|p| p.terminating).map(|p| p.uid.clone());
+        let pods: BTreeSet<String> = seen.collect();
+        let Some(record) = former.first().filter(|_| !pods.is_empty()) else { return Err(None) };
+        let words = format!(
+            "boot id {} became {boot_id}; {} saw {} pods Terminating before that",
+            record.spec.node.boot_id,
+            record.name(),
+            pods.len()
+        );
+        let said = Said { by: format!("node {}", node.name), at: view.now, words };
+        Ok(Evidence { kind: self.kind(), said, pods: Some(pods.into_iter().collect()) })
+    }
+}
+
+/// The first evidence that the policy accepts, the whole machine's before some pods'; or why there is none.
+pub(crate) fn find(
+    view: &View<'_>,
+    node: &NodeStanding,
+    request: &Request,
+    policy: &Policy,
+) -> Result<Evidence, String> {
+    let mut words = Vec::new();
+    for witness in WITNESSES {
+        let kind = witness.kind();
+        match witness.evidence(view, node, request) {
+            Ok(evidence) if policy.accept.contains(&kind) => return Ok(evidence),
+            Ok(_) => words.push(format!("there is evidence of kind {kind:?}, which the policy's accept does not list")),
+            Err(why) => words.extend(why),
+        }
+    }
+    if !view.guards.hold(Guard::Evidence) {
+        let said = Said { by: "nobody".into(), at: view.now, words: String::new() };
+        return Ok(Evidence { kind: EvidenceKind::Person, said, pods: None });
+    }
+    let accepted: Vec<String> = policy.accept.iter().map(|kind| format!("{kind:?}")).collect();
+    words.push(match accepted.as_slice() {
+        [] => "the policy accepts no kind of evidence: its accept is empty".into(),
+        kinds => format!("the policy accepts: {}", kinds.join(", ")),
+    });
+    if policy.accept.contains(&EvidenceKind::Person) && request.confirm_off.is_none() {
+        words.push("where you have made sure that the machine is off, say so with --confirm-off \"REASON\"".into());
+    }
+    Err(format!("node {}: nothing proves that its machine is off; {}", node.name, words.join("; ")))
+}

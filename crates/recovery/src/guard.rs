@@ -1,0 +1,87 @@
+//! The guards of a recovery.
+
+/// Something that a recovery never goes without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guard {
+    /// A node that is Ready is not touched.
+    Ready,
+    /// A node whose Lease is fresh is not touched.
+    Lease,
+    /// A node whose kubelet says itself that it is not ready is not touched.
+    Silence,
+    /// A sign of life after the evidence makes the evidence void.
+    Heard,
+    /// Words that are older than the silence, or were used up, do not count.
+    Words,
+    /// Nothing without evidence.
+    Evidence,
+    /// Evidence for some pods is not evidence for others.
+    Covers,
+    /// What is done is written down before.
+    Record,
+    /// Only this life of this machine.
+    Identity,
+    /// Where most nodes are silent, it is not the nodes.
+    Most,
+    /// So many nodes at once, and of a zone.
+    Brake,
+    /// Nothing happens to a pod that is not in the plan.
+    Plan,
+    /// What is left alone is kept from the taint before the taint comes.
+    Shield,
+    /// A patch is refused where the object has changed.
+    Version,
+    /// A pod is deleted by its identity.
+    Uid,
+    /// Other people's taints stay.
+    Foreign,
+    /// The taint goes only when nothing of the node's old life can write.
+    Return,
+    /// There is no way back after the point of no return.
+    NoReturn,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: [Guard; 18] = [
+        Guard::Ready,
+        Guard::Lease,
+        Guard::Silence,
+        Guard::Heard,
+        Guard::Words,
+        Guard::Evidence,
+        Guard::Covers,
+        Guard::Record,
+        Guard::Identity,
+        Guard::Most,
+        Guard::Brake,
+        Guard::Plan,
+        Guard::Shield,
+        Guard::Version,
+        Guard::Uid,
+        Guard::Foreign,
+        Guard::Return,
+        Guard::NoReturn,
+    ];
+}
+
+/// The guards that hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Guards {
+    without: Option<Guard>,
+}
+
+impl Guards {
+    /// All guards.
+    pub const ALL: Guards = Guards { without: None };
+
+    /// All but one, to see what it is for.
+    pub fn without(guard: Guard) -> Guards {
+        Guards { without: Some(guard) }
+    }
+
+    /// Whether this guard holds.
+    pub fn hold(self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+}

@@ -1,0 +1,117 @@
+//! Our taint on a node, and the mark that says that it is ours.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Taint;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use stead_explain::outage::{NodeStanding, OUT_OF_SERVICE};
+
+use crate::deed::Deed;
+use crate::guard::{Guard, Guards};
+use crate::pods::no_execute;
+use crate::record::{EvidenceKind, NodeRecovery};
+
+/// The annotation that goes with our taint.
+pub const ANNOTATION: &str = "stead.dev/recovery";
+
+/// The value that Kubernetes' own documentation gives the taint.
+const VALUE: &str = "nodeshutdown";
+
+/// What the annotation says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    /// The record's name.
+    pub record: String,
+    /// Who has put the taint there.
+    pub holder: String,
+    /// When.
+    pub time: Timestamp,
+    /// For which life of the machine.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+    /// On which kind of evidence.
+    pub evidence: Option<EvidenceKind>,
+}
+
+/// Whose out-of-service taint a node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fence {
+    None,
+    /// That of this recovery.
+    Ours,
+    /// Somebody else's.
+    Foreign,
+}
+
+impl Mark {
+    /// The mark that a node has.
+    pub fn of(node: &NodeStanding) -> Option<Mark> {
+        serde_json::from_str(node.annotation(ANNOTATION)?).ok()
+    }
+}
+
+/// The taint, as the rules of taints see it.
+pub(crate) fn taint() -> Taint {
+    no_execute(OUT_OF_SERVICE, VALUE)
+}
+
+fn is_ours(taint: &Value) -> bool {
+    taint["key"] == OUT_OF_SERVICE && taint["value"] == VALUE && taint["effect"] == "NoExecute"
+}
+
+/// Whose taint the node has.
+pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
+    let marked = Mark::of(node).is_some_and(|mark| mark.record == record);
+    match node.taint(OUT_OF_SERVICE) {
+        None => Fence::None,
+        Some(_) if marked && node.taints.iter().any(is_ours) => Fence::Ours,
+        Some(_) => Fence::Foreign,
+    }
+}
+
+/// Puts the taint there, with the mark; all other taints stay as they are.
+pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
+    let mark = Mark {
+        record: record.name().into(),
+        holder: holder.into(),
+        time: now,
+        boot_id: record.spec.node.boot_id.clone(),
+        evidence: record.spec.evidence.last().map(|evidence| evidence.kind),
+    };
+    let mut taints = node.taints.clone();
+    taints.push(json!({ "key": OUT_OF_SERVICE, "value": VALUE, "effect": "NoExecute" }));
+    let mark = serde_json::to_string(&mark).expect("a mark has only text");
+    let patch = json!({
+        "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
+        "spec": { "taints": taints },
+    });
+    Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE}={VALUE}:NoExecute put there") }
+}
+
+/// Takes what is ours from the node; none where nothing is.
+pub(crate) fn take(node: &NodeStanding, record: &str, guards: Guards) -> Option<Deed> {
+    let marked = Mark::of(node).is_some_and(|mark| mark.record == record);
+    let anybodys = !guards.hold(Guard::Foreign) && node.taint(OUT_OF_SERVICE).is_some();
+    if !marked && !anybodys {
+        return None;
+    }
+    let goes = |taint: &Value| if anybodys { taint["key"] == OUT_OF_SERVICE } else { is_ours(taint) };
+    let taints: Vec<&Value> = node.taints.iter().filter(|taint| !goes(taint)).collect();
+    let patch = json!({
+        "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: null }))),
+        "spec": { "taints": taints },
+    });
+    Some(Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE} taken away") })
+}
+
+/// The metadata of a patch: the API server refuses it where the object is another, or has changed.
+pub(crate) fn metadata(uid: &str, version: &str, guards: Guards, annotations: Option<Value>) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("uid".into(), uid.into());
+    if guards.hold(Guard::Version) {
+        metadata.insert("resourceVersion".into(), version.into());
+    }
+    metadata.extend(annotations.map(|annotations| ("annotations".to_owned(), annotations)));
+    Value::Object(metadata)
+}

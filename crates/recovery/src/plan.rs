@@ -1,0 +1,309 @@
+//! What is to be done about the pods of a node, and what is not.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use stead_explain::outage::{HeldVolume, NodeStanding, OUT_OF_SERVICE, volumes_of};
+use stead_explain::{ObjectError, ObjectKey, Objects};
+use stead_placement::{Cluster, Node, Pod, PodKey, evaluate};
+
+use crate::mark;
+use crate::pods::{PodSeen, bears};
+use crate::policy::Policy;
+use crate::record::{CondemnedPod, Evidence, LeftAlone, Plan, Shield, Target};
+use crate::shield;
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// There is no such node.
+    #[error("node {0}: not found")]
+    NoSuchNode(String),
+    /// The cluster cannot be understood.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A pod would be lost whose successor finds no place.
+    #[error(
+        "pod {pod}: it is Terminating, which the taint would end at once, and its successor would find no place: {why}; \
+         make room first, or allow it (allowPending)"
+    )]
+    NoPlace {
+        /// The pod.
+        pod: String,
+        /// Why no node takes its successor.
+        why: String,
+    },
+    /// The evidence does not say that something has ended which the taint would end.
+    #[error("{what}: the evidence ({kind}) does not prove that it has ended, and it cannot be kept from the taint")]
+    NotProven {
+        /// What.
+        what: String,
+        /// The kind of the evidence.
+        kind: String,
+    },
+}
+
+/// What a recovery of the node would do: every pod that is there is either condemned or left alone.
+pub fn plan(objects: &Objects, node: &str, policy: &Policy) -> Result<Plan, PlanError> {
+    let standing = NodeStanding::find(objects, node).ok_or_else(|| PlanError::NoSuchNode(node.into()))?;
+    Planner { objects, node: &standing, policy, fork: None, taken: BTreeSet::new() }.plan()
+}
+
+struct Planner<'a> {
+    objects: &'a Objects,
+    node: &'a NodeStanding,
+    policy: &'a Policy,
+    /// The cluster as it would be, from its first use on.
+    fork: Option<Cluster>,
+    /// The pods that already stand in for others.
+    taken: BTreeSet<String>,
+}
+
+impl Planner<'_> {
+    fn plan(mut self) -> Result<Plan, PlanError> {
+        let objects = self.objects;
+        let mut plan = Plan::default();
+        let mut candidates = Vec::new();
+        let name = self.node.name.clone();
+        for pod in PodSeen::on(objects, &name) {
+            match self.left_alone(pod) {
+                Some(why) => plan.left_alone.push(alone(pod, why, None)),
+                None => candidates.push(pod),
+            }
+        }
+        candidates.sort_by_key(|pod| (urgency(*pod), pod.namespace(), pod.name()));
+        let hostile = shield::hostile(self.node);
+        for pod in candidates {
+            let volumes = volumes_of(objects, pod.namespace(), pod.value);
+            let tolerates = bears(pod.tolerations(), &[mark::taint()]).is_none();
+            let stays = match (self.bound_to_it(&volumes), tolerates, self.policy.include_tolerating) {
+                (Some(why), _, _) => Some(why),
+                (None, true, false) => Some(format!("it tolerates {OUT_OF_SERVICE}")),
+                (None, true, true) if !volumes.is_empty() => {
+                    Some(format!("it tolerates {OUT_OF_SERVICE}, so that its successor could be put on this very node"))
+                }
+                _ => None,
+            };
+            let target = match stays {
+                Some(why) => Target::Nowhere(why),
+                None => self.target(pod)?,
+            };
+            if let Target::Nowhere(why) = &target {
+                if pod.terminating().is_none() {
+                    plan.left_alone.push(alone(pod, why.clone(), shield::needed(pod, &hostile)));
+                    continue;
+                }
+                if !self.policy.allow_pending {
+                    return Err(PlanError::NoPlace { pod: pod_name(pod), why: why.clone() });
+                }
+            }
+            plan.pods.push(condemned(pod, &volumes, target, tolerates));
+        }
+        self.volumes(&mut plan);
+        let foreign =
+            self.node.taints.iter().filter(|t| mark::Mark::of(self.node).is_none() || t["key"] != OUT_OF_SERVICE);
+        for taint in foreign.filter(|t| t["key"] == OUT_OF_SERVICE || !of_kubernetes(t)) {
+            let key = taint["key"].as_str().unwrap_or_default();
+            let why = if key == OUT_OF_SERVICE {
+                "somebody else has put it there: it is made use of, and stays"
+            } else {
+                "it is not ours"
+            };
+            plan.left_alone.push(LeftAlone { what: format!("taint {key}"), why: why.into(), uid: None, shield: None });
+        }
+        Ok(plan)
+    }
+
+    /// Why a pod is none of a recovery's business.
+    fn left_alone(&self, pod: PodSeen<'_>) -> Option<String> {
+        let owner = pod.controller();
+        if pod.is_mirror() || owner.is_some_and(|o| o["kind"] == "Node") {
+            Some("its kubelet has it from a file: it ends and starts with the machine".into())
+        } else if let Some(owner) = owner.filter(|o| o["kind"] == "DaemonSet") {
+            let set = owner["name"].as_str().unwrap_or_default();
+            Some(format!("DaemonSet {set} looks after it: it belongs to the node"))
+        } else if pod.has_ended() {
+            Some("it has ended".into())
+        } else {
+            None
+        }
+    }
+
+    /// Why a pod cannot leave the node, whatever the others have to offer.
+    fn bound_to_it(&self, volumes: &[HeldVolume]) -> Option<String> {
+        let local = volumes.iter().find(|v| v.is_local())?;
+        let volume = local.volume.as_deref().unwrap_or("none");
+        Some(format!("claim {}: its volume {volume} is on this node and nowhere else", local.claim))
+    }
+
+    /// Where the pod's successor would go, the pods before it being placed.
+    fn target(&mut self, pod: PodSeen<'_>) -> Result<Target, PlanError> {
+        let objects = self.objects;
+        let Some(owner) = pod.controller() else { return Ok(Target::Gone) };
+        let successor = PodSeen::all(objects).find(|other| {
+            pod.terminating().is_some()
+                && other.terminating().is_none()
+                && !other.has_ended()
+                && !other.is_ready()
+                && other.node() != Some(&self.node.name)
+                && other.controller().is_some_and(|o| o["uid"] == owner["uid"])
+                && !self.taken.contains(other.uid())
+        });
+        let key = match successor {
+            Some(other) => {
+                self.taken.insert(other.uid().into());
+                if let Some(node) = other.node() {
+                    return Ok(Target::Nodes(vec![node.into()]));
+                }
+                other.key()
+            }
+            None => pod.key(),
+        };
+        let compiled = objects.pod(&key)?;
+        let away = PodKey::new(pod.namespace(), pod.name());
+        let node = self.node.name.clone();
+        let fork = self.fork()?;
+        fork.remove_pod(&away);
+        fork.remove_pod(&compiled.key);
+        Ok(place(fork, &compiled, &node))
+    }
+
+    /// The cluster, with the node out of service.
+    fn fork(&mut self) -> Result<&mut Cluster, PlanError> {
+        if self.fork.is_none() {
+            let nothing = ObjectKey::new("Pod", "", "");
+            let mut cluster = self.objects.cluster(&nothing)?;
+            let found = self.objects.get(&ObjectKey::new("Node", "", &self.node.name)).unwrap_or(&Value::Null);
+            let mut out = found.clone();
+            out["spec"]["unschedulable"] = true.into();
+            out["spec"]["taints"] = self.node.taints.iter().filter(|t| t["key"] != OUT_OF_SERVICE).cloned().collect();
+            if let Some(taints) = out["spec"]["taints"].as_array_mut() {
+                taints.push(json!(mark::taint()));
+            }
+            let read = serde_json::from_value(out).ok().map(|node| Node::compile(&node));
+            if let Some(node) = read.transpose().map_err(ObjectError::from)? {
+                cluster.set_node(node);
+            }
+            self.fork = Some(cluster);
+        }
+        Ok(self.fork.as_mut().expect("it was made above"))
+    }
+
+    /// What of the volumes is freed: those of condemned pods, but for what a pod that stays has too, and those that no pod
+    /// of the node has.
+    fn volumes(&self, plan: &mut Plan) {
+        let condemned: BTreeSet<&str> = plan.pods.iter().map(|p| p.uid.as_str()).collect();
+        let stays =
+            PodSeen::on(self.objects, &self.node.name).filter(|p| !condemned.contains(p.uid()) && !p.has_ended());
+        let held = stays.flat_map(|p| volumes_of(self.objects, p.namespace(), p.value));
+        let kept: BTreeSet<String> = held.filter_map(|v| v.volume).collect();
+        plan.pods.iter_mut().for_each(|p| p.volumes.retain(|v| !kept.contains(v)));
+        let attachments = self.objects.of_kind("VolumeAttachment").map(|(_, a)| &a["spec"]);
+        let here = attachments.filter(|a| a["nodeName"] == *self.node.name);
+        let all: BTreeSet<&str> = here.filter_map(|a| a["source"]["persistentVolumeName"].as_str()).collect();
+        let freed: BTreeSet<&str> = plan.pods.iter().flat_map(|p| &p.volumes).map(String::as_str).collect();
+        let orphans = all.into_iter().filter(|v| !freed.contains(v) && !kept.contains(*v));
+        plan.volumes = orphans.map(str::to_owned).collect();
+    }
+}
+
+/// Places a pod as the scheduler would, and has it there for those that come after it.
+fn place(fork: &mut Cluster, pod: &Pod, away_from: &str) -> Target {
+    let verdict = match evaluate(fork, pod) {
+        Ok(verdict) => verdict,
+        Err(unmodelled) => return Target::Nowhere(unmodelled.to_string()),
+    };
+    let mut fitting: Vec<_> = verdict.scores.iter().filter(|(node, _)| ***node != *away_from).collect();
+    fitting.sort_by_key(|(node, scores)| (-scores.total, (*node).clone()));
+    let nodes: Vec<String> = fitting.iter().map(|(node, _)| node.to_string()).collect();
+    match nodes.first() {
+        Some(best) => {
+            // The node is one of the cluster's: it has just been judged.
+            let _ = fork.assume(pod, best);
+            Target::Nodes(nodes)
+        }
+        None => Target::Nowhere(verdict.message.or(verdict.error).unwrap_or_else(|| "no node takes it".into())),
+    }
+}
+
+/// What comes first: what others need to get their volumes, then what matters more.
+fn urgency(pod: PodSeen<'_>) -> (bool, i64) {
+    let spec = &pod.value["spec"];
+    let critical = spec["priorityClassName"].as_str().is_some_and(|c| c.starts_with("system-"));
+    let mut containers = spec["containers"].as_array().into_iter().flatten();
+    let attaches = containers.any(|c| {
+        let words = [&c["name"], &c["image"]].map(|w| w.as_str().unwrap_or_default());
+        words.iter().any(|w| w.contains("csi-attacher") || w.contains("csi-provisioner"))
+    });
+    (!(critical || attaches), -spec["priority"].as_i64().unwrap_or(0))
+}
+
+fn condemned(pod: PodSeen<'_>, volumes: &[HeldVolume], target: Target, tolerates: bool) -> CondemnedPod {
+    let owner = pod.controller().map(|owner| {
+        let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+        format!("{}/{}", text("kind"), text("name"))
+    });
+    CondemnedPod {
+        namespace: pod.namespace().into(),
+        name: pod.name().into(),
+        uid: pod.uid().into(),
+        owner,
+        volumes: volumes.iter().filter(|v| v.attached).filter_map(|v| v.volume.clone()).collect(),
+        terminating: pod.terminating().is_some(),
+        target,
+        tolerates,
+    }
+}
+
+fn pod_name(pod: PodSeen<'_>) -> String {
+    format!("{}/{}", pod.namespace(), pod.name())
+}
+
+fn alone(pod: PodSeen<'_>, why: String, shield: Option<Shield>) -> LeftAlone {
+    LeftAlone { what: format!("pod {}", pod_name(pod)), why, uid: Some(pod.uid().into()), shield }
+}
+
+/// Whether it is one of the taints by which Kubernetes itself says how a node is.
+fn of_kubernetes(taint: &Value) -> bool {
+    let key = taint["key"].as_str().unwrap_or_default();
+    key.starts_with("node.kubernetes.io/") || key.starts_with("node.cloudprovider.kubernetes.io/")
+}
+
+/// The plan, for a recovery whose evidence is for some pods only: the others stay, or nothing is done at all.
+pub(crate) fn within(
+    objects: &Objects,
+    node: &NodeStanding,
+    plan: Plan,
+    evidence: &Evidence,
+) -> Result<Plan, PlanError> {
+    if evidence.pods.is_none() {
+        return Ok(plan);
+    }
+    let unproven = |what: String| PlanError::NotProven { what, kind: format!("{:?}", evidence.kind) };
+    let hostile = shield::hostile(node);
+    let (proven, others): (Vec<_>, Vec<_>) = plan.pods.into_iter().partition(|p| evidence.covers(&p.uid));
+    let mut plan = Plan { pods: proven, ..plan };
+    for pod in PodSeen::on(objects, &node.name) {
+        let what = format!("pod {}", pod_name(pod));
+        if others.iter().any(|p| p.uid == pod.uid()) {
+            if pod.terminating().is_some() {
+                return Err(unproven(what));
+            }
+            let why = format!("the evidence ({:?}) does not prove that it has ended", evidence.kind);
+            plan.left_alone.push(alone(pod, why, shield::needed(pod, &hostile)));
+        }
+        // What belongs to the node goes with the taint, and nobody can keep it.
+        let kept = plan.left_alone.iter().any(|l| l.uid.as_deref() == Some(pod.uid()) && l.shield.is_none());
+        let bears_it = bears(pod.tolerations(), &hostile).is_none();
+        let holds = || volumes_of(objects, pod.namespace(), pod.value).iter().any(|v| v.attached);
+        if kept && !bears_it && !pod.has_ended() && holds() {
+            return Err(unproven(what));
+        }
+    }
+    let kept: BTreeSet<String> = others.iter().flat_map(|p| p.volumes.clone()).collect();
+    plan.pods.iter_mut().for_each(|p| p.volumes.retain(|v| !kept.contains(v)));
+    match plan.volumes.first() {
+        Some(volume) => Err(unproven(format!("whatever has volume {volume}"))),
+        None => Ok(plan),
+    }
+}

@@ -1,0 +1,437 @@
+//! What a recovery does next: one write at most.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use stead_explain::outage::{NodeStanding, OUT_OF_SERVICE, Readiness};
+
+use crate::brake::{self, Turn};
+use crate::deed::{Deed, End, Step, Wait};
+use crate::evidence;
+use crate::follow;
+use crate::guard::{Guard, Guards};
+use crate::mark::{self, Fence};
+use crate::plan::{plan, within};
+use crate::pods::{PodSeen, bears};
+use crate::policy::Policy;
+use crate::record::{
+    API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Spec, Status, Took,
+};
+use crate::shield;
+use crate::view::{Request, View};
+
+/// What to do next, from what was read just now. The record is that of [`crate::record_of`].
+pub fn step(view: &View<'_>, record: Option<&NodeRecovery>, request: &Request, policy: &Policy) -> Step {
+    let node = NodeStanding::find(view.objects, view.node);
+    match (record, node) {
+        (Some(record), node) if !record.status.phase.is_over() => {
+            let going = |node| Going { view, record, node, request, policy }.next();
+            let same = |node: &NodeStanding| node.uid == record.spec.node.uid || !view.guards.hold(Guard::Identity);
+            node.filter(same).map_or_else(|| void(view, record), going)
+        }
+        (_, None) => Step::refuse(format!("node {}: not found", view.node)),
+        (last, Some(node)) => begin(view, last, &node, request, policy),
+    }
+}
+
+/// The first step: what can be said against it, or the record of it.
+fn begin(
+    view: &View<'_>,
+    last: Option<&NodeRecovery>,
+    node: &NodeStanding,
+    request: &Request,
+    policy: &Policy,
+) -> Step {
+    let guards = view.guards;
+    let alive = sign_of_life(node, view.now, guards);
+    // Words that the last recovery has used up, or that are older than its end, are not for a new one.
+    let used_up = |said: &Said| last.and_then(NodeRecovery::last_step).is_some_and(|end| said.at <= end);
+    let mut request = request.clone();
+    request.confirm_off = request.confirm_off.filter(|said| !guards.hold(Guard::Words) || !used_up(said));
+    if let Some(last) = last.filter(|last| last.spec.node.uid == node.uid && request.confirm_off.is_none()) {
+        let aborted = last.spec.abort.is_some() && last.spec.node == NodeIdentity::of(node);
+        match last.status.phase {
+            Phase::Returned if alive.is_some() => return Step::end(End::Returned),
+            Phase::Undone if alive.is_some() || aborted => return Step::end(End::Undone),
+            _ => {}
+        }
+    }
+    if request.abort.is_some() {
+        return Step::refuse(format!("node {}: there is no recovery that could be ended", node.name));
+    }
+    match consider(view, node, &request, policy, alive) {
+        Ok((evidence, plan)) => {
+            let record = made(view, last, node, evidence, plan);
+            if guards.hold(Guard::Record) {
+                Step::write(Deed::Record(Box::new(record)))
+            } else {
+                Step::write(mark::put(node, &record, &request.who, view.now, guards))
+            }
+        }
+        Err(why) => Step::refuse(why),
+    }
+}
+
+/// What speaks for a recovery, or what against it.
+fn consider(
+    view: &View<'_>,
+    node: &NodeStanding,
+    request: &Request,
+    policy: &Policy,
+    alive: Option<String>,
+) -> Result<(Evidence, Plan), String> {
+    if let Some(sign) = alive.or_else(|| brake::most(view)) {
+        return Err(sign);
+    }
+    let evidence = evidence::find(view, node, request, policy)?;
+    let plan = planned(view, node, &evidence, policy)?;
+    if plan.is_empty() {
+        return Err(format!("node {}: no pod and no volume there is to be freed", node.name));
+    }
+    match brake::turn(view, node.zone.as_deref(), None, policy) {
+        Turn::Held(why) | Turn::Soon(why) => Err(why),
+        Turn::Go => Ok((evidence, plan)),
+    }
+}
+
+fn planned(view: &View<'_>, node: &NodeStanding, evidence: &Evidence, policy: &Policy) -> Result<Plan, String> {
+    let whole = plan(view.objects, view.node, policy).map_err(|e| e.to_string())?;
+    if !view.guards.hold(Guard::Covers) {
+        return Ok(whole);
+    }
+    within(view.objects, node, whole, evidence).map_err(|e| e.to_string())
+}
+
+/// The record of a recovery that begins; where there is one of the same life, it is taken up again.
+fn made(
+    view: &View<'_>,
+    last: Option<&NodeRecovery>,
+    node: &NodeStanding,
+    evidence: Evidence,
+    plan: Plan,
+) -> NodeRecovery {
+    let identity = NodeIdentity::of(node);
+    let name = identity.record_name();
+    let before = last.filter(|last| last.name() == name);
+    let fresh = || Map::from_iter([("name".to_owned(), Value::from(name.clone()))]);
+    let mut steps = before.map(|b| b.status.steps.clone()).unwrap_or_default();
+    steps.push(Took { at: view.now, what: format!("planned: {:?} says that the machine is off", evidence.kind) });
+    let mut all = before.map(|b| b.spec.evidence.clone()).unwrap_or_default();
+    all.push(evidence);
+    NodeRecovery {
+        api_version: API_VERSION.into(),
+        kind: KIND.into(),
+        metadata: before.map_or_else(fresh, |b| b.metadata.clone()),
+        spec: Spec { node: identity, evidence: all, heard: Heard::of(node), plan, abort: None },
+        status: Status { phase: Phase::Planned, steps, ..Status::default() },
+    }
+}
+
+/// The node is gone, or another has its name.
+fn void(view: &View<'_>, record: &NodeRecovery) -> Step {
+    let mut record = record.clone();
+    record.status.phase = Phase::Void;
+    record.status.message = format!("node {} of uid {} is gone", view.node, record.spec.node.uid);
+    record.status.steps.push(Took { at: view.now, what: record.status.message.clone() });
+    Step::write(Deed::Record(Box::new(record)))
+}
+
+/// Why the node must be taken for alive.
+fn sign_of_life(node: &NodeStanding, now: Timestamp, guards: Guards) -> Option<String> {
+    let name = &node.name;
+    if node.readiness == Readiness::Ready && guards.hold(Guard::Ready) {
+        return Some(format!("node {name}: its condition Ready is True: its kubelet is alive"));
+    }
+    if let Some(lease) = node.lease.filter(|lease| lease.is_fresh(now) && guards.hold(Guard::Lease)) {
+        return Some(format!(
+            "node {name}: lease kube-node-lease/{name} was renewed at {}, which is good for {} s: its kubelet is alive",
+            lease.renewed,
+            lease.lasts.as_secs()
+        ));
+    }
+    (node.readiness == Readiness::NotReady && guards.hold(Guard::Silence)).then(|| {
+        format!(
+            "node {name}: its condition Ready is False: its kubelet says so itself, and is alive; once it is silent, the \
+             node controller makes that Unknown"
+        )
+    })
+}
+
+/// A recovery that is under way.
+struct Going<'a> {
+    view: &'a View<'a>,
+    record: &'a NodeRecovery,
+    node: NodeStanding,
+    request: &'a Request,
+    policy: &'a Policy,
+}
+
+impl Going<'_> {
+    fn next(&self) -> Step {
+        let status = &self.record.status;
+        let guards = self.view.guards;
+        let fence = mark::fence(&self.node, self.record.name());
+        let fenced = fence == Fence::Ours || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
+        let gone = fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
+        let no_way_back = status.no_return_since.is_some() || gone;
+        if self.is_another_life() {
+            let why =
+                format!("the machine was started anew: its boot id is {}", self.node.boot_id.as_deref().unwrap_or(""));
+            return self.close(&why, no_way_back);
+        }
+        let sign = sign_of_life(&self.node, self.view.now, guards).or_else(|| self.heard());
+        let too_late = no_way_back && guards.hold(Guard::NoReturn);
+        if !too_late {
+            if let Some(sign) = sign {
+                return self.close(&sign, no_way_back);
+            }
+            if let Some(abort) = &self.record.spec.abort {
+                return self.close(&format!("{} ended it: {}", abort.by, abort.words), false);
+            }
+            if let Some(abort) = &self.request.abort {
+                return self.change(|record| record.spec.abort = Some(abort.clone()));
+            }
+        }
+        if gone && status.no_return_since.is_none() {
+            let now = self.view.now;
+            return self
+                .took("the first pod was collected: there is no way back", |r| r.status.no_return_since = Some(now));
+        }
+        if self.request.abort.is_some() {
+            let since = status.no_return_since.map(|t| t.to_string()).unwrap_or_default();
+            return Step::refuse(format!(
+                "node {}: there is no way back since {since}: pods of it were collected; the taint goes when the node is back",
+                self.node.name
+            ));
+        }
+        if sign.is_some() && self.is_back() {
+            return self.back(no_way_back);
+        }
+        match status.phase {
+            Phase::Planned | Phase::Held => self.prepare(fence),
+            Phase::Fenced => self.free(fence, sign.as_deref()),
+            Phase::Released => self.follow(),
+            _ => Step { waits: sign.map(|how| self.node_wait(how)).into_iter().collect(), ..Step::end(End::Recovered) },
+        }
+    }
+
+    fn is_another_life(&self) -> bool {
+        let now = self.node.boot_id.as_deref().unwrap_or_default();
+        let then = &self.record.spec.node.boot_id;
+        self.view.guards.hold(Guard::Identity) && !now.is_empty() && !then.is_empty() && now != then
+    }
+
+    /// What was heard of the node since the evidence was found.
+    fn heard(&self) -> Option<String> {
+        let later = Heard::of(&self.node) != self.record.spec.heard && self.view.guards.hold(Guard::Heard);
+        later
+            .then(|| format!("node {}: its kubelet has given a sign of life since this recovery began", self.node.name))
+    }
+
+    fn is_back(&self) -> bool {
+        self.node.readiness == Readiness::Ready && self.node.lease_is_fresh(self.view.now)
+    }
+
+    fn node_wait(&self, how: String) -> Wait {
+        Wait { what: format!("node {}", self.node.name), how }
+    }
+
+    /// The node is back in the same life: what it ran then may still run.
+    fn back(&self, no_way_back: bool) -> Step {
+        let why = format!("node {} is back", self.node.name);
+        if !self.view.guards.hold(Guard::Return) {
+            return self.close(&why, no_way_back);
+        }
+        let Some(running) = self.view.running else {
+            let waits = vec![self.node_wait("back in the same life: its kubelet is asked what it runs".into())];
+            return Step { ask_running: true, ..Step::wait(waits) };
+        };
+        let runs = |pod: &&CondemnedPod| running.contains(&pod.uid);
+        let still: Vec<&CondemnedPod> = self.record.spec.plan.pods.iter().filter(runs).collect();
+        if still.is_empty() {
+            return self.close(&format!("{why}, and runs nothing of what was taken from it"), no_way_back);
+        }
+        let wait = |pod: &CondemnedPod| Wait {
+            what: format!("pod {}/{}", pod.namespace, pod.name),
+            how: format!("uid {} still runs on node {}, which is back", pod.uid, self.node.name),
+        };
+        Step { ask_running: true, ..self.say(still.into_iter().map(wait).collect()) }
+    }
+
+    /// Everything that is ours goes from the node and its pods, and the record is closed.
+    fn close(&self, why: &str, no_way_back: bool) -> Step {
+        let guards = self.view.guards;
+        if let Some(deed) = mark::take(&self.node, self.record.name(), guards) {
+            return Step::write(deed);
+        }
+        for (pod, shield) in self.shields() {
+            if let Some(deed) = shield::lower(pod, shield, guards) {
+                return Step::write(deed);
+            }
+        }
+        let phase = if no_way_back { Phase::Returned } else { Phase::Undone };
+        let left = match mark::fence(&self.node, self.record.name()) {
+            Fence::Foreign => format!("; the taint {OUT_OF_SERVICE} is somebody else's, and stays"),
+            _ => String::new(),
+        };
+        self.enter(phase, &format!("{why}{left}"))
+    }
+
+    /// The pods that are kept from the taint, as long as they are there and nobody deletes them.
+    fn shields(&self) -> impl Iterator<Item = (PodSeen<'_>, &crate::record::Shield)> {
+        self.record.spec.plan.left_alone.iter().filter_map(|left| {
+            let shield = left.shield.as_ref()?;
+            let pod = PodSeen::named(self.view.objects, &shield.namespace, &shield.name)?;
+            (Some(pod.uid()) == left.uid.as_deref() && pod.terminating().is_none()).then_some((pod, shield))
+        })
+    }
+
+    /// Before the taint.
+    fn prepare(&self, fence: Fence) -> Step {
+        let (record, node, guards) = (self.record, &self.node, self.view.guards);
+        if fence == Fence::Ours {
+            return self.enter(Phase::Fenced, "the taint is there");
+        }
+        if let Some(why) = self.unacceptable().or_else(|| brake::most(self.view)) {
+            return Step::refuse(why);
+        }
+        let held = record.status.phase == Phase::Held;
+        match brake::turn(self.view, node.zone.as_deref(), Some(record.name()), self.policy) {
+            Turn::Held(why) if held => return Step::refuse(why),
+            Turn::Held(why) => return self.enter(Phase::Held, &why),
+            Turn::Soon(how) => return Step::wait(vec![self.node_wait(how)]),
+            Turn::Go if held => return self.enter(Phase::Planned, "its turn has come"),
+            Turn::Go => {}
+        }
+        if guards.hold(Guard::Plan) && !self.plan_is_current() {
+            let Some(evidence) = record.spec.evidence.last() else { return Step::refuse("no evidence is recorded") };
+            return match planned(self.view, node, evidence, self.policy) {
+                Ok(plan) => self.took("planned anew: the node's pods have changed", |r| r.spec.plan = plan.clone()),
+                Err(why) => Step::refuse(why),
+            };
+        }
+        let mut deeds = self.shields().filter_map(|(pod, shield)| shield::raise(pod, shield, guards));
+        if let Some(deed) = deeds.next().filter(|_| guards.hold(Guard::Shield)) {
+            return Step::write(deed);
+        }
+        match fence {
+            Fence::Foreign => self.enter(Phase::Fenced, "the taint is there; somebody else has put it there"),
+            _ => Step::write(mark::put(node, record, &self.request.who, self.view.now, guards)),
+        }
+    }
+
+    /// Why the evidence will not do any more: the policy may have become stricter.
+    fn unacceptable(&self) -> Option<String> {
+        let kind = self.record.spec.evidence.last().map(|evidence| evidence.kind)?;
+        (!self.policy.accept.contains(&kind) && self.view.guards.hold(Guard::Evidence)).then(|| {
+            format!("node {}: the policy's accept does not list {kind:?}, by which this was begun", self.node.name)
+        })
+    }
+
+    /// Whether the plan is about the pods that are there, and can still be carried out.
+    fn plan_is_current(&self) -> bool {
+        let plan = &self.record.spec.plan;
+        let here: Vec<PodSeen<'_>> = PodSeen::on(self.view.objects, self.view.node).collect();
+        let known = |pod: &PodSeen<'_>| {
+            let left = plan.left_alone.iter().find(|left| left.uid.as_deref() == Some(pod.uid()));
+            let unkept = left.is_some_and(|left| left.shield.is_some()) && pod.terminating().is_some();
+            (left.is_some() || plan.condemned(pod.uid()).is_some()) && !unkept
+        };
+        here.iter().all(known) && plan.pods.iter().all(|p| here.iter().any(|pod| pod.uid() == p.uid))
+    }
+
+    /// The taint is there: pods have to go, and volumes.
+    fn free(&self, fence: Fence, sign: Option<&str>) -> Step {
+        let (objects, plan) = (self.view.objects, &self.record.spec.plan);
+        if fence == Fence::None {
+            return self.taint_is_gone();
+        }
+        let no_execute = self.node.taints.iter().any(|t| t["key"] == OUT_OF_SERVICE && t["effect"] == "NoExecute");
+        for pod in plan.pods.iter().filter(|_| sign.is_none()) {
+            let Some(seen) = follow::object(objects, pod) else { continue };
+            let reached = no_execute && bears(seen.tolerations(), &[mark::taint()]).is_some();
+            if seen.terminating().is_none() && !reached {
+                let uid = if self.view.guards.hold(Guard::Uid) { pod.uid.clone() } else { String::new() };
+                return Step::write(Deed::DeletePod { namespace: pod.namespace.clone(), name: pod.name.clone(), uid });
+            }
+        }
+        let mut waits = follow::pods(objects, plan);
+        waits.extend(follow::volumes(objects, &self.node.name, plan));
+        if waits.is_empty() {
+            return self.enter(Phase::Released, "its pods and volumes are free of it");
+        }
+        self.say(waits)
+    }
+
+    /// Somebody has taken the taint away before it had done its work.
+    fn taint_is_gone(&self) -> Step {
+        let again = self.request.confirm_off.as_ref().filter(|said| Some(said.at) > self.record.last_step());
+        if again.is_some() {
+            return match evidence::find(self.view, &self.node, self.request, self.policy) {
+                Ok(evidence) => self.enter_with(Phase::Planned, "it goes on, on new evidence", |record| {
+                    record.spec.evidence.push(evidence.clone());
+                    record.spec.heard = Heard::of(&self.node);
+                }),
+                Err(why) => Step::refuse(why),
+            };
+        }
+        let why = format!(
+            "node {}: somebody has taken the taint {OUT_OF_SERVICE} away before all was free: say --confirm-off again to go \
+             on, or --abort",
+            self.node.name
+        );
+        if self.record.status.message != why {
+            return self.change(|record| record.status.message.clone_from(&why));
+        }
+        Step::refuse(why)
+    }
+
+    /// Pods and volumes are free: the successors have to be ready.
+    fn follow(&self) -> Step {
+        let waits = follow::successors(self.view.objects, &self.record.spec.plan);
+        if waits.is_empty() {
+            return self.enter(Phase::Recovered, "all successors are ready; the taint goes when the node is back");
+        }
+        self.say(waits)
+    }
+
+    /// Waits, and has the record say for what; it is written only where that has changed.
+    fn say(&self, waits: Vec<Wait>) -> Step {
+        let words: Vec<String> = waits.iter().map(|w| format!("{}: {}", w.what, w.how)).collect();
+        let message = words.join("; ");
+        if self.record.status.message == message {
+            return Step::wait(waits);
+        }
+        Step { waits, ..self.change(|record| record.status.message.clone_from(&message)) }
+    }
+
+    fn enter(&self, phase: Phase, why: &str) -> Step {
+        self.enter_with(phase, why, |_| {})
+    }
+
+    fn enter_with(&self, phase: Phase, why: &str, change: impl FnOnce(&mut NodeRecovery)) -> Step {
+        self.took(&format!("{phase:?}: {why}"), |record| {
+            record.status.phase = phase;
+            record.status.message = why.into();
+            change(record);
+        })
+    }
+
+    fn took(&self, what: &str, change: impl FnOnce(&mut NodeRecovery)) -> Step {
+        self.change(|record| {
+            record.status.steps.push(Took { at: self.view.now, what: what.into() });
+            change(record);
+        })
+    }
+
+    /// The record, changed; it also learns which pods were being deleted in this life of the machine.
+    fn change(&self, change: impl FnOnce(&mut NodeRecovery)) -> Step {
+        let mut record = self.record.clone();
+        if !self.is_another_life() {
+            for pod in &mut record.spec.plan.pods {
+                pod.terminating |= follow::object(self.view.objects, pod).is_some_and(|p| p.terminating().is_some());
+            }
+        }
+        change(&mut record);
+        Step::write(Deed::Record(Box::new(record)))
+    }
+}

@@ -1,0 +1,49 @@
+//! What a step is made from.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use stead_explain::Objects;
+
+use crate::guard::Guards;
+use crate::record::{KIND, NodeRecovery, Said};
+
+/// What was read for a step, all of it just now.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    /// The node in question.
+    pub node: &'a str,
+    /// Nodes, pods, volumes, claims, attachments, workloads, NodeRecoveries, and the node's Lease. The Node and its Lease
+    /// are read last: what a pod was seen to be is then true of the life that the Node has, or of one before it.
+    pub objects: &'a Objects,
+    /// The uids of the pods that the node's kubelet really runs; read only where the step before has asked for it.
+    pub running: Option<&'a BTreeSet<String>>,
+    /// The time.
+    pub now: Timestamp,
+    /// The guards that hold: all of them, but in a test that takes one away.
+    pub guards: Guards,
+}
+
+/// What somebody wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Who, as the API server knows them.
+    pub who: String,
+    /// Their word that the machine is off, and when they gave it.
+    pub confirm_off: Option<Said>,
+    /// Their wish to end it before the point of no return.
+    pub abort: Option<Said>,
+}
+
+/// The record that a node's recovery goes on with: the one that is not over, or else the last one.
+pub fn record_of(objects: &Objects, node: &str) -> Option<NodeRecovery> {
+    let ours = records(objects).filter(|r| r["spec"]["node"]["name"] == node);
+    let read = ours.filter_map(|r| serde_json::from_value::<NodeRecovery>(r.clone()).ok());
+    read.max_by_key(|r| (!r.status.phase.is_over(), r.last_step(), r.name().to_owned()))
+}
+
+/// All records.
+pub(crate) fn records(objects: &Objects) -> impl Iterator<Item = &Value> {
+    objects.of_kind(KIND).map(|(_, value)| value)
+}
