@@ -8,6 +8,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::connect::Connection;
+use crate::output::Hinted;
 
 /// The name under which an installation applies.
 const MANAGER: &str = "stead-install";
@@ -27,6 +28,36 @@ impl Server {
     /// The server's address.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The server's version, if it is new enough for what is needed.
+    pub(crate) async fn at_least(&self, oldest: (u32, u32), needed: &str) -> anyhow::Result<String> {
+        let answer = self.get("/version").await?.unwrap_or_default();
+        let number = |field: &str| {
+            let digits: String =
+                answer[field].as_str().unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u32>().with_context(|| format!("version: {field}: {} is no number", answer[field]))
+        };
+        let (major, minor) = (number("major")?, number("minor")?);
+        if (major, minor) < oldest {
+            return Err(Hinted {
+                message: format!("{} runs Kubernetes {major}.{minor}, which is too old", self.address),
+                hint: format!("Stead needs {}.{}, for {needed}", oldest.0, oldest.1),
+            }
+            .into());
+        }
+        Ok(format!("{major}.{minor}"))
+    }
+
+    /// Whether whoever asks may do something.
+    pub(crate) async fn allows(&self, attributes: &Value) -> anyhow::Result<bool> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let answer = self.ask("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await?;
+        Ok(answer["status"]["allowed"] == true)
     }
 
     /// What is at a path; none where there is nothing.

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Outcome> {
 
 async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
     let server = Server::new(connect(&args.connect).await?);
-    let version = version(&server).await?;
+    let version = server.at_least(OLDEST, "ValidatingAdmissionPolicy").await?;
     let manifests = manifests(&args.options.options());
     rights(&server, &manifests).await?;
     let plan = look(&server, manifests).await?;
@@ -46,28 +46,9 @@ async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-/// The server's version, if it is one that Stead can work with.
-async fn version(server: &Server) -> anyhow::Result<String> {
-    let answer = server.get("/version").await?.unwrap_or_default();
-    let number = |field: &str| {
-        let digits: String =
-            answer[field].as_str().unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u32>().with_context(|| format!("version: {field}: {} is no number", answer[field]))
-    };
-    let (major, minor) = (number("major")?, number("minor")?);
-    if (major, minor) < OLDEST {
-        return Err(Hinted {
-            message: format!("{} runs Kubernetes {major}.{minor}, which is too old", server.address()),
-            hint: format!("Stead needs {}.{}, for ValidatingAdmissionPolicy", OLDEST.0, OLDEST.1),
-        }
-        .into());
-    }
-    Ok(format!("{major}.{minor}"))
-}
-
 /// An error that names the rights that are missing, if any are.
 async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
-    if allowed(server, json!({"group": "*", "resource": "*", "verb": "*"})).await? {
+    if server.allows(&json!({"group": "*", "resource": "*", "verb": "*"})).await? {
         return Ok(());
     }
     let mut wanted: Vec<(String, &str, Option<&str>)> =
@@ -81,7 +62,7 @@ async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
             if let Some(namespace) = namespace {
                 attributes["namespace"] = namespace.into();
             }
-            if !allowed(server, attributes).await? {
+            if !server.allows(&attributes).await? {
                 let dot = if group.is_empty() { "" } else { "." };
                 missing.push(format!("{verb} {resource}{dot}{group}"));
             }
@@ -95,16 +76,6 @@ async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
         hint: "give the output of `stead manifests` to somebody who may, or ask for the role cluster-admin".to_owned(),
     }
     .into())
-}
-
-async fn allowed(server: &Server, attributes: Value) -> anyhow::Result<bool> {
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    });
-    let answer = server.ask("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await?;
-    Ok(answer["status"]["allowed"] == true)
 }
 
 /// What would be done to the cluster as it is.

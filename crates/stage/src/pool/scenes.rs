@@ -323,17 +323,20 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
             Ok(self.stage.friends(0).await?.iter().chain(&self.stage.friends(1).await?).all(|f| f.state == WELL))
         })
         .await?;
-        let pending = "a pod is not ready because something waits to be healed";
+        let pending = "pods are not ready because something waits to be healed, and the budget has seen it";
         until(pending, PATIENCE, async || {
+            let mut waits = false;
             for ordinal in 0..3 {
                 let path = format!("/api/v1/namespaces/default/pods/{}:24080/proxy/pool", pod(ordinal));
                 let says = self.stage.kubectl(&["get", "--raw", &path]).await?;
                 let unready = self.stage.pod(ordinal).await?.is_some_and(|found| !is_ready(&found));
-                if unready && says.contains("entries wait to be healed") {
-                    return Ok(true);
-                }
+                waits |= unready && says.contains("entries wait to be healed");
             }
-            Ok(false)
+            // While a single pod is not ready, Kubernetes lets that very one be evicted.
+            let budget = self.stage.kubectl(&["get", "pdb", NAME, "-o", "json"]).await?;
+            let budget: serde_json::Value = serde_json::from_str(&budget)?;
+            let count = |field: &str| budget["status"][field].as_i64();
+            Ok(waits && count("currentHealthy") < count("desiredHealthy"))
         })
         .await?;
         let evict = r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "glusterfs-0", "namespace": "default"}}"#;

@@ -1,0 +1,160 @@
+//! Looks, makes one write, and looks again, until there is nothing more to do.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde_json::{Value, json};
+use stead_recovery::{Deed, End, Guards, NodeRecovery, Phase, Request, Step, View, record_of, step};
+
+use super::show::{self, Progress};
+use super::{Desk, look};
+use crate::output::{self, Hinted, Outcome};
+
+/// How long to wait before a server that does not answer, or will not for now, is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// So much time has a node that is back to say what it runs, before its silence is told.
+const KUBELET: Duration = Duration::from_secs(10);
+
+/// Carries the recovery out, or goes on with it. All that is remembered from one look to the next is in the cluster.
+pub(super) async fn until_the_end(
+    desk: &Desk<'_>,
+    node: &str,
+    request: &Request,
+    begun: Instant,
+) -> anyhow::Result<Outcome> {
+    let mut progress = Progress::new(begun);
+    let mut kubelet = Kubelet::default();
+    let mut last: Option<NodeRecovery> = None;
+    let mut trouble = String::new();
+    loop {
+        if begun.elapsed() > desk.args.consent.timeout {
+            let waits = [progress.waits(), trouble].into_iter().find(|w| !w.is_empty()).unwrap_or_default();
+            return Err(Hinted {
+                message: format!("node {node}: not done after {}s; {waits}", desk.args.consent.timeout.as_secs()),
+                hint: format!("what was begun stays: stead recover node/{node} goes on, --status tells how it stands"),
+            }
+            .into());
+        }
+        let turn = turn(desk, node, request, last.as_ref(), &mut kubelet).await;
+        let (step, record) = match turn {
+            Ok(turn) => turn,
+            Err(error) if passes(&error) => {
+                trouble = format!("{error:#}");
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        progress.tell(&step, record.as_ref());
+        last = record;
+        match (&step.deed, &step.end) {
+            (Some(deed), _) => match write(desk, deed).await {
+                Ok(true) => progress.done(deed),
+                // Somebody was quicker, or it is another by now: the next look tells.
+                Ok(false) => {}
+                Err(error) if passes(&error) => {
+                    trouble = format!("{error:#}");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => return Err(error),
+            },
+            (None, Some(End::Recovered)) if desk.args.wait_return => tokio::time::sleep(step.again).await,
+            (None, Some(end)) => {
+                progress.summary(node, last.as_ref(), end)?;
+                return show::end(node, end);
+            }
+            (None, None) => tokio::time::sleep(step.again).await,
+        }
+    }
+}
+
+/// One look.
+async fn turn(
+    desk: &Desk<'_>,
+    node: &str,
+    request: &Request,
+    last: Option<&NodeRecovery>,
+    kubelet: &mut Kubelet,
+) -> anyhow::Result<(Step, Option<NodeRecovery>)> {
+    let under_way = last.filter(|r| matches!(r.status.phase, Phase::Fenced | Phase::Released | Phase::Recovered));
+    let objects = match under_way {
+        Some(record) => look::part(desk, node, record).await?,
+        None => look::whole(desk, node).await?,
+    };
+    let running = kubelet.ask(desk, node).await?;
+    let record = record_of(&objects, node);
+    let view = View { node, objects: &objects, running: running.as_ref(), now: desk.now(), guards: Guards::ALL };
+    let step = step(&view, record.as_ref(), request, &desk.policy);
+    kubelet.wanted = step.ask_running;
+    Ok((step, record))
+}
+
+/// What a node that is back says of the pods that it runs.
+#[derive(Default)]
+struct Kubelet {
+    wanted: bool,
+    silent_since: Option<Instant>,
+}
+
+impl Kubelet {
+    async fn ask(&mut self, desk: &Desk<'_>, node: &str) -> anyhow::Result<Option<BTreeSet<String>>> {
+        if !self.wanted {
+            return Ok(None);
+        }
+        match look::running(desk, node).await {
+            Ok(running) => {
+                self.silent_since = None;
+                Ok(Some(running))
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => Err(Hinted {
+                message: format!("node {node}: it is back in the same life, and its kubelet may not be asked what it runs"),
+                hint: "the right to get nodes/proxy is needed; or restart the machine: a new boot id is proof too".into(),
+            }
+            .into()),
+            Err(error) => {
+                let since = *self.silent_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > KUBELET {
+                    output::complain("warning", &format!("node {node}: its kubelet does not say what it runs: {error}"));
+                    self.silent_since = None;
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Makes a write. False where what it was decided for is not like that any more.
+async fn write(desk: &Desk<'_>, deed: &Deed) -> anyhow::Result<bool> {
+    let pod = |namespace: &str, name: &str| format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let (method, path, body) = match deed {
+        Deed::Record(record) => {
+            let body = serde_json::to_value(record)?;
+            match record.metadata.get("resourceVersion") {
+                Some(_) => (Method::PUT, format!("{}/{}", look::RECORDS, record.name()), body),
+                None => (Method::POST, look::RECORDS.to_owned(), body),
+            }
+        }
+        Deed::Node { name, patch, .. } => (Method::PATCH, format!("/api/v1/nodes/{name}"), patch.clone()),
+        Deed::Pod { namespace, name, patch, .. } => (Method::PATCH, pod(namespace, name), patch.clone()),
+        Deed::DeletePod { namespace, name, uid } => {
+            let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid } });
+            (Method::DELETE, pod(namespace, name), options)
+        }
+    };
+    match desk.server.write(method.clone(), &path, &body).await {
+        Ok::<Value, _>(_) => Ok(true),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(error) => Err(anyhow::Error::from(error).context(format!("{method} {path}"))),
+    }
+}
+
+/// Whether an error may be gone the next time.
+fn passes(error: &anyhow::Error) -> bool {
+    let client = |e: &kube::Error| match e {
+        kube::Error::Api(status) => matches!(status.code, 409 | 410 | 429) || status.code >= 500,
+        _ => true,
+    };
+    error.chain().any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(client))
+}

@@ -1,0 +1,77 @@
+//! What a recovery looks at.
+
+use std::collections::BTreeSet;
+
+use anyhow::anyhow;
+use http::Method;
+use serde_json::Value;
+use stead_explain::Objects;
+use stead_live::Resource;
+use stead_recovery::NodeRecovery;
+
+use super::Desk;
+
+/// Where the records are.
+pub(super) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
+
+/// The whole cluster, as a plan needs it.
+pub(super) async fn whole(desk: &Desk<'_>, node: &str) -> anyhow::Result<Objects> {
+    let live = stead_live::read(&desk.client, &stead_live::placement(), &|_, _| {}).await?;
+    // A plan that does not know all of it would be a guess about what is safe.
+    if let Some(warning) = live.warnings.first() {
+        return Err(anyhow!("{warning}; a recovery needs to know"));
+    }
+    let mut items = live.items;
+    items.extend(named(desk.server.list(RECORDS).await?, "stead.dev/v1alpha1", "NodeRecovery"));
+    last(desk, node, items).await
+}
+
+/// What a recovery that is under way needs: the nodes, and what is or was on the one in question.
+pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> anyhow::Result<Objects> {
+    let plan = &record.spec.plan;
+    let shielded = plan.left_alone.iter().filter_map(|l| l.shield.as_ref()).map(|s| s.namespace.as_str());
+    let namespaces: BTreeSet<&str> = plan.pods.iter().map(|p| p.namespace.as_str()).chain(shielded).collect();
+    let wanted = ["Node", "PersistentVolume", "VolumeAttachment", "CSIDriver"];
+    let inside = ["Pod", "PersistentVolumeClaim", "StatefulSet", "ReplicaSet", "ReplicationController"];
+    let mut resources: Vec<Resource> =
+        stead_live::placement().into_iter().filter(|r| wanted.contains(&r.kind)).collect();
+    for namespace in namespaces {
+        let some = stead_live::placement().into_iter().filter(|r| inside.contains(&r.kind));
+        resources.extend(some.map(|r| r.within(namespace)));
+    }
+    let live = stead_live::read(&desk.client, &resources, &|_, _| {}).await?;
+    if let Some(warning) = live.warnings.first() {
+        return Err(anyhow!("{warning}; a recovery needs to know"));
+    }
+    let mut items = live.items;
+    let here = desk.server.list(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")).await?;
+    items.extend(named(here, "v1", "Pod"));
+    items.extend(named(desk.server.list(RECORDS).await?, "stead.dev/v1alpha1", "NodeRecovery"));
+    last(desk, node, items).await
+}
+
+/// The Node and its Lease come last: a pod that was seen is then of the life that the Node has, or of one before it.
+async fn last(desk: &Desk<'_>, node: &str, mut items: Vec<Value>) -> anyhow::Result<Objects> {
+    items.retain(|item| item["kind"] != "Node" || item["metadata"]["name"] != node);
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
+    items.extend(desk.server.get(&lease).await?);
+    items.extend(desk.server.get(&format!("/api/v1/nodes/{node}")).await?);
+    Ok(Objects::from_items(items))
+}
+
+/// The uids of the pods that the node's kubelet really runs, by its own word.
+pub(super) async fn running(desk: &Desk<'_>, node: &str) -> kube::Result<BTreeSet<String>> {
+    let path = format!("/api/v1/nodes/{node}/proxy/runningpods/");
+    let answer = desk.server.write(Method::GET, &path, &Value::Null).await?;
+    let pods = answer["items"].as_array().into_iter().flatten();
+    Ok(pods.filter_map(|p| p["metadata"]["uid"].as_str().map(str::to_owned)).collect())
+}
+
+/// Objects of a list, which do not say what they are.
+fn named(items: Vec<Value>, version: &'static str, kind: &'static str) -> impl Iterator<Item = Value> {
+    items.into_iter().map(move |mut item| {
+        item["apiVersion"] = version.into();
+        item["kind"] = kind.into();
+        item
+    })
+}

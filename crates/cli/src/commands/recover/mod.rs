@@ -1,0 +1,197 @@
+//! `stead recover node/NAME`: a plan, proof, and then the safe way, one write at a time.
+
+mod carry_out;
+mod definition;
+mod look;
+mod rights;
+mod show;
+
+use anyhow::{Context as _, anyhow, bail};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use stead_explain::Objects;
+use stead_explain::outage::NodeStanding;
+use stead_recovery::{End, Guards, NodeRecovery, Policy, Request, Said, View, plan, record_of, step};
+
+use crate::args::{RecoverArgs, RecoverFormat};
+use crate::connect::connect;
+use crate::consent;
+use crate::output::{self, Hinted, Outcome};
+use crate::server::{self, Server};
+
+/// The first Kubernetes that has the out-of-service taint in its final form.
+const OLDEST: (u32, u32) = (1, 28);
+
+pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
+    let policy = policy(args)?;
+    let node = args.target.as_deref().map(target).transpose()?;
+    server::run(async {
+        let connection = connect(&args.connect).await?;
+        let client = connection.client.clone();
+        let server = Server::new(connection);
+        server.at_least(OLDEST, "the out-of-service taint in its final form").await?;
+        let ahead = server.ahead().await?.unwrap_or_default();
+        let desk = Desk { args, policy, server, client, ahead };
+        match node {
+            None => desk.list().await,
+            Some(node) if args.status => desk.status(node).await,
+            Some(node) => desk.recover(node).await,
+        }
+    })
+}
+
+/// The name in `node/NAME`.
+fn target(target: &str) -> anyhow::Result<&str> {
+    let hint = "say which: node/NAME";
+    let wrong = || Hinted { message: format!("cannot recover {target:?}"), hint: hint.into() };
+    let (kind, name) = target.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
+    matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no").then_some(name).ok_or_else(|| wrong().into())
+}
+
+fn policy(args: &RecoverArgs) -> anyhow::Result<Policy> {
+    let mut policy = match &args.policy {
+        None => Policy::default(),
+        Some(path) => {
+            let named = || format!("policy {}", path.display());
+            let text = std::fs::read_to_string(path).with_context(named)?;
+            serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", named()))?
+        }
+    };
+    policy.allow_pending |= args.allow_pending;
+    policy.include_tolerating |= args.include_tolerating;
+    Ok(policy)
+}
+
+/// What a call has at hand.
+struct Desk<'a> {
+    args: &'a RecoverArgs,
+    policy: Policy,
+    server: Server,
+    client: kube::Client,
+    /// The server's clock less ours: what a Lease says is judged by the server's.
+    ahead: SignedDuration,
+}
+
+impl Desk<'_> {
+    fn now(&self) -> Timestamp {
+        Timestamp::now() + self.ahead
+    }
+
+    async fn list(&self) -> anyhow::Result<Outcome> {
+        let records = self.records().await?;
+        match self.args.output {
+            RecoverFormat::Table => output::text(&show::list(&records, self.now()))?,
+            RecoverFormat::Json => output::json(&records)?,
+            RecoverFormat::Yaml => output::yaml(&records)?,
+        }
+        Ok(Outcome::Yes)
+    }
+
+    async fn status(&self, node: &str) -> anyhow::Result<Outcome> {
+        let records = self.records().await?;
+        let values = records.iter().filter_map(|r| serde_json::to_value(r).ok());
+        let record = record_of(&Objects::from_items(values), node);
+        let record = record.ok_or_else(|| anyhow!("node {node}: there is no recovery of it"))?;
+        match self.args.output {
+            RecoverFormat::Table => output::text(&show::status(&record))?,
+            RecoverFormat::Json => output::json(&record)?,
+            RecoverFormat::Yaml => output::yaml(&record)?,
+        }
+        Ok(Outcome::Yes)
+    }
+
+    async fn records(&self) -> anyhow::Result<Vec<NodeRecovery>> {
+        let read = |value: Value| {
+            let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            serde_json::from_value(value).with_context(|| format!("NodeRecovery {name}"))
+        };
+        self.server.list(look::RECORDS).await?.into_iter().map(read).collect()
+    }
+
+    async fn recover(&self, node: &str) -> anyhow::Result<Outcome> {
+        let begun = std::time::Instant::now();
+        let objects = look::whole(self, node).await?;
+        let record = record_of(&objects, node).filter(|r| !r.status.phase.is_over());
+        let request = self.request().await?;
+        let first = self.first_look(node, &objects, record.as_ref(), &request)?;
+        if self.args.consent.dry_run {
+            return Ok(Outcome::Yes);
+        }
+        if let Some(end) = first {
+            return show::end(node, &end);
+        }
+        let definition = definition::look(&self.server).await?;
+        rights::check(&self.server, node, record.is_none() && definition.is_missing()).await?;
+        let question = match (&record, self.args.abort) {
+            (_, true) => "Undo it?",
+            (None, _) => "Is the machine really off, and shall this be done?",
+            (Some(_), _) => "Go on with it?",
+        };
+        if !consent::given(&self.args.consent, question)? {
+            output::complain("note", "nothing was done");
+            return Ok(Outcome::No);
+        }
+        definition.bring(&self.server, self.args.consent.timeout).await?;
+        carry_out::until_the_end(self, node, &request, begun).await
+    }
+
+    /// Shows what would be done; gives the end where there is nothing to do.
+    fn first_look(
+        &self,
+        node: &str,
+        objects: &Objects,
+        record: Option<&NodeRecovery>,
+        request: &Request,
+    ) -> anyhow::Result<Option<End>> {
+        let Some(standing) = NodeStanding::find(objects, node) else { return Err(no_such_node(objects, node)) };
+        let now = self.now();
+        let shown = match record {
+            Some(record) => record.spec.plan.clone(),
+            None => plan(objects, node, &self.policy).map_err(|e| anyhow!("{e}"))?,
+        };
+        if !self.args.abort {
+            match self.args.output {
+                RecoverFormat::Table => output::text(&show::plan(&standing, record, &shown, now))?,
+                RecoverFormat::Json => output::json(&shown)?,
+                RecoverFormat::Yaml => output::yaml(&shown)?,
+            }
+        }
+        let view = View { node, objects, running: None, now, guards: Guards::ALL };
+        Ok(step(&view, record, request, &self.policy).end)
+    }
+
+    /// What this person wants.
+    async fn request(&self) -> anyhow::Result<Request> {
+        let who = self.who().await?;
+        let said = |words: &str| Said { by: who.clone(), at: self.now(), words: words.to_owned() };
+        let confirm_off = match self.args.confirm_off.as_deref().map(str::trim) {
+            Some("") => bail!("--confirm-off: say how you know that the machine is off"),
+            words => words.map(said),
+        };
+        Ok(Request { confirm_off, abort: self.args.abort.then(|| said("--abort")), who: who.clone() })
+    }
+
+    /// Who this is, as the server knows them.
+    async fn who(&self) -> anyhow::Result<String> {
+        let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        let answer = self.server.ask("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
+        Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or("somebody").to_owned())
+    }
+}
+
+/// What is said of a node that is not there: with what it has left behind, where it has.
+fn no_such_node(objects: &Objects, node: &str) -> anyhow::Error {
+    let pods = objects.of_kind("Pod").filter(|(_, p)| p["spec"]["nodeName"] == node).count();
+    let volumes = objects.of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node).count();
+    if pods + volumes == 0 {
+        return anyhow!("node {node}: not found");
+    }
+    Hinted {
+        message: format!(
+            "node {node}: its Node object is gone, and {pods} pods and {volumes} attached volumes are left: Kubernetes \
+             collects the pods within a minute and detaches the volumes after six; there is nothing that could be tainted"
+        ),
+        hint: format!("stead explain node/{node} tells when each pod would be ready again"),
+    }
+    .into()
+}

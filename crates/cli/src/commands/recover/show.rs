@@ -1,0 +1,243 @@
+//! What people see of a recovery.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use stead_explain::outage::{NodeStanding, Readiness};
+use stead_explain::table;
+use stead_recovery::{Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target};
+
+use crate::output::{self, Outcome};
+
+/// The plan, before anything is done.
+pub(super) fn plan(node: &NodeStanding, record: Option<&NodeRecovery>, plan: &Plan, now: Timestamp) -> String {
+    let mut out = format!("node {}: {}\n", node.name, stands(node, now));
+    if let Some(record) = record {
+        let _ = writeln!(out, "its recovery {} is under way: {:?}", record.name(), record.status.phase);
+    }
+    if plan.is_empty() {
+        out.push_str("nothing there is to be freed\n");
+    }
+    if !plan.pods.is_empty() {
+        let _ = writeln!(out, "\nThese pods are taken from it, in this order");
+    }
+    for pod in &plan.pods {
+        let _ = write!(out, "  - {}/{}", pod.namespace, pod.name);
+        if let Some(owner) = &pod.owner {
+            let _ = write!(out, " of {owner}");
+        }
+        if pod.terminating {
+            out.push_str(", Terminating");
+        }
+        if pod.tolerates {
+            out.push_str(", which tolerates the taint");
+        }
+        out.push('\n');
+        for volume in &pod.volumes {
+            let _ = writeln!(out, "      volume {volume} is detached");
+        }
+        let _ = match &pod.target {
+            Target::Nodes(nodes) => writeln!(out, "      it goes to {}", first(nodes)),
+            Target::Nowhere(why) => writeln!(out, "      its successor stays Pending: {why}"),
+            Target::Gone => writeln!(out, "      gone for good: nobody makes it anew"),
+        };
+    }
+    for volume in &plan.volumes {
+        let _ = writeln!(out, "  - volume {volume}, which no pod there has any more, is detached");
+    }
+    if !plan.left_alone.is_empty() {
+        out.push_str("\nThis is left alone\n");
+    }
+    for left in &plan.left_alone {
+        let _ = writeln!(out, "  - {}: {}", left.what, left.why);
+    }
+    if !plan.is_empty() {
+        out.push_str(
+            "\nHow: the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; Kubernetes then collects the pods\n\
+             (within some 20 s), detaches the volumes and starts the pods elsewhere. The taint goes when the node is back.\n",
+        );
+    }
+    out
+}
+
+fn stands(node: &NodeStanding, now: Timestamp) -> String {
+    let readiness = match node.readiness {
+        Readiness::Ready => "Ready",
+        Readiness::NotReady => "NotReady, by its kubelet's own word",
+        Readiness::Unknown => "silent",
+    };
+    let mut out = readiness.to_owned();
+    if let Some(heard) = node.last_heard() {
+        let _ = write!(out, ", last heard of {} ago ({heard:.0})", age(now, heard));
+    }
+    if let Some(zone) = &node.zone {
+        let _ = write!(out, ", zone {zone}");
+    }
+    out
+}
+
+fn age(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..=119 => format!("{seconds}s"),
+        120..=7199 => format!("{}m{}s", seconds / 60, seconds % 60),
+        7200..=172_799 => format!("{}h{}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// The best of several, and how many others there are.
+fn first(nodes: &[String]) -> String {
+    match nodes {
+        [] => "no node".to_owned(),
+        [one] => one.clone(),
+        [best, others @ ..] => format!("{best}, or one of {} others", others.len()),
+    }
+}
+
+/// All recoveries, one a line.
+pub(super) fn list(records: &[NodeRecovery], now: Timestamp) -> String {
+    if records.is_empty() {
+        return "there are no recoveries\n".to_owned();
+    }
+    let row = |record: &NodeRecovery| {
+        let evidence = record.spec.evidence.last();
+        let begun = record.status.steps.first().map(|s| age(now, s.at));
+        vec![
+            record.name().to_owned(),
+            record.spec.node.name.clone(),
+            format!("{:?}", record.status.phase),
+            evidence.map(|e| format!("{:?}", e.kind)).unwrap_or_default(),
+            evidence.map(|e| e.said.by.clone()).unwrap_or_default(),
+            begun.unwrap_or_default(),
+            record.status.message.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = records.iter().map(row).collect();
+    table(&["NAME", "NODE", "PHASE", "EVIDENCE", "BY", "AGE", "MESSAGE"], &rows)
+}
+
+/// One recovery, with all that was written down.
+pub(super) fn status(record: &NodeRecovery) -> String {
+    let (spec, status) = (&record.spec, &record.status);
+    let mut out = format!("recovery {} of node {}: {:?}\n", record.name(), spec.node.name, status.phase);
+    let said = |said: &Said| match said.words.as_str() {
+        "" => format!("{} at {:.0}", said.by, said.at),
+        words => format!("{} at {:.0}: {words}", said.by, said.at),
+    };
+    for evidence in &spec.evidence {
+        let _ = writeln!(out, "  evidence {:?}: {}", evidence.kind, said(&evidence.said));
+    }
+    if let Some(abort) = &spec.abort {
+        let _ = writeln!(out, "  ended by {}", said(abort));
+    }
+    for pod in &spec.plan.pods {
+        let _ = writeln!(out, "  pod {}/{} (uid {})", pod.namespace, pod.name, pod.uid);
+    }
+    for left in &spec.plan.left_alone {
+        let _ = writeln!(out, "  left alone: {}: {}", left.what, left.why);
+    }
+    out.push_str("steps\n");
+    for step in &status.steps {
+        let _ = writeln!(out, "  {:.3}  {}", step.at, step.what);
+    }
+    if !status.message.is_empty() {
+        let _ = writeln!(out, "{}", status.message);
+    }
+    out
+}
+
+/// The end, as the last line and the exit code.
+pub(super) fn end(node: &str, end: &End) -> anyhow::Result<Outcome> {
+    let line = match end {
+        End::Recovered => format!(
+            "node {node}: recovered. The taint stays until the node is back and runs nothing of its old life: call \
+             `stead recover node/{node}` again then\n"
+        ),
+        End::Returned => format!("node {node}: back in service, the taint is gone\n"),
+        End::Undone => format!("node {node}: all is as it was before, the taint is gone\n"),
+        End::Refused(why) => {
+            anyhow::bail!("{why}");
+        }
+    };
+    output::text(&line)?;
+    Ok(Outcome::Yes)
+}
+
+/// Tells how far it is, on standard error, each thing once.
+pub(super) struct Progress {
+    begun: Instant,
+    shown: Vec<String>,
+    phases: Vec<(Phase, Duration)>,
+    /// When the last write was made that others had to wait for.
+    own: Duration,
+}
+
+impl Progress {
+    pub(super) fn new(begun: Instant) -> Progress {
+        Progress { begun, shown: Vec::new(), phases: Vec::new(), own: Duration::ZERO }
+    }
+
+    /// What is waited for.
+    pub(super) fn waits(&self) -> String {
+        self.shown.join("; ")
+    }
+
+    pub(super) fn tell(&mut self, step: &Step, record: Option<&NodeRecovery>) {
+        if let Some(record) = record
+            && self.phases.last().is_none_or(|(phase, _)| *phase != record.status.phase)
+        {
+            self.phases.push((record.status.phase, self.begun.elapsed()));
+        }
+        let waits: Vec<String> = step.waits.iter().map(|w| format!("{}: {}", w.what, w.how)).collect();
+        for wait in waits.iter().filter(|w| !self.shown.contains(w)) {
+            self.line(&format!("waits for {wait}"));
+        }
+        if step.deed.is_none() || !waits.is_empty() {
+            self.shown = waits;
+        }
+    }
+
+    pub(super) fn done(&mut self, deed: &Deed) {
+        let what = match deed {
+            Deed::Record(record) => match record.status.steps.last() {
+                Some(took) if !self.shown.contains(&took.what) => took.what.clone(),
+                _ => return,
+            },
+            Deed::Node { name, what, .. } => format!("node {name}: {what}"),
+            Deed::Pod { namespace, name, what, .. } => format!("pod {namespace}/{name}: {what}"),
+            Deed::DeletePod { namespace, name, .. } => format!("pod {namespace}/{name}: deleted"),
+        };
+        if matches!(deed, Deed::Node { .. }) && self.own == Duration::ZERO {
+            self.own = self.begun.elapsed();
+        }
+        self.line(&what);
+    }
+
+    fn line(&self, text: &str) {
+        // Whether somebody sees it is of no matter to what is done.
+        let _ = writeln!(io::stderr(), "{:7.1} s  {text}", self.begun.elapsed().as_secs_f64());
+    }
+
+    /// How long each part took.
+    pub(super) fn summary(&self, node: &str, record: Option<&NodeRecovery>, end: &End) -> anyhow::Result<()> {
+        if *end != End::Recovered || self.phases.len() < 2 {
+            return Ok(());
+        }
+        let pods = record.map_or(0, |r| r.spec.plan.pods.len());
+        let mut out = format!("node {node}: {pods} pods, from the call on\n");
+        let at = |phase: Phase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
+        if self.own > Duration::ZERO {
+            let _ = writeln!(out, "{:7.1} s  planned, written down and tainted: Stead's own share", self.own.as_secs_f64());
+        }
+        if let Some(at) = at(Phase::Released) {
+            let _ = writeln!(out, "{at:7.1} s  pods collected and volumes detached, by Kubernetes");
+        }
+        if let Some(at) = at(Phase::Recovered) {
+            let _ = writeln!(out, "{at:7.1} s  successors ready");
+        }
+        output::text(&out)
+    }
+}
