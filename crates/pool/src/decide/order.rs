@@ -1,8 +1,8 @@
 //! The repair that is under way.
 
-use super::sight::Sight;
-use super::{Decision, Note};
-use crate::{Daemon, Order, PeerState, Record, Repair, Report};
+use super::sight::{Sight, is_lost_by_name};
+use super::{Decision, Note, View};
+use crate::{Daemon, Member, Order, PeerState, Record, Repair, Report};
 
 /// How long a pod has to carry out an order, in seconds.
 const TO_CARRY_OUT: u64 = 180;
@@ -10,10 +10,24 @@ const TO_CARRY_OUT: u64 = 180;
 /// How long the pool has, after that, to be whole again.
 const TO_SETTLE: u64 = 60;
 
+/// A repair that one needs, and why.
+pub(super) struct Need {
+    pub(super) repair: Repair,
+    /// The volumes to take away; for a repair that takes none, those that it has.
+    pub(super) volumes: Vec<String>,
+    pub(super) reason: String,
+}
+
+impl Need {
+    pub(super) fn new(report: &Report, repair: Repair, reason: String) -> Need {
+        Need { repair, volumes: report.volumes.iter().map(|v| v.name.clone()).collect(), reason }
+    }
+}
+
 /// Gives an order; the one before it, if there is one, is replaced.
-pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, repair: Repair, reason: String) {
+pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: Need) {
     let Some(pod) = sight.view.pods.get(&ordinal) else { return };
-    let report = sight.view.reports.get(&ordinal);
+    let Need { repair, volumes, reason } = need;
     record.orders += 1;
     record.order = Some(Order {
         id: record.orders,
@@ -22,9 +36,18 @@ pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, repair:
         repair,
         since: sight.view.now,
         made: None,
-        volumes: report.map(|r| r.volumes.iter().map(|v| v.name.clone()).collect()).unwrap_or_default(),
+        volumes,
         reason,
     });
+}
+
+/// Takes away the order for a pod that is gone: nobody else carries it out. It is Kubernetes that says so, and no peer's
+/// view; so no majority of them is needed for it.
+pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+    if let Some(order) = record.order.take_if(|o| view.pods.get(&o.ordinal) != Some(&o.pod)) {
+        let text = format!("the {} that was to be repaired is gone", view.wanted.pod(order.ordinal));
+        decision.notes.push(Note::normal(order.ordinal, "RepairDropped", text));
+    }
 }
 
 /// Looks how the order goes, and takes it away when it is done or will not be.
@@ -46,9 +69,7 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
         record.order = None;
         decision.notes.push(note);
     };
-    if sight.view.pods.get(&order.ordinal) != Some(&order.pod) {
-        end(Note::normal(order.ordinal, "RepairDropped", format!("the {pod} that was to be repaired is gone")));
-    } else if is_cured(sight, &order, report) {
+    if is_cured(sight, &order, report) {
         end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
     } else if late {
         let text = if order.made.is_some() {
@@ -68,6 +89,7 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
     match order.repair {
         Repair::Forget => done && report.is_some_and(|r| r.peers.is_empty()),
         Repair::RestoreIdentity | Repair::ResyncVolumes => sight.is_whole(order.ordinal),
+        Repair::CorrectNames => done && sight.looked_for_astray(order.ordinal).is_empty(),
     }
 }
 
@@ -75,8 +97,13 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
 /// glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one that got a volume that
 /// nobody else may have.
 pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
-    if own.volumes.iter().any(|v| !order.volumes.contains(&v.name)) {
+    let has_more = own.volumes.iter().any(|v| !order.volumes.contains(&v.name));
+    if has_more && order.repair != Repair::ResyncVolumes {
         return false;
+    }
+    if order.repair == Repair::CorrectNames {
+        let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == m.uuid && is_lost_by_name(p, m));
+        return record.joined().any(|(_, m)| astray(m));
     }
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);

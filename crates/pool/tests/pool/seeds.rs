@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stead_pool::{Rule, Rules};
 
-use crate::model::checks::Help;
 use crate::model::cluster::Cluster;
+use crate::model::faults::NOT_WHOLE;
+use crate::model::help::Help;
 
 /// How many runs: ten thousand, if nothing else is said.
 fn runs() -> u64 {
@@ -54,6 +55,10 @@ fn the_pool_is_whole_again_and_nothing_was_broken() {
     played.iter().flat_map(|(_, _, helped)| helped).for_each(|how| *ways.entry(*how).or_default() += 1);
     let mut failed: Vec<(u64, String)> = played.into_iter().filter_map(|(seed, why, _)| Some((seed, why?))).collect();
     failed.sort();
+    let mut by: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (s, w) in &failed { by.entry(w.clone()).or_default().push(*s); }
+    let mut by: Vec<_> = by.into_iter().collect(); by.sort_by_key(|(_, v)| std::cmp::Reverse(v.len()));
+    for (w, v) in by { println!("CLASS {} {w} {:?}", v.len(), &v[..v.len().min(6)]); }
     #[expect(clippy::print_stdout, reason = "the count is for whoever runs the test")]
     {
         println!("a person helped in {helped} of {} runs: {ways:?}", runs());
@@ -63,7 +68,7 @@ fn the_pool_is_whole_again_and_nothing_was_broken() {
         "{} of {} runs failed; replay one with STEAD_POOL_SEED: {:?}",
         failed.len(),
         runs(),
-        &failed[..failed.len().min(10)]
+        &failed[..failed.len().min(30)]
     );
     // A few runs say nothing of how many it is of a hundred.
     let bounded = runs() < 1_000 || helped * 100 <= runs() * HELPED;
