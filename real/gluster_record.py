@@ -421,6 +421,23 @@ def checksum(p):
     p.start(2)
 
 
+def keeps(p):
+    """The same, at one that alone knows another volume: only the definition that differs is taken away."""
+    p.form()
+    p.volume("v", 0, 1, 2)
+    p.stop(0, 1)
+    p.volume("w", 2)
+    p.pods[2].stop()
+    info = p.pods[2].folder / "lib/vols/v/info"
+    info.write_text(info.read_text() + "features.read-only=on\n")
+    p.step("spoil", 2, "v")
+    p.start(0, 1, 2)
+    p.pods[2].stop()
+    shutil.rmtree(p.pods[2].folder / "lib/vols/v")
+    p.step("forget-volumes", 2, "v")
+    p.start(2)
+
+
 def older(p):
     """Volumes that were changed or made while one was away."""
     p.form()
@@ -512,7 +529,7 @@ def anew(p):
 
 
 SCENARIOS = [(form, 3), (nameless, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
-             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (moved, 3), (founder, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
+             (bricks, 4), (checksum, 3), (keeps, 3), (older, 3), (address, 3), (moved, 3), (founder, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 
 def main():

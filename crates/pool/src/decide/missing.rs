@@ -53,7 +53,10 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
 /// One that does not start has its reasons.
 fn note_what_it_says(sight: &Sight<'_>, report: &Report, decision: &mut Decision) {
     if let Some(doing) = &report.doing {
-        let text = format!("waiting for {}, which is not of the pool; it says: {doing}", sight.view.wanted.pod(report.ordinal));
+        let text = format!(
+            "waiting for {}, which is not of the pool; it says: {doing}",
+            sight.view.wanted.pod(report.ordinal)
+        );
         decision.notes.push(Note::normal(report.ordinal, "Waiting", text));
     }
 }

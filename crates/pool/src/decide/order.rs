@@ -1,5 +1,7 @@
 //! The repair that is under way.
 
+use std::collections::BTreeMap;
+
 use super::sight::{Sight, is_lost_by_name};
 use super::{Decision, Note, View};
 use crate::{Daemon, Member, Order, PeerState, Record, Repair, Report};
@@ -71,13 +73,19 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
     };
     if is_cured(sight, &order, report) {
         end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
-    } else if late {
+    } else if late && report.is_some_and(|r| r.daemon == Daemon::Running) {
         let text = if order.made.is_some() {
             format!("the repair of {pod} was made and it is not whole: it will be tried again ({})", order.reason)
         } else {
             format!("the repair of {pod} was not made in {age} s: it will be tried again ({})", order.reason)
         };
         end(Note::warning(order.ordinal, "RepairFailed", text));
+    } else if late {
+        // It may be in the middle of it: another repair would be the second at once.
+        let text = format!(
+            "{pod} was to be repaired and its glusterd does not answer: nobody else is, until it does or is gone"
+        );
+        decision.notes.push(Note::warning(order.ordinal, "Repairing", text));
     } else {
         let text = format!("{pod} is being repaired: {}", order.reason);
         decision.notes.push(Note::normal(order.ordinal, "Repairing", text));
@@ -93,12 +101,17 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
     }
 }
 
-/// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
-/// glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one that got a volume that
-/// nobody else may have.
-pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
-    let has_more = own.volumes.iter().any(|v| !order.volumes.contains(&v.name));
-    if has_more && order.repair != Repair::ResyncVolumes {
+/// Whether an order is still to be carried out, by what the one to be repaired says itself and by what `others` report: it
+/// is asked right before its glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one
+/// that has a volume by now that none of those has who answer.
+pub fn still_needed(order: &Order, record: &Record, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
+    let elsewhere = |name: &String| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
+    let kept = match order.repair {
+        Repair::ResyncVolumes => order.volumes.iter().all(elsewhere),
+        Repair::Forget => own.volumes.iter().all(|v| elsewhere(&v.name)),
+        Repair::RestoreIdentity | Repair::CorrectNames => own.volumes.iter().all(|v| order.volumes.contains(&v.name)),
+    };
+    if !kept {
         return false;
     }
     if order.repair == Repair::CorrectNames {
@@ -116,9 +129,7 @@ pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use crate::{Member, Peer, Rules, Standing, View, Wanted, decide};
+    use crate::{Peer, Rules, Standing, View, Wanted, decide};
 
     use super::*;
 

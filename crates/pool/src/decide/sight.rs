@@ -135,14 +135,20 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) fn why_not_the_decider(&self) -> Note {
-        let pod = self.view.wanted.pod(self.view.decider);
-        Note::normal(
-            self.view.decider,
-            "StepsDown",
+        let decider = self.view.decider;
+        let pod = self.view.wanted.pod(decider);
+        let why = if self.record.joined_as(decider).is_some()
+            && self.running(decider).is_some()
+            && self.as_itself(decider).is_none()
+        {
+            "it is not the one that is recorded".to_owned()
+        } else {
             format!(
-                "{pod} does not decide for the pool: its own glusterd does not answer, or is not among the friends of most others"
-            ),
-        )
+                "its own glusterd does not answer, or is not among the friends of most of {}",
+                self.pods(self.record.joined().map(|(o, _)| o))
+            )
+        };
+        Note::normal(decider, "StepsDown", format!("{pod} does not decide for the pool: {why}"))
     }
 
     pub(super) fn why_no_majority(&self) -> Note {

@@ -110,7 +110,8 @@ impl Play {
             }
             "forget-volumes" => {
                 g.stop(numbers[0]);
-                g.disk(numbers[0]).volumes.clear();
+                let named = &words[2..];
+                g.disk(numbers[0]).volumes.retain(|v, _| !named.is_empty() && !named.contains(&v.as_str().into()));
             }
             "move" => {
                 g.stop(numbers[0]);

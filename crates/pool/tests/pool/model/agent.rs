@@ -97,7 +97,7 @@ impl Cluster {
             return;
         }
         let own = self.report(n);
-        if self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own) {
+        if self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own, &self.reports_for(n)) {
             self.glusterds.disk(n).done = Some(order.id);
             return;
         }

@@ -13,7 +13,7 @@ pub(crate) enum Help {
     Delete,
     /// A definition is set right where nobody can tell which one is.
     Define,
-    /// One of two that reject each other is restarted.
+    /// One of two that reject each other is restarted, or one that is all of the pool and somebody else now.
     Restart,
 }
 
@@ -22,7 +22,11 @@ impl Cluster {
     pub(crate) fn help_where_asked(&mut self) {
         for Note { ordinal, reason, .. } in std::mem::take(&mut self.truth.notes) {
             match (reason, ordinal) {
-                ("NoMajority" | "StepsDown", _) => self.scale_back(),
+                ("NoMajority", _) => self.scale_back(),
+                ("StepsDown", Some(n)) => {
+                    self.scale_back();
+                    self.restart_stranger(n);
+                }
                 ("OtherPool" | "OnlyCopy" | "Waiting", Some(n)) => self.delete_own_volumes(n),
                 ("Rejected", Some(_)) => self.set_definitions_right(),
                 ("Quarrel", Some(n)) => {
@@ -44,6 +48,14 @@ impl Cluster {
         if enough > self.wanted.replicas {
             self.wanted.replicas = enough;
             self.help(Help::Scale, format!("scales to {enough}"));
+        }
+    }
+
+    /// A pool of one that lost its state gets it back when its pod starts.
+    fn restart_stranger(&mut self, n: u32) {
+        if self.record.joined_as(n).is_some_and(|m| m.uuid != self.glusterds.uuid(n)) {
+            self.restart(n);
+            self.help(Help::Restart, format!("restarts {n}"));
         }
     }
 
