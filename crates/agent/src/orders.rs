@@ -40,7 +40,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
                 shared.metrics.repaired(name(&order.repair));
                 info!(order = order.id, "done");
             }
-            Ok(false) => info!(order = order.id, "not needed any more"),
+            Ok(false) => info!(order = order.id, "not needed any more, or not without a loss"),
             Err(error) => {
                 warn!(order = order.id, "{error:#}");
                 shared.set_doing(Some(format!("repair {} waits: {error:#}", order.id)));
@@ -61,11 +61,12 @@ fn addressed(shared: &Shared, seen: &Seen) -> Option<Order> {
     (ours && shared.state.done(&pod.uid) != Some(order.id)).then_some(order)
 }
 
-/// Carries an order out; whether it still was to be.
+/// Carries an order out; whether it still was to be, and could be without a loss.
 async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
     let record = shared.cluster.seen().borrow().record().context("the record is not known")?;
     let own = answer(shared).await;
-    if !stead_pool::still_needed(order, &record, &own, &reports(shared).await) {
+    let needed = stead_pool::still_needed(order, &record, &own);
+    if !needed || !stead_pool::loses_nothing(order, &own, &reports(shared).await) {
         shared.state.set_done(order.id, &shared.settings.pod.uid)?;
         return Ok(false);
     }

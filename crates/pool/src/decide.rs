@@ -12,7 +12,7 @@ mod order;
 mod rejected;
 mod sight;
 
-pub use order::still_needed;
+pub use order::{loses_nothing, still_needed};
 use sight::Sight;
 
 /// All that a decision is made from.

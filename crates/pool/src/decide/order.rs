@@ -101,19 +101,20 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
     }
 }
 
-/// Whether an order is still to be carried out, by what the one to be repaired says itself and by what `others` report: it
-/// is asked right before its glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one
-/// that has a volume by now that none of those has who answer.
-pub fn still_needed(order: &Order, record: &Record, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
+/// Whether an order takes nothing away that none of the `others` has who answer: time has passed since it was given. It is
+/// asked right before a glusterd is stopped.
+pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
     let elsewhere = |name: &String| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
-    let kept = match order.repair {
+    match order.repair {
         Repair::ResyncVolumes => order.volumes.iter().all(elsewhere),
         Repair::Forget => own.volumes.iter().all(|v| elsewhere(&v.name)),
         Repair::RestoreIdentity | Repair::CorrectNames => own.volumes.iter().all(|v| order.volumes.contains(&v.name)),
-    };
-    if !kept {
-        return false;
     }
+}
+
+/// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
+/// glusterd is stopped, so that one that became healthy meanwhile is left alone.
+pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
     if order.repair == Repair::CorrectNames {
         let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == m.uuid && is_lost_by_name(p, m));
         return record.joined().any(|(_, m)| astray(m));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stead_pool::{
     Act, Boot, Brick, Daemon, Identity, Order, Peer, PeerFile, PeerState, Repair, Report, Rule, StateDir, View, Volume,
-    boot, decide, identity, still_needed,
+    boot, decide, identity, loses_nothing, still_needed,
 };
 
 use super::cluster::{Cluster, MOST};
@@ -97,7 +97,8 @@ impl Cluster {
             return;
         }
         let own = self.report(n);
-        if self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own, &self.reports_for(n)) {
+        let healthy = self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own);
+        if healthy || self.rules.hold(Rule::OnlyCopy) && !loses_nothing(&order, &own, &self.reports_for(n)) {
             self.glusterds.disk(n).done = Some(order.id);
             return;
         }
@@ -194,6 +195,7 @@ impl Cluster {
             rules: self.rules,
         });
         self.truth.notes = decision.notes.clone();
+        self.check_majority(n, &decision);
         if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
             self.check_detach(n, *ordinal, uuid);
         }

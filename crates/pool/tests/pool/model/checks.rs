@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stead_pool::Note;
+use stead_pool::{Decision, Note, Record};
 
 use super::cluster::{Cluster, MOST};
 use super::glusterd::{Definition, FRIEND, Friend};
@@ -33,6 +33,31 @@ impl Cluster {
     fn broken(&mut self, what: String) {
         self.say(format!("BROKEN {what}"));
         self.truth.broken.push(format!("tick {}: {what}", self.tick));
+    }
+
+    /// Nobody is told to do anything, and nobody's standing is changed, by one who reaches no more than half of the pool.
+    pub(crate) fn check_majority(&mut self, by: u32, decision: &Decision) {
+        let standings =
+            |r: &Record| r.members.iter().map(|(o, m)| (*o, m.standing, m.uuid.clone())).collect::<Vec<_>>();
+        let changes = |r: &Record| {
+            standings(r) != standings(&self.record) || r.order.as_ref().is_some_and(|o| o.id > self.record.orders)
+        };
+        if decision.act.is_none() && !decision.record.as_ref().is_some_and(changes) {
+            return;
+        }
+        let joined: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
+        let reached = |o: &&u32| (self.pods.contains_key(o) && self.glusterds.linked(by, **o)) || self.is_out(**o);
+        let reached = joined.iter().filter(reached).count();
+        if !joined.is_empty() && reached * 2 <= joined.len() {
+            self.broken(format!("{by} decides and reaches {reached} of {}", joined.len()));
+        }
+    }
+
+    /// Whether one was detached, by all of the pool, and only the record does not say so.
+    fn is_out(&self, n: u32) -> bool {
+        let uuid = self.glusterds.uuid(n);
+        let known = self.record.joined().any(|(m, _)| self.glusterds.all[&m].disk.friends.contains_key(&uuid));
+        !known && !self.pods.contains_key(&n) && !self.wanted.wants(n)
     }
 
     /// No peer that is wanted or holds bricks is detached.
