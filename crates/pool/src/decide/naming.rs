@@ -46,7 +46,7 @@ fn is_taken(sight: &Sight<'_>, host: &String) -> bool {
 /// its glusterd is started again, with the right names. It is not healthy, whatever the others think of it; bricks run on
 /// meanwhile. This has time until nothing else is to be done.
 pub(super) fn correct(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
-    for (who, report) in sight.witnesses() {
+    for (who, report) in sight.record.joined().filter_map(|(o, _)| Some((o, sight.as_itself(o)?))) {
         let pod = sight.view.wanted.pod(who);
         let astray = sight.looked_for_astray(who);
         if astray.is_empty() {

@@ -73,7 +73,7 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
     };
     if is_cured(sight, &order, report) {
         end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
-    } else if late && report.is_some_and(|r| r.daemon == Daemon::Running) {
+    } else if late && (order.made.is_some() || report.is_some()) {
         let text = if order.made.is_some() {
             format!("the repair of {pod} was made and it is not whole: it will be tried again ({})", order.reason)
         } else {
@@ -82,9 +82,7 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
         end(Note::warning(order.ordinal, "RepairFailed", text));
     } else if late {
         // It may be in the middle of it: another repair would be the second at once.
-        let text = format!(
-            "{pod} was to be repaired and its glusterd does not answer: nobody else is, until it does or is gone"
-        );
+        let text = format!("{pod} was to be repaired and does not answer: nobody else is, until it does or is gone");
         decision.notes.push(Note::warning(order.ordinal, "Repairing", text));
     } else {
         let text = format!("{pod} is being repaired: {}", order.reason);
@@ -108,7 +106,8 @@ pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>
     match order.repair {
         Repair::ResyncVolumes => order.volumes.iter().all(elsewhere),
         Repair::Forget => own.volumes.iter().all(|v| elsewhere(&v.name)),
-        Repair::RestoreIdentity | Repair::CorrectNames => own.volumes.iter().all(|v| order.volumes.contains(&v.name)),
+        Repair::RestoreIdentity => own.volumes.iter().all(|v| order.volumes.contains(&v.name)),
+        Repair::CorrectNames => true,
     }
 }
 

@@ -118,7 +118,8 @@ fn differing_volumes(sight: &Sight<'_>, report: &Report) -> Vec<String> {
     volumes.map(|v| v.name.clone()).collect()
 }
 
-/// Why one cannot have its identity and its peers written anew: it is the only copy of something.
+/// Why one cannot have its identity and its peers written anew: it is the only copy of something. Volumes stay where they
+/// are, but those that it made under another identity have their bricks at somebody whom nobody would know then.
 pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
     if !sight.view.rules.hold(Rule::OnlyCopy) {
         return None;
@@ -126,9 +127,9 @@ pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
     let ordinal = report.ordinal;
     let pod = sight.view.wanted.pod(ordinal);
     let volumes = sight.volumes_of_its_own(report);
-    if !volumes.is_empty() {
+    if !volumes.is_empty() && sight.as_itself(ordinal).is_none() {
         let text = format!(
-            "{pod} is not repaired: it alone knows volume {}, which the repair would take away",
+            "{pod} is not repaired: it alone knows volume {}, which it has under another identity",
             volumes.join(", ")
         );
         return Some(Note::warning(ordinal, "OnlyCopy", text));

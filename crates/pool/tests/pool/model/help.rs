@@ -22,17 +22,15 @@ impl Cluster {
     pub(crate) fn help_where_asked(&mut self) {
         for Note { ordinal, reason, .. } in std::mem::take(&mut self.truth.notes) {
             match (reason, ordinal) {
-                ("NoMajority", _) => self.scale_back(),
+                ("NoMajority" | "BricksKept", _) => self.scale_back(),
                 ("StepsDown", Some(n)) => {
                     self.scale_back();
                     self.restart_stranger(n);
                 }
                 ("OtherPool" | "OnlyCopy" | "Waiting", Some(n)) => self.delete_own_volumes(n),
+                ("Rejected", Some(n)) if (0..MOST).all(|m| !self.has_wrong_definition(m)) => self.restart(n),
                 ("Rejected", Some(_)) => self.set_definitions_right(),
-                ("Quarrel", Some(n)) => {
-                    self.restart(n);
-                    self.help(Help::Restart, format!("restarts {n}"));
-                }
+                ("Quarrel", Some(n)) => self.restart(n),
                 _ => {}
             }
         }
@@ -55,7 +53,6 @@ impl Cluster {
     fn restart_stranger(&mut self, n: u32) {
         if self.record.joined_as(n).is_some_and(|m| m.uuid != self.glusterds.uuid(n)) {
             self.restart(n);
-            self.help(Help::Restart, format!("restarts {n}"));
         }
     }
 
@@ -75,12 +72,18 @@ impl Cluster {
                     definition.checksum = *right;
                 }
             }
-            self.restart(n);
+            self.end_agent(n);
             self.help(Help::Define, format!("sets the definitions of {n} right"));
         }
     }
 
     fn restart(&mut self, n: u32) {
+        self.end_agent(n);
+        self.help(Help::Restart, format!("restarts {n}"));
+    }
+
+    /// It is started again in its turn.
+    fn end_agent(&mut self, n: u32) {
         self.glusterds.stop(n);
         if let Some(pod) = self.pods.get_mut(&n) {
             pod.agent = Default::default();
