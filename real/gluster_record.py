@@ -116,10 +116,10 @@ class Pod:
         info = text(self.folder / "lib/glusterd.info") or ""
         return next((l[5:] for l in info.splitlines() if l.startswith("UUID=")), None)
 
-    def restore(self, identity, friends, state=3):
+    def restore(self, identity, friends, state=3, without=("peers", "vols")):
         """Writes an identity and friends, in place of whatever is there."""
         lib = self.folder / "lib"
-        for part in ("peers", "vols"):
+        for part in without:
             shutil.rmtree(lib / part, ignore_errors=True)
         (lib / "peers").mkdir(parents=True)
         (lib / "glusterd.info").write_text("UUID=%s\noperating-version=100000\n" % identity)
@@ -421,6 +421,23 @@ def checksum(p):
     p.start(2)
 
 
+def keeps(p):
+    """The same, at one that alone knows another volume: only the definition that differs is taken away."""
+    p.form()
+    p.volume("v", 0, 1, 2)
+    p.stop(0, 1)
+    p.volume("w", 2)
+    p.pods[2].stop()
+    info = p.pods[2].folder / "lib/vols/v/info"
+    info.write_text(info.read_text() + "features.read-only=on\n")
+    p.step("spoil", 2, "v")
+    p.start(0, 1, 2)
+    p.pods[2].stop()
+    shutil.rmtree(p.pods[2].folder / "lib/vols/v")
+    p.step("forget-volumes", 2, "v")
+    p.start(2)
+
+
 def older(p):
     """Volumes that were changed or made while one was away."""
     p.form()
@@ -469,6 +486,22 @@ def founder(p):
     p.start(2)
 
 
+def names(p):
+    """The same with a volume, which stays where it is when the names are set right."""
+    p.form()
+    p.volume("v", 0, 1, 2)
+    p.pods[0].stop()
+    p.pods[0].move(99)
+    p.names()
+    p.step("move", 0)
+    p.start(0)
+    for n in (1, 2):
+        p.pods[n].stop()
+        p.pods[n].restore(p.pods[n].uuid(), p.friends(n), without=["peers"])
+        p.step("name", n, *(f for f in (0, 1, 2) if f != n))
+        p.start(n)
+
+
 def restart(p):
     """All down, all up."""
     p.form()
@@ -512,7 +545,7 @@ def anew(p):
 
 
 SCENARIOS = [(form, 3), (nameless, 3), (refused, 4), (wipe, 3), (restore, 3), (some, 3), (alone, 3), (down, 3), (late, 3), (detach, 4), (forget, 4),
-             (bricks, 4), (checksum, 3), (older, 3), (address, 3), (moved, 3), (founder, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
+             (bricks, 4), (checksum, 3), (keeps, 3), (older, 3), (address, 3), (moved, 3), (founder, 3), (names, 3), (restart, 3), (halves, 4), (twice, 4), (anew, 3)]
 
 
 def main():

@@ -1,5 +1,6 @@
 //! Orders of the record: repairs of this pod's own state, with glusterd stopped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
                 shared.metrics.repaired(name(&order.repair));
                 info!(order = order.id, "done");
             }
-            Ok(false) => info!(order = order.id, "not needed any more"),
+            Ok(false) => info!(order = order.id, "not needed any more, or not without a loss"),
             Err(error) => {
                 warn!(order = order.id, "{error:#}");
                 shared.set_doing(Some(format!("repair {} waits: {error:#}", order.id)));
@@ -60,10 +61,12 @@ fn addressed(shared: &Shared, seen: &Seen) -> Option<Order> {
     (ours && shared.state.done(&pod.uid) != Some(order.id)).then_some(order)
 }
 
-/// Carries an order out; whether it still was to be.
+/// Carries an order out; whether it still was to be, and could be without a loss.
 async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
     let record = shared.cluster.seen().borrow().record().context("the record is not known")?;
-    if !stead_pool::still_needed(order, &record, &answer(shared).await) {
+    let own = answer(shared).await;
+    let needed = stead_pool::still_needed(order, &record, &own);
+    if !needed || !stead_pool::loses_nothing(order, &own, &reports(shared).await) {
         shared.state.set_done(order.id, &shared.settings.pod.uid)?;
         return Ok(false);
     }
@@ -82,6 +85,12 @@ async fn answer(shared: &Shared) -> Report {
     look(shared).await
 }
 
+/// What the others say now.
+async fn reports(shared: &Arc<Shared>) -> BTreeMap<u32, Report> {
+    let seen = shared.cluster.seen().borrow().clone();
+    neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await
+}
+
 /// Does something while glusterd is stopped. It is started again, whatever comes of it.
 async fn stopped(daemon: &Daemon, work: impl Future<Output = Result<()>>) -> Result<()> {
     daemon.stop().await;
@@ -93,20 +102,19 @@ async fn stopped(daemon: &Daemon, work: impl Future<Output = Result<()>>) -> Res
 /// What is changed in the state directory.
 enum Change {
     Restore(Identity),
-    ForgetVolumes,
+    ForgetVolumes(Vec<String>),
     Forget,
 }
 
 async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
     shared.state.read(&shared.host()).readable()?;
     Ok(match order.repair {
-        Repair::ResyncVolumes => Change::ForgetVolumes,
+        Repair::ResyncVolumes => Change::ForgetVolumes(order.volumes.clone()),
         Repair::Forget => Change::Forget,
-        Repair::RestoreIdentity => {
-            let seen = shared.cluster.seen().borrow().clone();
+        Repair::RestoreIdentity | Repair::CorrectNames => {
             let wanted = shared.cluster.wanted().context("the StatefulSet is not known")?;
-            let record = seen.record().context("the record is not known")?;
-            let reports = neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await;
+            let record = shared.cluster.seen().borrow().record().context("the record is not known")?;
+            let reports = reports(shared).await;
             let identity = stead_pool::identity(&wanted, shared.settings.pod.ordinal, &record, &reports);
             Change::Restore(identity.context("the pool does not know this pod")?)
         }
@@ -114,14 +122,17 @@ async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
 }
 
 async fn make(shared: &Shared, order: &Order, change: &Change) -> Result<()> {
+    let before = shared.state.read(&shared.host()).state.volumes;
     match change {
         Change::Restore(identity) => shared.state.restore(identity, &time())?,
-        Change::ForgetVolumes => shared.state.forget_volumes(&time())?,
+        Change::ForgetVolumes(names) => shared.state.forget_volumes(names, &time())?,
         Change::Forget => shared.state.forget(&time())?,
     }
-    if shared.state.read(&shared.host()).volumes.is_empty() {
+    let after = shared.state.read(&shared.host()).state.volumes;
+    if after.is_empty() || before.iter().any(|(name, bricks)| !bricks.is_empty() && !after.contains_key(name)) {
         // Bricks outlive their glusterd, but one that has lost their volumes does not learn their ports again, and
-        // no client would find them. It starts them anew when the volumes have come back from the others.
+        // no client would find them. It starts them anew: those of volumes that it kept at once, the others when their
+        // volumes have come back from the others.
         shared.children.end_orphans(BRICKS).await;
     }
     shared.state.set_done(order.id, &shared.settings.pod.uid)
@@ -132,6 +143,7 @@ fn name(repair: &Repair) -> &'static str {
         Repair::RestoreIdentity => "restore-identity",
         Repair::ResyncVolumes => "resync-volumes",
         Repair::Forget => "forget",
+        Repair::CorrectNames => "correct-names",
     }
 }
 

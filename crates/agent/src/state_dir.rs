@@ -117,9 +117,13 @@ impl State {
         self.take_away(&["peers", "vols"], time)
     }
 
-    /// Takes the definitions of volumes away.
-    pub(crate) fn forget_volumes(&self, time: &str) -> Result<()> {
-        self.take_away(&["vols"], time)
+    /// Takes the definitions of these volumes away.
+    pub(crate) fn forget_volumes(&self, volumes: &[String], time: &str) -> Result<()> {
+        let there = entries(&self.at("vols"))?;
+        let names = there.iter().filter_map(|path| path.file_name()?.to_str());
+        let names: Vec<String> =
+            names.filter(|name| volumes.iter().any(|v| v == name)).map(|name| format!("vols/{name}")).collect();
+        self.take_away(&names.iter().map(String::as_str).collect::<Vec<_>>(), time)
     }
 
     /// The last order that was carried out, by which pod.
@@ -171,11 +175,13 @@ impl State {
         let folder = aside.join(format!("taken-{time}"));
         make(&folder)?;
         for name in there {
-            let to = folder.join(name);
-            fs::rename(self.at(name), &to).with_context(|| format!("moving {name} to {}", folder.display()))?;
+            let (from, to) = (self.at(name), folder.join(name));
+            make(to.parent().unwrap_or(&folder))?;
+            fs::rename(&from, &to).with_context(|| format!("moving {name} to {}", folder.display()))?;
+            sync(to.parent().unwrap_or(&folder))?;
+            sync(from.parent().unwrap_or(&self.folder))?;
         }
         sync(&folder)?;
-        sync(&self.folder)?;
         // Definitions of volumes are small, and may be the only ones.
         let of_volumes = |folder: &Path| folder.join("vols").try_exists().unwrap_or(true);
         let kept: Vec<PathBuf> = entries(&aside)?
@@ -314,12 +320,17 @@ mod tests {
         let held = state.read("g-0").state;
         assert_eq!((held.uuid.as_deref(), held.peers.len(), held.volumes.len()), (Some(A), 0, 0));
         assert_eq!(taken(&state), ["taken-2/peers", "taken-2/vols"]);
+        make(&state.at("vols/gv1")).unwrap();
+        make(&state.at("vols/gv2")).unwrap();
+        state.forget_volumes(&["gv1".to_owned(), "../glusterd.info".to_owned()], "21").unwrap();
+        assert!(!state.at("vols/gv1").exists() && state.at("vols/gv2").exists() && state.at("glusterd.info").exists());
+        assert!(state.at(ASIDE).join("taken-21/vols/gv1").exists());
         for time in 3..12 {
             state.restore(&identity(), &format!("{time:02}")).unwrap();
         }
         // Definitions of volumes are kept, however old.
         assert!(state.at(ASIDE).join("taken-2/vols/gv0/info").exists());
-        assert_eq!(entries(&state.at(ASIDE)).unwrap().len(), KEPT + 1);
+        assert_eq!(entries(&state.at(ASIDE)).unwrap().len(), KEPT + 2);
         fs::remove_dir_all(&state.folder).unwrap();
     }
 

@@ -12,7 +12,7 @@ mod order;
 mod rejected;
 mod sight;
 
-pub use order::still_needed;
+pub use order::{loses_nothing, still_needed};
 use sight::Sight;
 
 /// All that a decision is made from.
@@ -155,6 +155,8 @@ pub fn decide(view: &View<'_>) -> Decision {
         next(view, &mut record, &mut decision);
     }
     decision.record = (record != *view.record).then_some(record);
+    // Who steps down writes nothing: what is to be recorded is recorded first.
+    decision.step_down &= decision.record.is_none();
     decision
 }
 
@@ -168,6 +170,7 @@ fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
         decision.notes.push(sight.why_not_the_decider());
         return;
     }
+    order::drop_if_gone(view, record, decision);
     if !sight.majority_answers() {
         decision.notes.push(sight.why_no_majority());
         return;
@@ -187,7 +190,7 @@ fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     }
     left::detach(&sight, decision);
     missing::probe(&sight, record, decision);
-    naming::note_old_names(&sight, decision);
+    naming::correct(&sight, record, decision);
     if decision.act.is_none() && record.order.is_none() {
         naming::name(&sight, decision);
     }

@@ -16,7 +16,7 @@ pub mod status;
 mod wanted;
 
 pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
-pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, still_needed};
+pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, loses_nothing, still_needed};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
 pub use wanted::{Wanted, ordinal};

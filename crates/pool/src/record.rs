@@ -87,7 +87,8 @@ pub struct Order {
     /// Since when it is known to be carried out, by the same clock: from then on the pool has time to settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<u64>,
-    /// The volumes that others have too, and that the repair may take away: it is not carried out on one that has more.
+    /// The volumes that others have too. [`Repair::ResyncVolumes`] takes these away; no other repair is carried out on one
+    /// that has more.
     #[serde(default)]
     pub volumes: Vec<String>,
     /// Why, for people.
@@ -99,8 +100,10 @@ pub struct Order {
 pub enum Repair {
     /// Its old identity and its peers are written back.
     RestoreIdentity,
-    /// Its definitions of volumes are taken away; they come back from the others.
+    /// Its definitions of the order's volumes are taken away; they come back from the others.
     ResyncVolumes,
     /// It was detached while it was away: peers and volumes are taken away, its identity stays.
     Forget,
+    /// It looks for a peer at an address that this one had: its peers are written anew, by their names.
+    CorrectNames,
 }

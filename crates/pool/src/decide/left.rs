@@ -74,22 +74,25 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let text = format!("{pod} has left; it is detached when more than half of the pool is connected");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
-    let away =
-        |o: u32, m: &Member| o != sight.view.decider && !sight.peer(sight.view.decider, &m.uuid).is_some_and(is_friend);
-    let waits = |o: u32, m: &Member| away(o, m) || !sight.is_whole_but_for(o, ordinal);
-    let hindered: Vec<u32> = if sight.view.rules.hold(Rule::OneRepair) {
-        others.iter().filter(|(o, m)| waits(*o, m)).map(|(o, _)| *o).collect()
-    } else {
-        others.iter().filter(|(o, m)| away(*o, m)).map(|(o, _)| *o).collect()
+    // The decider's glusterd refuses while it does not have all others as friends, connected.
+    let away = |(o, m): &&(u32, &Member)| {
+        *o != sight.view.decider && !sight.peer(sight.view.decider, &m.uuid).is_some_and(is_friend)
     };
-    if hindered.is_empty() {
-        return None;
+    let away: Vec<u32> = others.iter().filter(away).map(|(o, _)| *o).collect();
+    if !away.is_empty() {
+        let away = sight.pods(away.into_iter());
+        let text = format!("{pod} has left; glusterd detaches nobody while another peer is away: waiting for {away}");
+        return Some(Note::normal(ordinal, "DetachWaits", text));
     }
-    let text = format!(
-        "{pod} has left; glusterd detaches nobody while another peer is away: waiting for {}",
-        sight.pods(hindered.into_iter())
-    );
-    Some(Note::normal(ordinal, "DetachWaits", text))
+    // One that others do not have as a friend would not hear of it, or is about to be repaired.
+    let estranged = others.iter().map(|(o, _)| *o).filter(|o| !sight.is_whole_but_for(*o, ordinal));
+    let estranged: Vec<u32> = estranged.filter(|_| sight.view.rules.hold(Rule::OneRepair)).collect();
+    (!estranged.is_empty()).then(|| {
+        let estranged = sight.pods(estranged.into_iter());
+        let text =
+            format!("{pod} has left; it is detached when all others answer and are friends: waiting for {estranged}");
+        Note::normal(ordinal, "DetachWaits", text)
+    })
 }
 
 impl Sight<'_> {

@@ -1,6 +1,6 @@
 //! Who is missing, and is probed.
 
-use super::order::give;
+use super::order::{Need, give};
 use super::sight::Sight;
 use super::{Act, Decision, Note, Rule};
 use crate::{Member, PeerState, Record, Repair, Report};
@@ -11,9 +11,12 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
     for (ordinal, report) in sight.view.reports {
         if sight.record.joined_as(*ordinal).is_some_and(|m| !is_forgotten(sight, *ordinal, m))
             || !wanted.wants(*ordinal)
-            || sight.running(*ordinal).is_none()
             || sight.is_copy(*ordinal)
         {
+            continue;
+        }
+        if sight.running(*ordinal).is_none() {
+            note_what_it_says(sight, report, decision);
             continue;
         }
         let Some(uuid) = &report.uuid else { continue };
@@ -39,11 +42,22 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
                 let why = format!("{pod} was detached while it was away, and still has its old friends");
                 decision.notes.push(Note::warning(*ordinal, "Detached", why.clone()));
                 if record.order.is_none() && decision.act.is_none() && sight.another_comes_back(*ordinal).is_none() {
-                    give(sight, record, *ordinal, Repair::Forget, why);
+                    give(sight, record, *ordinal, Need::new(report, Repair::Forget, why));
                 }
             }
             Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, "OtherPool", text)),
         }
+    }
+}
+
+/// One that does not start has its reasons.
+fn note_what_it_says(sight: &Sight<'_>, report: &Report, decision: &mut Decision) {
+    if let Some(doing) = &report.doing {
+        let text = format!(
+            "waiting for {}, which is not of the pool; it says: {doing}",
+            sight.view.wanted.pod(report.ordinal)
+        );
+        decision.notes.push(Note::normal(report.ordinal, "Waiting", text));
     }
 }
 

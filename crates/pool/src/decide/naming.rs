@@ -1,7 +1,10 @@
 //! Who is known by an address only, or is looked for at one that it had.
 
+use super::order::{Need, give};
+use super::rejected::{STUCK, only_copy};
 use super::sight::Sight;
 use super::{Act, Decision, Note};
+use crate::{Record, Repair};
 
 /// Has those called by their names whom somebody knows by an address only: when they move, they would not be found. It
 /// takes one that knows them so; if that is not the decider, another is to decide.
@@ -39,18 +42,26 @@ fn is_taken(sight: &Sight<'_>, host: &String) -> bool {
     own.is_some_and(|r| r.peers.iter().any(|p| p.hosts.contains(host)))
 }
 
-/// Notes who does not find another, because it calls it by an address that it had: glusterd calls a friend by the first
-/// name it has of it. It gets the right one when its pod is started again, and healthy peers are not restarted for it.
-pub(super) fn note_old_names(sight: &Sight<'_>, decision: &mut Decision) {
-    for (ordinal, member) in sight.record.joined().filter(|(o, _)| sight.as_itself(*o).is_some()) {
-        for (who, peer) in sight.words_on(ordinal, &member.uuid) {
-            if peer.is_some_and(|p| !p.connected && p.hosts.first().is_some_and(|h| *h != member.host)) {
-                let (who_pod, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
-                let text = format!(
-                    "{who_pod} looks for {whom} at an address that it had: restart {who_pod}, and it will know its name"
-                );
-                decision.notes.push(Note::warning(who, "OldAddress", text));
-            }
+/// Has the peers of one written anew that looks for another at an address that this one had: it does not find it before
+/// its glusterd is started again, with the right names. It is not healthy, whatever the others think of it; bricks run on
+/// meanwhile. This has time until nothing else is to be done.
+pub(super) fn correct(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+    for (who, report) in sight.record.joined().filter_map(|(o, _)| Some((o, sight.as_itself(o)?))) {
+        let pod = sight.view.wanted.pod(who);
+        let astray = sight.looked_for_astray(who);
+        if astray.is_empty() {
+            continue;
+        }
+        let why = format!("{pod} looks for {} at an address that it had", sight.pods(astray.iter().copied()));
+        decision.notes.push(Note::warning(who, "OldAddress", why.clone()));
+        if let Some(note) = only_copy(sight, report) {
+            decision.notes.push(note);
+            continue;
+        }
+        let stays = astray.iter().any(|whom| sight.since_long(*whom, STUCK));
+        let idle = decision.act.is_none() && record.order.is_none() && !decision.step_down;
+        if stays && idle && sight.another_comes_back(who).is_none() {
+            give(sight, record, who, Need::new(report, Repair::CorrectNames, why));
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The repair that is under way.
 
-use super::sight::Sight;
-use super::{Decision, Note};
-use crate::{Daemon, Order, PeerState, Record, Repair, Report};
+use std::collections::BTreeMap;
+
+use super::sight::{Sight, is_lost_by_name};
+use super::{Decision, Note, View};
+use crate::{Daemon, Member, Order, PeerState, Record, Repair, Report};
 
 /// How long a pod has to carry out an order, in seconds.
 const TO_CARRY_OUT: u64 = 180;
@@ -10,10 +12,24 @@ const TO_CARRY_OUT: u64 = 180;
 /// How long the pool has, after that, to be whole again.
 const TO_SETTLE: u64 = 60;
 
+/// A repair that one needs, and why.
+pub(super) struct Need {
+    pub(super) repair: Repair,
+    /// The volumes to take away; for a repair that takes none, those that it has.
+    pub(super) volumes: Vec<String>,
+    pub(super) reason: String,
+}
+
+impl Need {
+    pub(super) fn new(report: &Report, repair: Repair, reason: String) -> Need {
+        Need { repair, volumes: report.volumes.iter().map(|v| v.name.clone()).collect(), reason }
+    }
+}
+
 /// Gives an order; the one before it, if there is one, is replaced.
-pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, repair: Repair, reason: String) {
+pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: Need) {
     let Some(pod) = sight.view.pods.get(&ordinal) else { return };
-    let report = sight.view.reports.get(&ordinal);
+    let Need { repair, volumes, reason } = need;
     record.orders += 1;
     record.order = Some(Order {
         id: record.orders,
@@ -22,9 +38,18 @@ pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, repair:
         repair,
         since: sight.view.now,
         made: None,
-        volumes: report.map(|r| r.volumes.iter().map(|v| v.name.clone()).collect()).unwrap_or_default(),
+        volumes,
         reason,
     });
+}
+
+/// Takes away the order for a pod that is gone: nobody else carries it out. It is Kubernetes that says so, and no peer's
+/// view; so no majority of them is needed for it.
+pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+    if let Some(order) = record.order.take_if(|o| view.pods.get(&o.ordinal) != Some(&o.pod)) {
+        let text = format!("the {} that was to be repaired is gone", view.wanted.pod(order.ordinal));
+        decision.notes.push(Note::normal(order.ordinal, "RepairDropped", text));
+    }
 }
 
 /// Looks how the order goes, and takes it away when it is done or will not be.
@@ -46,17 +71,19 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
         record.order = None;
         decision.notes.push(note);
     };
-    if sight.view.pods.get(&order.ordinal) != Some(&order.pod) {
-        end(Note::normal(order.ordinal, "RepairDropped", format!("the {pod} that was to be repaired is gone")));
-    } else if is_cured(sight, &order, report) {
+    if is_cured(sight, &order, report) {
         end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
-    } else if late {
+    } else if late && (order.made.is_some() || report.is_some()) {
         let text = if order.made.is_some() {
             format!("the repair of {pod} was made and it is not whole: it will be tried again ({})", order.reason)
         } else {
             format!("the repair of {pod} was not made in {age} s: it will be tried again ({})", order.reason)
         };
         end(Note::warning(order.ordinal, "RepairFailed", text));
+    } else if late {
+        // It may be in the middle of it: another repair would be the second at once.
+        let text = format!("{pod} was to be repaired and does not answer: nobody else is, until it does or is gone");
+        decision.notes.push(Note::warning(order.ordinal, "Repairing", text));
     } else {
         let text = format!("{pod} is being repaired: {}", order.reason);
         decision.notes.push(Note::normal(order.ordinal, "Repairing", text));
@@ -68,15 +95,28 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
     match order.repair {
         Repair::Forget => done && report.is_some_and(|r| r.peers.is_empty()),
         Repair::RestoreIdentity | Repair::ResyncVolumes => sight.is_whole(order.ordinal),
+        Repair::CorrectNames => done && sight.looked_for_astray(order.ordinal).is_empty(),
+    }
+}
+
+/// Whether an order takes nothing away that none of the `others` has who answer: time has passed since it was given. It is
+/// asked right before a glusterd is stopped.
+pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
+    let elsewhere = |name: &String| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
+    match order.repair {
+        Repair::ResyncVolumes => order.volumes.iter().all(elsewhere),
+        Repair::Forget => own.volumes.iter().all(|v| elsewhere(&v.name)),
+        Repair::RestoreIdentity => own.volumes.iter().all(|v| order.volumes.contains(&v.name)),
+        Repair::CorrectNames => true,
     }
 }
 
 /// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
-/// glusterd is stopped, so that one that became healthy meanwhile is left alone, and so is one that got a volume that
-/// nobody else may have.
+/// glusterd is stopped, so that one that became healthy meanwhile is left alone.
 pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
-    if own.volumes.iter().any(|v| !order.volumes.contains(&v.name)) {
-        return false;
+    if order.repair == Repair::CorrectNames {
+        let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == m.uuid && is_lost_by_name(p, m));
+        return record.joined().any(|(_, m)| astray(m));
     }
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
@@ -89,9 +129,7 @@ pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use crate::{Member, Peer, Rules, Standing, View, Wanted, decide};
+    use crate::{Peer, Rules, Standing, View, Wanted, decide};
 
     use super::*;
 

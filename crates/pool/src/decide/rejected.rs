@@ -1,12 +1,12 @@
 //! Who is rejected, and how it is cured: by its own agent, with its glusterd stopped.
 
-use super::order::give;
+use super::order::{Need, give};
 use super::sight::Sight;
 use super::{Decision, Note, Rule};
 use crate::{Peer, PeerState, Record, Repair, Report};
 
 /// How long a handshake may be under way before it counts as stuck, in seconds.
-const STUCK: u64 = 30;
+pub(super) const STUCK: u64 = 30;
 
 /// Orders the cure of the first that needs one.
 pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
@@ -23,12 +23,14 @@ pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decisi
             wait_for(sight, ordinal, decision);
             continue;
         };
-        let Some((repair, why)) = needs(sight, ordinal, report) else {
+        let Some(need) = needs(sight, ordinal, report) else {
             wait_for(sight, ordinal, decision);
             continue;
         };
-        decision.notes.push(Note::warning(ordinal, "Rejected", why.clone()));
-        if let Some(note) = only_copy(sight, ordinal, report, &repair) {
+        decision.notes.push(Note::warning(ordinal, "Rejected", need.reason.clone()));
+        if need.repair == Repair::RestoreIdentity
+            && let Some(note) = only_copy(sight, report)
+        {
             decision.notes.push(note);
             continue;
         }
@@ -44,12 +46,13 @@ pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decisi
             decision.notes.push(Note::normal(ordinal, "Waiting", text));
             continue;
         }
-        give(sight, record, ordinal, repair, why);
+        give(sight, record, ordinal, need);
     }
 }
 
 /// What one needs that runs and is not healthy.
-fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, String)> {
+fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<Need> {
+    let restore = |why: String| Need::new(report, Repair::RestoreIdentity, why);
     let member = sight.record.joined_as(ordinal)?;
     let pod = sight.view.wanted.pod(ordinal);
     let own = report.uuid.as_ref()?;
@@ -57,28 +60,28 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<(Repair, St
     if *own != member.uuid {
         let known = words.iter().any(|(_, p)| p.is_some());
         let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
-        return known.then_some((Repair::RestoreIdentity, why));
+        return known.then(|| restore(why));
     }
     if report.peers.is_empty() && report.volumes.is_empty() && sight.since_long(ordinal, STUCK) {
         // It contradicts nobody, and nothing is taken from it.
         let known = words.iter().any(|(_, p)| p.is_some());
-        return known.then(|| (Repair::RestoreIdentity, format!("{pod} has its identity and does not know its peers")));
+        return known.then(|| restore(format!("{pod} has its identity and does not know its peers")));
     }
     // Two that wait for each other: both say so, and one of them begins anew.
     let in_between = |p: &Peer| p.connected && !matches!(p.state, PeerState::Befriended | PeerState::Rejected);
     let all_wait = !words.is_empty() && words.iter().all(|(_, p)| p.is_some_and(in_between));
     if all_wait && sight.core().is_none() && ordinal != sight.view.decider && sight.since_long(ordinal, STUCK) {
-        return Some((Repair::RestoreIdentity, format!("{pod} is stuck on its way into the pool: {}", member.seen)));
+        return Some(restore(format!("{pod} is stuck on its way into the pool: {}", member.seen)));
     }
     let rejecters = estranged(sight, ordinal, report)?;
     let differing = differing_volumes(sight, report);
-    Some(if differing.is_empty() {
-        (Repair::RestoreIdentity, format!("{pod} does not get into the pool: {}", member.seen))
-    } else {
-        let volumes = differing.join(", ");
-        let why = format!("{pod} is rejected by {rejecters} peers: its definition of {volumes} differs from theirs");
-        (Repair::ResyncVolumes, why)
-    })
+    if differing.is_empty() {
+        return Some(restore(format!("{pod} does not get into the pool: {}", member.seen)));
+    }
+    let names = differing.join(", ");
+    let reason = format!("{pod} is rejected by {rejecters} peers: its definition of {names} differs from theirs");
+    // Only these are taken away, which the others have: volumes that it alone knows come into the pool with it.
+    Some(Need { repair: Repair::ResyncVolumes, volumes: differing, reason })
 }
 
 /// Whether one has fallen out with the core of the pool, and how many of that reject it. One that merely has no
@@ -115,22 +118,24 @@ fn differing_volumes(sight: &Sight<'_>, report: &Report) -> Vec<String> {
     volumes.map(|v| v.name.clone()).collect()
 }
 
-/// Why a cure would take away the only copy of something, if it would.
-fn only_copy(sight: &Sight<'_>, ordinal: u32, report: &Report, repair: &Repair) -> Option<Note> {
+/// Why one cannot have its identity and its peers written anew: it is the only copy of something. Volumes stay where they
+/// are, but those that it made under another identity have their bricks at somebody whom nobody would know then.
+pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
     if !sight.view.rules.hold(Rule::OnlyCopy) {
         return None;
     }
+    let ordinal = report.ordinal;
     let pod = sight.view.wanted.pod(ordinal);
     let volumes = sight.volumes_of_its_own(report);
-    if !volumes.is_empty() {
+    if !volumes.is_empty() && sight.as_itself(ordinal).is_none() {
         let text = format!(
-            "{pod} is not repaired: it alone knows volume {}, which the repair would take away",
+            "{pod} is not repaired: it alone knows volume {}, which it has under another identity",
             volumes.join(", ")
         );
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
     let strangers = sight.friends_of_its_own(report);
-    if *repair == Repair::RestoreIdentity && !strangers.is_empty() {
+    if !strangers.is_empty() {
         let text = format!("{pod} is not repaired: it alone knows {}; is it of another pool?", strangers.join(", "));
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }

@@ -101,13 +101,25 @@ impl<'a> Sight<'a> {
         if self.view.rules.hold(Rule::Majority) { count * 2 > self.size() } else { count > 0 }
     }
 
-    /// Whether more than half of the pool answers. One that knows nobody answers too: it contradicts no one.
+    /// Whether more than half of the pool answers. One that knows nobody answers too: it contradicts no one. And one that
+    /// is out of the pool but for the record is not waited for.
     pub(super) fn majority_answers(&self) -> bool {
-        let answers = self.record.joined().filter(|(o, _)| {
+        let answers = self.record.joined().filter(|(o, m)| {
             let knows_nobody = self.running(*o).is_some_and(|r| r.peers.is_empty());
-            self.witnesses.contains(o) || knows_nobody || self.as_itself(*o).is_some()
+            self.witnesses.contains(o) || knows_nobody || self.as_itself(*o).is_some() || self.is_out(*o, m)
         });
         self.is_majority(answers.count())
+    }
+
+    /// Whether one was detached and only the record does not say so: it is not wanted, it has no pod and no bricks, and all
+    /// others answer and do not know it.
+    fn is_out(&self, ordinal: u32, member: &Member) -> bool {
+        let words = self.words_on(ordinal, &member.uuid);
+        !self.view.wanted.wants(ordinal)
+            && !self.view.pods.contains_key(&ordinal)
+            && member.bricks.is_empty()
+            && words.len() + 1 == self.size()
+            && words.iter().all(|(_, p)| p.is_none())
     }
 
     pub(super) fn decider_belongs(&self) -> bool {
@@ -123,14 +135,20 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) fn why_not_the_decider(&self) -> Note {
-        let pod = self.view.wanted.pod(self.view.decider);
-        Note::normal(
-            self.view.decider,
-            "StepsDown",
+        let decider = self.view.decider;
+        let pod = self.view.wanted.pod(decider);
+        let why = if self.record.joined_as(decider).is_some()
+            && self.running(decider).is_some()
+            && self.as_itself(decider).is_none()
+        {
+            "it is not the one that is recorded".to_owned()
+        } else {
             format!(
-                "{pod} does not decide for the pool: its own glusterd does not answer, or is not among the friends of most others"
-            ),
-        )
+                "its own glusterd does not answer, or is not among the friends of most of {}",
+                self.pods(self.record.joined().map(|(o, _)| o))
+            )
+        };
+        Note::normal(decider, "StepsDown", format!("{pod} does not decide for the pool: {why}"))
     }
 
     pub(super) fn why_no_majority(&self) -> Note {
@@ -195,6 +213,16 @@ impl<'a> Sight<'a> {
         let Some(member) = self.record.joined_as(whom) else { return false };
         let misnamed = |p: &Peer| p.state == PeerState::Befriended && p.hosts.first() != Some(&member.host);
         self.peer(who, &member.uuid).is_some_and(misnamed)
+    }
+
+    /// Those that one looks for at an address that they had: they run, and elsewhere. glusterd calls a friend by the first
+    /// name it has of it, and keeps to that until it is started again.
+    pub(super) fn looked_for_astray(&self, who: u32) -> Vec<u32> {
+        let astray = |(whom, member): &(u32, &Member)| {
+            let here = |p: &Peer| self.as_itself(*whom).is_some_and(|r| p.hosts.first() != Some(&r.address));
+            *whom != who && self.peer(who, &member.uuid).is_some_and(|p| is_lost_by_name(p, member) && here(p))
+        };
+        self.record.joined().filter(astray).map(|(whom, _)| whom).collect()
     }
 
     /// Whether this pod has the identity of another pod.
@@ -268,6 +296,11 @@ impl<'a> Sight<'a> {
 /// Whether this is a friend with a connection.
 pub(super) fn is_friend(peer: &Peer) -> bool {
     peer.state == PeerState::Befriended && peer.connected
+}
+
+/// Whether this peer is not found under what it is called by, and that is not its name.
+pub(super) fn is_lost_by_name(peer: &Peer, member: &Member) -> bool {
+    !peer.connected && peer.hosts.first().is_some_and(|h| *h != member.host)
 }
 
 /// Identities that more than one pod reports.

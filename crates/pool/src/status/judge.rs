@@ -193,7 +193,8 @@ fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
 fn repair(repair: &Repair) -> &'static str {
     match repair {
         Repair::RestoreIdentity => "its identity and its peers are written back",
-        Repair::ResyncVolumes => "its definitions of volumes are fetched anew from the others",
+        Repair::ResyncVolumes => "its definitions of some volumes are fetched anew from the others",
         Repair::Forget => "what it remembers of the pool it was detached from is put aside",
+        Repair::CorrectNames => "its peers are called by their names again",
     }
 }

@@ -4,6 +4,7 @@
 mod boots;
 mod bricks;
 mod model;
+mod notes;
 mod parses;
 mod recordings;
 mod seeds;

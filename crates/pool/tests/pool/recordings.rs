@@ -93,6 +93,15 @@ impl Play {
                 let uuid = Some(self.first[&numbers[1]].clone());
                 *g.disk(numbers[0]) = Disk { uuid, friends, volumes: BTreeMap::new(), done: None };
             }
+            "name" => {
+                g.stop(numbers[0]);
+                let friend = |n: &u32| {
+                    let hosts = vec![format!("pool-{n}.{}", self.domain)];
+                    (g.uuid(*n), Friend { state: FRIEND, hosts, connected: false })
+                };
+                let friends = numbers[1..].iter().map(friend).collect();
+                g.disk(numbers[0]).friends = friends;
+            }
             "volume" => {
                 let definition = Definition { version: 1, checksum: 1, bricks: numbers.clone() };
                 g.define(numbers[0], words[1].as_str().unwrap(), definition);
@@ -110,7 +119,8 @@ impl Play {
             }
             "forget-volumes" => {
                 g.stop(numbers[0]);
-                g.disk(numbers[0]).volumes.clear();
+                let named = &words[2..];
+                g.disk(numbers[0]).volumes.retain(|v, _| !named.is_empty() && !named.contains(&v.as_str().into()));
             }
             "move" => {
                 g.stop(numbers[0]);

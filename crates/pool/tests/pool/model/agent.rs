@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stead_pool::{
     Act, Boot, Brick, Daemon, Identity, Order, Peer, PeerFile, PeerState, Repair, Report, Rule, StateDir, View, Volume,
-    boot, decide, identity, still_needed,
+    boot, decide, identity, loses_nothing, still_needed,
 };
 
 use super::cluster::{Cluster, MOST};
@@ -19,6 +19,8 @@ pub(crate) struct Agent {
     pub(crate) repairing: Option<Order>,
     /// What it last found out; others are told this.
     report: Option<Report>,
+    /// What it waits for before it starts its glusterd.
+    waits: Option<String>,
     /// What it was about to do when it led.
     about_to: Option<Act>,
 }
@@ -64,13 +66,13 @@ impl Cluster {
             }
             Boot::Forget => {
                 self.say(format!("pod {n} forgets"));
-                self.check_taken_away(n, true, true);
+                self.check_taken_away(n, true, &self.volumes(n));
                 let disk = self.glusterds.disk(n);
                 disk.friends.clear();
                 disk.volumes.clear();
                 self.start(n);
             }
-            Boot::Wait(_) => {}
+            Boot::Wait(why) => self.pods.get_mut(&n).expect("its turn").agent.waits = Some(why),
         }
     }
 
@@ -95,7 +97,8 @@ impl Cluster {
             return;
         }
         let own = self.report(n);
-        if self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own) {
+        let healthy = self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own);
+        if healthy || self.rules.hold(Rule::OnlyCopy) && !loses_nothing(&order, &own, &self.reports_for(n)) {
             self.glusterds.disk(n).done = Some(order.id);
             return;
         }
@@ -107,17 +110,17 @@ impl Cluster {
 
     fn carry_out(&mut self, n: u32, order: &Order) {
         match order.repair {
-            Repair::RestoreIdentity => {
+            Repair::RestoreIdentity | Repair::CorrectNames => {
                 let Some(identity) = identity(&self.wanted, n, &self.record, &self.reports_for(n)) else { return };
-                self.check_taken_away(n, true, false);
+                self.check_taken_away(n, true, &[]);
                 self.write_identity(n, identity);
             }
             Repair::ResyncVolumes => {
-                self.check_taken_away(n, false, true);
-                self.glusterds.disk(n).volumes.clear();
+                self.check_taken_away(n, false, &order.volumes);
+                self.glusterds.disk(n).volumes.retain(|v, _| !order.volumes.contains(v));
             }
             Repair::Forget => {
-                self.check_taken_away(n, true, true);
+                self.check_taken_away(n, true, &self.volumes(n));
                 let disk = self.glusterds.disk(n);
                 disk.friends.clear();
                 disk.volumes.clear();
@@ -167,7 +170,7 @@ impl Cluster {
             volumes: if glusterd.running { volumes.collect() } else { Vec::new() },
             heals: Some(0),
             done: glusterd.disk.done,
-            doing: None,
+            doing: pod.agent.waits.clone().filter(|_| !glusterd.running),
         }
     }
 
@@ -191,9 +194,14 @@ impl Cluster {
             now: self.now(),
             rules: self.rules,
         });
-        self.truth.notes = decision.notes.iter().map(|n| n.text.clone()).collect();
+        self.truth.notes = decision.notes.clone();
+        self.check_majority(n, &decision);
         if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
             self.check_detach(n, *ordinal, uuid);
+        }
+        if decision.step_down {
+            self.say(format!("{n} steps down: {:?}", decision.notes));
+            return self.step_down(n);
         }
         if let Some(record) = decision.record {
             if self.chance.percent(self.truth.trouble / 2) {
@@ -209,10 +217,6 @@ impl Cluster {
             self.truth.recorded.extend(bricks);
             self.record = record;
             self.revision += 1;
-        }
-        if decision.step_down {
-            self.say(format!("{n} steps down: {:?}", decision.notes));
-            self.step_down(n);
         }
         match decision.act {
             Some(_) if self.chance.percent(self.truth.trouble / 2) => {

@@ -2,21 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cluster::{Cluster, MOST};
-use super::glusterd::{Definition, FRIEND};
+use stead_pool::{Decision, Note, Record};
 
-/// What a person does that no agent may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Help {
-    /// Members that were scaled away are wanted again: without them there is no majority.
-    Scale,
-    /// A volume is deleted that only one knows, which is not of the pool.
-    Delete,
-    /// A definition is set right where nobody can tell which one is.
-    Define,
-    /// One of two that reject each other, or one that looks for another at an old address, is restarted.
-    Restart,
-}
+use super::cluster::{Cluster, MOST};
+use super::glusterd::{Definition, FRIEND, Friend};
+use super::help::Help;
 
 /// What a run knows that no agent does.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +24,7 @@ pub(crate) struct Truth {
     /// What a person did, when all was calm.
     pub(crate) helped: BTreeSet<Help>,
     /// What the one who decided last had to say.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<Note>,
     /// What happened that must not.
     pub(crate) broken: Vec<String>,
 }
@@ -43,6 +33,31 @@ impl Cluster {
     fn broken(&mut self, what: String) {
         self.say(format!("BROKEN {what}"));
         self.truth.broken.push(format!("tick {}: {what}", self.tick));
+    }
+
+    /// Nobody is told to do anything, and nobody's standing is changed, by one who reaches no more than half of the pool.
+    pub(crate) fn check_majority(&mut self, by: u32, decision: &Decision) {
+        let standings =
+            |r: &Record| r.members.iter().map(|(o, m)| (*o, m.standing, m.uuid.clone())).collect::<Vec<_>>();
+        let changes = |r: &Record| {
+            standings(r) != standings(&self.record) || r.order.as_ref().is_some_and(|o| o.id > self.record.orders)
+        };
+        if decision.act.is_none() && !decision.record.as_ref().is_some_and(changes) {
+            return;
+        }
+        let joined: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
+        let reached = |o: &&u32| (self.pods.contains_key(o) && self.glusterds.linked(by, **o)) || self.is_out(**o);
+        let reached = joined.iter().filter(reached).count();
+        if !joined.is_empty() && reached * 2 <= joined.len() {
+            self.broken(format!("{by} decides and reaches {reached} of {}", joined.len()));
+        }
+    }
+
+    /// Whether one was detached, by all of the pool, and only the record does not say so.
+    fn is_out(&self, n: u32) -> bool {
+        let uuid = self.glusterds.uuid(n);
+        let known = self.record.joined().any(|(m, _)| self.glusterds.all[&m].disk.friends.contains_key(&uuid));
+        !known && !self.pods.contains_key(&n) && !self.wanted.wants(n)
     }
 
     /// No peer that is wanted or holds bricks is detached.
@@ -94,13 +109,25 @@ impl Cluster {
             || !disk.volumes.iter().all(right)
             || friends * 2 < others.len()
             || others.is_empty()
+            || self.looks_astray(n)
+    }
+
+    /// Whether one looks for a member at an address that is not that one's: it does not find it until it is started again.
+    fn looks_astray(&self, n: u32) -> bool {
+        let at = |f: &Friend| f.hosts.first().filter(|_| !f.connected).is_some_and(|h| self.is_old_address(h));
+        self.glusterds.all[&n].disk.friends.values().any(at)
+    }
+
+    /// Whether this was somebody's address, and is no more.
+    fn is_old_address(&self, host: &str) -> bool {
+        Cluster::of_address(host).is_some_and(|o| self.glusterds.all[&o].address != host)
     }
 
     /// What is taken away is had by somebody else.
-    pub(crate) fn check_taken_away(&mut self, n: u32, friends: bool, volumes: bool) {
+    pub(crate) fn check_taken_away(&mut self, n: u32, friends: bool, volumes: &[String]) {
         let disk = self.glusterds.all[&n].disk.clone();
         let others: Vec<u32> = (0..MOST).filter(|m| *m != n).collect();
-        for name in disk.volumes.keys().filter(|_| volumes) {
+        for name in volumes {
             let known = others.iter().any(|m| self.glusterds.all[m].disk.volumes.contains_key(name));
             if !known && self.truth.volumes.contains_key(name) {
                 self.broken(format!("volume {name} is taken from {n}, which alone has it"));
@@ -168,7 +195,8 @@ impl Cluster {
             .map(|(o, m)| format!("{o} {:?} {} {} {:?}", m.standing, m.uuid, m.seen, m.bricks.len()))
             .collect();
         members.into_iter().for_each(|m| self.say(m));
-        let notes = std::mem::take(&mut self.truth.notes);
+        let notes: Vec<String> = self.truth.notes.iter().map(|n| format!("{}: {}", n.reason, n.text)).collect();
+        self.say(format!("{:?}", self.record.order));
         self.say(format!("{} wanted; {:?} leads and says {notes:#?}", self.wanted.replicas, self.leader));
     }
 

@@ -46,6 +46,10 @@ pub(crate) struct Cluster {
     pub(crate) resting: Option<(u32, u64)>,
     /// Those whose nodes do not reach the API server.
     pub(crate) offline: BTreeSet<u32>,
+    /// Whether the policy is installed that refuses to scale peers with bricks away.
+    pub(crate) policy: bool,
+    /// Whether people make volumes at peers that have not joined.
+    pub(crate) careless: bool,
     pub(crate) truth: Truth,
     /// Everything that happened, to be compared.
     pub(crate) log: Vec<String>,
@@ -59,6 +63,7 @@ impl Cluster {
         let wanted = Wanted { name: "pool".to_owned(), domain: "pool.default.svc".to_owned(), replicas, start: 0 };
         let mut glusterds = Glusterds::default();
         glusterds.reverse = chance.percent(70);
+        let (policy, careless) = (chance.percent(80), chance.percent(10));
         for n in 0..MOST {
             glusterds.add(n, &wanted.host(n), &format!("address-{n}-0"));
         }
@@ -75,6 +80,8 @@ impl Cluster {
             lease_until: 0,
             resting: None,
             offline: BTreeSet::new(),
+            policy,
+            careless,
             truth: Truth::default(),
             log: Vec::new(),
             uids: 0,
@@ -168,8 +175,11 @@ impl Cluster {
     }
 
     fn election(&mut self) {
-        let lives =
-            |c: &Cluster, n: u32| c.pods.contains_key(&n) && !c.glusterds.all[&n].frozen && !c.offline.contains(&n);
+        // One whose glusterd does not answer does not stand.
+        let lives = |c: &Cluster, n: u32| {
+            let awake = !c.glusterds.all[&n].frozen && !c.offline.contains(&n);
+            c.pods.contains_key(&n) && c.glusterds.running(n) && awake
+        };
         if let Some(leader) = self.leader
             && lives(self, leader)
         {

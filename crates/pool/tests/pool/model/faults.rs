@@ -1,20 +1,25 @@
 //! What goes wrong in a run, by its seed.
 
-use super::checks::Help;
 use super::cluster::{Cluster, MOST};
-use super::glusterd::{Definition, Disk, FRIEND};
+use super::glusterd::{Definition, Disk};
 
 /// How long things go wrong, in ticks.
 const TROUBLED: u64 = 120;
 
-/// How long the pool has to be whole again, in ticks.
-const CALM: u64 = 400;
+/// How long the agents have to make the pool whole again before somebody looks at what they ask for, in ticks.
+const UNAIDED: u64 = 300;
 
-/// When somebody looks at the notes, and restarts those that reject each other and are healthy otherwise.
-const QUARREL: u64 = 200;
+/// How long they have after that, until somebody looks again.
+const AIDED: u64 = 100;
+
+/// How often somebody looks.
+const LOOKS: u64 = 4;
 
 /// How long it has to stay so.
 const STAYS: u64 = 20;
+
+/// What is said of a run in which nothing was broken, and that did not end well.
+pub(crate) const NOT_WHOLE: &str = "the pool is not whole again";
 
 impl Cluster {
     /// A whole run: things go wrong for a while, then they do not, and the pool has to be whole again.
@@ -28,22 +33,41 @@ impl Cluster {
             }
         }
         self.calm_down();
-        let mut whole = 0;
-        for t in 0..CALM {
-            self.turn();
-            if t == QUARREL || t == QUARREL + 60 {
-                self.end_quarrels();
-            }
-            whole = if self.is_whole() { whole + 1 } else { 0 };
-            if whole > STAYS {
+        let mut whole = self.settles(UNAIDED);
+        for _ in 0..LOOKS {
+            if whole {
                 break;
             }
+            self.help_where_asked();
+            whole = self.settles(AIDED);
         }
         self.describe();
         if let Some(first) = self.truth.broken.first() {
             return Err(first.clone());
         }
-        if whole <= STAYS { Err("the pool is not whole again".to_owned()) } else { Ok(()) }
+        if whole { Ok(()) } else { Err(NOT_WHOLE.to_owned()) }
+    }
+
+    /// Whether the pool is whole within so many ticks, and stays so.
+    fn settles(&mut self, within: u64) -> bool {
+        let mut whole = 0;
+        for _ in 0..within {
+            self.turn();
+            whole = if self.is_whole() { whole + 1 } else { 0 };
+            if whole > STAYS {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Nothing goes wrong any more.
+    fn calm_down(&mut self) {
+        self.truth.trouble = 0;
+        self.offline.clear();
+        self.glusterds.far.clear();
+        self.glusterds.all.values_mut().for_each(|g| g.frozen = false);
+        self.say("calm".to_owned());
     }
 
     fn some_pod(&mut self) -> Option<u32> {
@@ -70,8 +94,13 @@ impl Cluster {
     }
 
     fn scale(&mut self) {
-        self.wanted.replicas = 1 + self.chance.below(MOST as u64) as u32;
-        self.say(format!("scaled to {}", self.wanted.replicas));
+        let replicas = 1 + self.chance.below(MOST as u64) as u32;
+        let strands = self.record.joined().any(|(o, m)| o >= replicas && self.wanted.wants(o) && !m.bricks.is_empty());
+        if self.policy && strands {
+            return self.say(format!("not scaled to {replicas}: bricks would be left without their peers"));
+        }
+        self.wanted.replicas = replicas;
+        self.say(format!("scaled to {replicas}"));
     }
 
     /// A pod ends and is made again; its claim is kept, or is lost with it.
@@ -146,6 +175,9 @@ impl Cluster {
         let Some(by) = self.some_pod().filter(|n| self.glusterds.running(*n) && !self.glusterds.all[n].frozen) else {
             return;
         };
+        if !self.careless && self.record.joined_as(by).is_none_or(|m| m.uuid != self.glusterds.uuid(by)) {
+            return;
+        }
         let mut able = self.glusterds.connected_friends(by);
         able.push(by);
         let count = 1 + self.chance.below(3.min(able.len() as u64)) as usize;
@@ -223,7 +255,7 @@ impl Cluster {
         self.say(format!("{name} is damaged at {n}"));
     }
 
-    fn has_wrong_definition(&self, n: u32) -> bool {
+    pub(crate) fn has_wrong_definition(&self, n: u32) -> bool {
         let mut volumes = self.glusterds.all[&n].disk.volumes.iter();
         volumes.any(|(v, d)| self.truth.checksums.get(&(v.clone(), d.version)).is_some_and(|c| *c != d.checksum))
     }
@@ -234,106 +266,5 @@ impl Cluster {
             self.offline.insert(n);
         }
         self.say(format!("without Kubernetes: {:?}", self.offline));
-    }
-
-    /// A person does what only a person may.
-    fn help(&mut self, how: Help, text: String) {
-        self.truth.helped.insert(how);
-        self.say(format!("somebody {text}"));
-    }
-
-    /// Somebody reads the notes, and does what only a person may.
-    fn end_quarrels(&mut self) {
-        if self.truth.notes.iter().any(|t| t.starts_with("nothing is changed while")) {
-            self.wanted.replicas = MOST;
-            self.help(Help::Scale, "scales up".to_owned());
-        }
-        for n in 0..MOST {
-            let pod = self.wanted.pod(n);
-            let told = |t: &String| {
-                t.starts_with(&format!("{pod} and")) && t.contains("reject each other")
-                    || t.contains(&format!("restart {pod},"))
-            };
-            let alone = |t: &String| t.starts_with(&format!("{pod} ")) && t.contains("it alone knows volume");
-            let noted = self.truth.notes.iter().any(alone);
-            for name in self.volumes_of_its_own(n).into_iter().filter(|_| noted) {
-                self.glusterds.disk(n).volumes.remove(&name);
-                self.truth.volumes.remove(&name);
-                self.help(Help::Delete, format!("deletes {name} at {n}"));
-            }
-            if self.truth.notes.iter().any(told) {
-                self.glusterds.stop(n);
-                self.pods.get_mut(&n).expect("it is noted").agent = Default::default();
-                self.help(Help::Restart, format!("restarts {n}"));
-            }
-        }
-    }
-
-    /// Volumes that no other has.
-    fn volumes_of_its_own(&self, n: u32) -> Vec<String> {
-        let another = |v: &String| (0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v));
-        self.glusterds.all[&n].disk.volumes.keys().filter(|v| !another(v)).cloned().collect()
-    }
-
-    /// Nothing goes wrong any more, and somebody sets right what only a person can.
-    fn calm_down(&mut self) {
-        self.truth.trouble = 0;
-        self.offline.clear();
-        self.glusterds.far.clear();
-        self.glusterds.all.values_mut().for_each(|g| g.frozen = false);
-        self.say("calm".to_owned());
-        // More than half of the pool has to be there.
-        let joined: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
-        let damaged = (0..MOST).any(|n| self.has_wrong_definition(n));
-        if damaged || joined.iter().filter(|o| self.wanted.wants(**o)).count() * 2 <= joined.len() {
-            let enough = joined.iter().max().map_or(1, |m| m + 1);
-            if self.wanted.replicas < enough {
-                self.wanted.replicas = enough;
-                self.help(Help::Scale, format!("scales to {enough}"));
-            }
-        }
-        // A volume that was made on one that is not of the pool is nothing that the agents may take away.
-        for n in 0..MOST {
-            let stranger = self.record.joined_as(n).is_none_or(|m| m.uuid != self.glusterds.uuid(n));
-            let uuid = self.glusterds.uuid(n);
-            let friend = |m: u32| self.glusterds.all[&m].disk.friends.get(&uuid).is_some_and(|f| f.state == FRIEND);
-            let friendless = self.glusterds.all[&n].disk.friends.is_empty();
-            let lonely = self.record.joined().count() > 1 && (friendless || !(0..MOST).any(|m| m != n && friend(m)));
-            let own: Vec<String> = self.volumes_of_its_own(n).into_iter().filter(|_| stranger || lonely).collect();
-            for name in own {
-                self.glusterds.disk(n).volumes.remove(&name);
-                self.truth.volumes.remove(&name);
-                self.help(Help::Delete, format!("deletes {name} at {n}"));
-            }
-        }
-        // Where not all but one have the right definition, nobody can tell which one it is.
-        let members: Vec<u32> = self.record.joined().map(|(o, _)| o).collect();
-        let wrong: Vec<u32> = (0..MOST).filter(|n| self.has_wrong_definition(*n)).collect();
-        let same = |v: &String, version: u64| {
-            members.iter().all(|m| self.glusterds.all[m].disk.volumes.get(v).is_some_and(|d| d.version == version))
-        };
-        let steady = |m: &u32| {
-            self.wanted.wants(*m)
-                && self.glusterds.running(*m)
-                && self.glusterds.all[m].disk.friends.len() + 1 >= members.len()
-        };
-        let clear = wrong.len() == 1
-            && members.len() > 2
-            && members.iter().all(steady)
-            && self.volumes_of_its_own(wrong[0]).is_empty()
-            && self.glusterds.all[&wrong[0]].disk.volumes.iter().all(|(v, d)| same(v, d.version));
-        for n in wrong.into_iter().filter(|_| !clear) {
-            let checksums = &self.truth.checksums;
-            for (name, definition) in &mut self.glusterds.all.get_mut(&n).expect("all are there").disk.volumes {
-                if let Some(right) = checksums.get(&(name.clone(), definition.version)) {
-                    definition.checksum = *right;
-                }
-            }
-            self.help(Help::Define, format!("repairs the definitions of {n}"));
-            self.glusterds.stop(n);
-            if let Some(pod) = self.pods.get_mut(&n) {
-                pod.agent = Default::default();
-            }
-        }
     }
 }

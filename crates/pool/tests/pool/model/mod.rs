@@ -6,3 +6,4 @@ pub(crate) mod checks;
 pub(crate) mod cluster;
 pub(crate) mod faults;
 pub(crate) mod glusterd;
+pub(crate) mod help;

@@ -1,0 +1,157 @@
+//! What is said and ordered where something keeps the pool from being whole.
+
+use std::collections::BTreeMap;
+
+use stead_pool::{
+    Daemon, Decision, Member, Order, Peer, PeerState, Record, Repair, Report, Rules, Standing, View, Wanted, decide,
+};
+
+fn wanted() -> Wanted {
+    Wanted { name: "pool".to_owned(), domain: "pool.svc".to_owned(), replicas: 4, start: 0 }
+}
+
+fn peer(ordinal: u32) -> Peer {
+    Peer {
+        uuid: format!("uuid-{ordinal}"),
+        hosts: vec![wanted().host(ordinal)],
+        state: PeerState::Befriended,
+        connected: true,
+    }
+}
+
+/// A pool that is whole, of so many, in which all are friends.
+struct Pool {
+    wanted: Wanted,
+    record: Record,
+    reports: BTreeMap<u32, Report>,
+}
+
+impl Pool {
+    fn of(count: u32) -> Pool {
+        let member = |o: u32| Member {
+            host: wanted().host(o),
+            uuid: format!("uuid-{o}"),
+            operating_version: 100_000,
+            addresses: Vec::new(),
+            bricks: Vec::new(),
+            standing: Standing::Joined,
+            seen: "Peer in Cluster (Connected)".to_owned(),
+            since: 0,
+        };
+        let report = |o: u32| Report {
+            ordinal: o,
+            pod: format!("pod-{o}"),
+            address: format!("address-{o}"),
+            daemon: Daemon::Running,
+            uuid: Some(format!("uuid-{o}")),
+            operating_version: Some(100_000),
+            peers: (0..count).filter(|other| *other != o).map(peer).collect(),
+            volumes: Vec::new(),
+            heals: None,
+            done: None,
+            doing: None,
+        };
+        Pool {
+            wanted: Wanted { replicas: count, ..wanted() },
+            record: Record { members: (0..count).map(|o| (o, member(o))).collect(), ..Record::default() },
+            reports: (0..count).map(|o| (o, report(o))).collect(),
+        }
+    }
+
+    /// How one has another.
+    fn friend(&mut self, who: u32, whom: u32) -> &mut Peer {
+        let peers = &mut self.reports.get_mut(&who).unwrap().peers;
+        peers.iter_mut().find(|p| p.uuid == format!("uuid-{whom}")).unwrap()
+    }
+
+    /// What the first decides, with the record as it becomes when it has looked once.
+    fn decide(&mut self) -> Decision {
+        self.decide_at(900);
+        self.decide_at(1000)
+    }
+
+    fn decide_at(&mut self, now: u64) -> Decision {
+        let pods = self.reports.iter().map(|(o, r)| (*o, r.pod.clone())).collect();
+        let (wanted, record, reports, rules) = (&self.wanted, &self.record, &self.reports, Rules::ALL);
+        let decision = decide(&View { wanted, record, reports, pods: &pods, decider: 0, now, rules });
+        self.record = decision.record.clone().unwrap_or(self.record.clone());
+        decision
+    }
+}
+
+fn said(decision: &Decision, reason: &str) -> Option<String> {
+    decision.notes.iter().find(|n| n.reason == reason).map(|n| n.text.clone())
+}
+
+#[test]
+fn a_detach_waits_for_those_that_are_away_and_says_so_of_no_others() {
+    type Trouble = fn(&mut Pool);
+    let table: [(Trouble, Option<&str>); 3] = [
+        (|_| {}, None),
+        (
+            |pool| {
+                pool.reports.remove(&2);
+                [0, 1, 3].iter().for_each(|o| pool.friend(*o, 2).connected = false);
+            },
+            Some("pool-3 has left; glusterd detaches nobody while another peer is away: waiting for pool-2"),
+        ),
+        (
+            |pool| {
+                pool.friend(1, 2).connected = false;
+                pool.friend(2, 1).connected = false;
+            },
+            Some("pool-3 has left; it is detached when all others answer and are friends: waiting for pool-1, pool-2"),
+        ),
+    ];
+    for (trouble, waits) in table {
+        let mut pool = Pool::of(4);
+        pool.wanted.replicas = 3;
+        trouble(&mut pool);
+        let decision = pool.decide();
+        assert_eq!(said(&decision, "DetachWaits").as_deref(), waits);
+        assert_eq!(decision.act.is_some(), waits.is_none());
+    }
+}
+
+#[test]
+fn one_that_looks_for_another_at_an_old_address_gets_the_right_names() {
+    for (first, connected, corrected) in
+        [("address-old", false, true), ("address-old", true, false), ("address-2", false, false)]
+    {
+        let mut pool = Pool::of(3);
+        let friend = pool.friend(1, 2);
+        (friend.hosts, friend.connected) = (vec![first.to_owned(), wanted().host(2)], connected);
+        pool.decide();
+        let order = pool.record.order.map(|o| (o.ordinal, o.repair));
+        assert_eq!(order, corrected.then_some((1, Repair::CorrectNames)), "{first}, {connected}");
+    }
+}
+
+#[test]
+fn without_a_majority_only_what_kubernetes_says_is_recorded() {
+    for (pod, known, waits, ordered) in
+        [("pod-0", true, true, true), ("pod-before", true, true, false), ("pod-before", false, false, false)]
+    {
+        let mut pool = Pool::of(2);
+        pool.wanted.replicas = 1;
+        pool.reports.remove(&1);
+        match known {
+            true => pool.friend(0, 1).connected = false,
+            false => pool.reports.get_mut(&0).unwrap().peers.clear(),
+        }
+        pool.record.order = Some(Order {
+            id: 1,
+            ordinal: 0,
+            pod: pod.to_owned(),
+            repair: Repair::RestoreIdentity,
+            since: 900,
+            made: None,
+            volumes: Vec::new(),
+            reason: "it is rejected".to_owned(),
+        });
+        let decision = pool.decide();
+        assert_eq!(said(&decision, "NoMajority").is_some(), waits, "{pod}, {known}");
+        assert_eq!(pool.record.order.is_some(), ordered, "{pod}, {known}");
+        assert_eq!(pool.record.joined_as(1).is_some(), known, "{pod}, {known}");
+    }
+}
