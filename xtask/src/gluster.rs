@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
     let mut say = |line: &str| println!("{line}");
     if args.scenes || (args.runs == 0 && !args.measure) {
-        pool::play(&PoolStage::open(binaries, stead).await?, true, &mut say).await?;
+        pool::play(&PoolStage::open(binaries, stead).await?, &mut say).await?;
     }
     if args.runs > 0 {
         pool::runs(&PoolStage::open(binaries, stead).await?, args.runs, args.seed, &mut say).await?;

@@ -18,7 +18,7 @@ async fn the_scenes_hold() -> Result<()> {
     }
     let mut told = Vec::new();
     let stage = PoolStage::open(&binaries, Path::new(STEAD)).await?;
-    let played = pool::play(&stage, false, &mut |line: &str| told.push(line.to_owned())).await;
+    let played = pool::play(&stage, &mut |line: &str| told.push(line.to_owned())).await;
     played.map_err(|e| e.context(told.join("\n")))
 }
 

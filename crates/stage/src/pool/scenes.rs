@@ -10,12 +10,12 @@ use super::friends::WELL;
 use super::{Client, NAME, PATIENCE, PoolStage, is_ready, pod};
 use crate::until;
 
-/// Plays the scenes, the long one of a pending heal only if asked for; `say` hears of each.
-pub async fn play(stage: &PoolStage, heals: bool, say: &mut (impl FnMut(&str) + Send)) -> Result<()> {
+/// Plays the scenes; `say` hears of each.
+pub async fn play(stage: &PoolStage, say: &mut (impl FnMut(&str) + Send)) -> Result<()> {
     let mut scenes = Scenes { stage, say, began: Instant::now() };
     scenes.form().await?;
     let mut client = Client::mount(stage).await.context("a volume for the scenes")?;
-    for (name, scene) in SCENES.into_iter().chain(heals.then_some(HEAL)) {
+    for (name, scene) in SCENES {
         client.connected().await?;
         scenes.tell(name);
         client.writes().await?;
@@ -42,7 +42,7 @@ enum Scene {
 }
 
 /// The scenes, in their order. From the fourth on there are four pods.
-const SCENES: [(&str, Scene); 12] = [
+const SCENES: [(&str, Scene); 13] = [
     ("scale to 5", Scene::Scale(5)),
     ("scale to 3", Scene::Scale(3)),
     ("scale to 4", Scene::Scale(4)),
@@ -55,10 +55,8 @@ const SCENES: [(&str, Scene); 12] = [
     ("the pool is cut in halves", Scene::Halves),
     ("a scale-down that would strand bricks is refused", Scene::Bricks),
     ("a scale-down with bricks where the policy is not installed", Scene::Unguarded),
+    ("a heal that is pending blocks the next restart", Scene::Heal),
 ];
-
-/// The last scene.
-const HEAL: (&str, Scene) = ("a heal that is pending blocks the next restart", Scene::Heal);
 
 const REPLICAS: u32 = 4;
 

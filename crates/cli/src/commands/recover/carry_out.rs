@@ -51,7 +51,14 @@ pub(super) async fn until_the_end(
         last = record;
         match (&step.deed, &step.end) {
             (Some(deed), _) => match write(desk, deed).await {
-                Ok(true) => progress.done(deed),
+                Ok(true) => {
+                    progress.done(deed);
+                    if let Deed::Record(record) = deed
+                        && let Some(end) = over(record)
+                    {
+                        return show::end(node, &end);
+                    }
+                }
                 // Somebody was quicker, or it is another by now: the next look tells.
                 Ok(false) => {}
                 Err(error) if passes(&error) => {
@@ -67,6 +74,16 @@ pub(super) async fn until_the_end(
             }
             (None, None) => tokio::time::sleep(step.again).await,
         }
+    }
+}
+
+/// The end that a record tells of, where nothing is left to be done.
+fn over(record: &NodeRecovery) -> Option<End> {
+    match record.status.phase {
+        Phase::Returned => Some(End::Returned),
+        Phase::Undone => Some(End::Undone),
+        Phase::Void => Some(End::Refused(record.status.message.clone())),
+        _ => None,
     }
 }
 
@@ -109,14 +126,20 @@ impl Kubelet {
                 Ok(Some(running))
             }
             Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => Err(Hinted {
-                message: format!("node {node}: it is back in the same life, and its kubelet may not be asked what it runs"),
-                hint: "the right to get nodes/proxy is needed; or restart the machine: a new boot id is proof too".into(),
+                message: format!(
+                    "node {node}: it is back in the same life, and its kubelet may not be asked what it runs"
+                ),
+                hint: "the right to get nodes/proxy is needed; or restart the machine: a new boot id is proof too"
+                    .into(),
             }
             .into()),
             Err(error) => {
                 let since = *self.silent_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > KUBELET {
-                    output::complain("warning", &format!("node {node}: its kubelet does not say what it runs: {error}"));
+                    output::complain(
+                        "warning",
+                        &format!("node {node}: its kubelet does not say what it runs: {error}"),
+                    );
                     self.silent_since = None;
                 }
                 Ok(None)

@@ -51,3 +51,80 @@ impl Definition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use stead_recovery::NodeRecovery;
+
+    /// A record that has all that a record can have.
+    fn full() -> Value {
+        let time = "2026-01-01T00:00:00Z";
+        let said = json!({ "by": "me", "at": time, "words": "off" });
+        json!({
+            "apiVersion": "stead.dev/v1alpha1", "kind": "NodeRecovery", "metadata": { "name": "a-1" },
+            "spec": {
+                "node": { "name": "a", "uid": "u", "bootID": "b", "providerID": "p", "zone": "z" },
+                "evidence": [{ "kind": "Person", "by": "me", "at": time, "words": "off", "pods": ["u"] }],
+                "heard": { "lease": time, "heartbeat": time, "silent": time },
+                "plan": {
+                    "pods": [{ "namespace": "n", "name": "p", "uid": "u", "owner": "StatefulSet/p", "volumes": ["v"],
+                               "terminating": true, "tolerates": false, "target": { "nodes": ["b"] } }],
+                    "leftAlone": [{ "what": "pod n/q", "why": "local", "uid": "u", "shield": {
+                        "namespace": "n", "name": "q", "before": [{ "key": "k" }], "after": [{ "key": "k" }] } }],
+                    "volumes": ["w"],
+                },
+                "abort": said,
+            },
+            "status": { "phase": "Fenced", "steps": [{ "at": time, "what": "planned" }], "message": "waits",
+                        "noReturnSince": time },
+        })
+    }
+
+    /// What of a value the API server would drop, or refuse, by a schema.
+    fn dropped(value: &Value, schema: &Value, path: &str, out: &mut Vec<String>) {
+        if schema["x-kubernetes-preserve-unknown-fields"] == true {
+            return;
+        }
+        match value {
+            Value::Object(fields) => {
+                for (name, inner) in fields {
+                    match schema["properties"].get(name) {
+                        Some(schema) => dropped(inner, schema, &format!("{path}.{name}"), out),
+                        None => out.push(format!("{path}.{name}")),
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|i| dropped(i, &schema["items"], &format!("{path}[]"), out)),
+            Value::String(text) => {
+                let allowed = schema["enum"].as_array();
+                if schema["type"] != "string" || allowed.is_some_and(|all| !all.iter().any(|a| a == text)) {
+                    out.push(format!("{path}: {text}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_schema_keeps_all_of_a_record() {
+        let record: NodeRecovery = serde_json::from_value(full()).unwrap();
+        let written = serde_json::to_value(&record).unwrap();
+        assert_eq!(written, full(), "the record here is not a full one any more");
+        let definition = recovery().object;
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let mut out = Vec::new();
+        for part in ["spec", "status"] {
+            dropped(&written[part], &schema["properties"][part], part, &mut out);
+        }
+        assert_eq!(out, Vec::<String>::new());
+        use stead_recovery::{EvidenceKind, Phase};
+        let phases = [Phase::Planned, Phase::Held, Phase::Fenced, Phase::Released, Phase::Recovered, Phase::Returned];
+        let phases = phases.into_iter().chain([Phase::Undone, Phase::Void]).map(|p| json!(p)).collect::<Vec<_>>();
+        assert_eq!(schema["properties"]["status"]["properties"]["phase"]["enum"], json!(phases));
+        let kinds = [EvidenceKind::Person, EvidenceKind::CloudShutdown, EvidenceKind::BootIdChanged];
+        let evidence = &schema["properties"]["spec"]["properties"]["evidence"]["items"]["properties"];
+        assert_eq!(evidence["kind"]["enum"], json!(kinds));
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use stead_explain::outage::{NodeStanding, Readiness};
 use stead_explain::table;
-use stead_recovery::{Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target};
+use stead_recovery::{Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target, Took};
 
 use crate::output::{self, Outcome};
 
@@ -16,6 +16,9 @@ pub(super) fn plan(node: &NodeStanding, record: Option<&NodeRecovery>, plan: &Pl
     let mut out = format!("node {}: {}\n", node.name, stands(node, now));
     if let Some(record) = record {
         let _ = writeln!(out, "its recovery {} is under way: {:?}", record.name(), record.status.phase);
+        if record.status.phase > Phase::Held {
+            return out;
+        }
     }
     if plan.is_empty() {
         out.push_str("nothing there is to be freed\n");
@@ -171,13 +174,15 @@ pub(super) struct Progress {
     begun: Instant,
     shown: Vec<String>,
     phases: Vec<(Phase, Duration)>,
-    /// When the last write was made that others had to wait for.
+    /// When the taint was there, which all others wait for.
     own: Duration,
+    /// The last step that was told.
+    told: Option<Took>,
 }
 
 impl Progress {
     pub(super) fn new(begun: Instant) -> Progress {
-        Progress { begun, shown: Vec::new(), phases: Vec::new(), own: Duration::ZERO }
+        Progress { begun, shown: Vec::new(), phases: Vec::new(), own: Duration::ZERO, told: None }
     }
 
     /// What is waited for.
@@ -203,7 +208,10 @@ impl Progress {
     pub(super) fn done(&mut self, deed: &Deed) {
         let what = match deed {
             Deed::Record(record) => match record.status.steps.last() {
-                Some(took) if !self.shown.contains(&took.what) => took.what.clone(),
+                Some(took) if self.told.as_ref() != Some(took) => {
+                    self.told = Some(took.clone());
+                    took.what.clone()
+                }
                 _ => return,
             },
             Deed::Node { name, what, .. } => format!("node {name}: {what}"),
@@ -230,7 +238,8 @@ impl Progress {
         let mut out = format!("node {node}: {pods} pods, from the call on\n");
         let at = |phase: Phase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
         if self.own > Duration::ZERO {
-            let _ = writeln!(out, "{:7.1} s  planned, written down and tainted: Stead's own share", self.own.as_secs_f64());
+            let _ =
+                writeln!(out, "{:7.1} s  planned, written down and tainted: Stead's own share", self.own.as_secs_f64());
         }
         if let Some(at) = at(Phase::Released) {
             let _ = writeln!(out, "{at:7.1} s  pods collected and volumes detached, by Kubernetes");
