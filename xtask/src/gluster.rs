@@ -9,7 +9,7 @@ use stead_testbed::Binaries;
 
 use crate::Outcome;
 use crate::cargo::stead;
-use crate::debian;
+use crate::{debian, image};
 
 /// A peer is connected before this, and an agent stays below that.
 const LATEST: Duration = Duration::from_secs(10);
@@ -54,7 +54,9 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
         pool::runs(&PoolStage::open(binaries, stead).await?, args.runs, args.seed, &mut say).await?;
     }
     if args.measure {
-        let figures = pool::measure(&PoolStage::open(binaries, stead).await?).await?;
+        // What is shipped is measured, not what is quick to build.
+        let shipped = image::program()?;
+        let figures = pool::measure(&PoolStage::open(binaries, &shipped).await?).await?;
         let seconds = |times: &[Duration]| {
             times.iter().map(|time| format!("{:.1} s", time.as_secs_f64())).collect::<Vec<_>>().join(", ")
         };

@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 
 use crate::root;
 
+pub(crate) use program::build as program;
+
 /// What to make, and where.
 #[derive(clap::Args)]
 pub(crate) struct Args {
