@@ -91,6 +91,12 @@ impl Group {
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
+    /// Whether the kernel says this of the group, as a line of its events.
+    pub(crate) fn is(&self, line: &str) -> bool {
+        let events = std::fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|l| l == line)
+    }
+
     fn write(&self, file: &str, word: &str) -> Result<()> {
         let path = self.path.join(file);
         std::fs::write(&path, word).with_context(|| format!("writing {}", path.display()))

@@ -1,7 +1,7 @@
 //! All nodes of a cluster: their power, their network, what runs on them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +15,7 @@ use crate::images::Images;
 use crate::life;
 use crate::network::Fabric;
 use crate::run::Run;
+use crate::storage::Storage;
 use crate::volumes::Places;
 
 /// What pods need to live, whichever node they are on.
@@ -26,8 +27,10 @@ pub(crate) struct Host {
     pub(crate) back_off: Duration,
     pub(crate) back_off_limit: Duration,
     nodes: BTreeMap<String, Node>,
-    /// By namespace and name.
-    runs: Mutex<BTreeMap<(String, String), Arc<Run>>>,
+    pub(crate) storage: Storage,
+    /// In the order in which they were begun. Two nodes may have pods of one name, if one of them does not hear that
+    /// its pod is no more.
+    runs: Mutex<Vec<Arc<Run>>>,
 }
 
 struct Node {
@@ -57,7 +60,8 @@ impl Host {
             nodes.insert(name.clone(), Node { power, group: group.child(name)? });
         }
         let [back_off, back_off_limit] = back_off;
-        Ok(Host { places, images, fabric, back_off, back_off_limit, nodes, runs: Mutex::default() })
+        let (storage, runs) = (Storage::new(places.clone()), Mutex::default());
+        Ok(Host { places, images, fabric, back_off, back_off_limit, nodes, storage, runs })
     }
 
     fn node(&self, name: &str) -> Result<&Node> {
@@ -89,34 +93,52 @@ impl Host {
 
     /// The pod of a name that was last begun.
     pub(crate) fn run(&self, namespace: &str, name: &str) -> Option<Arc<Run>> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.get(&(namespace.to_owned(), name.to_owned())).cloned()
+        let runs = self.runs();
+        runs.iter().rev().find(|run| run.namespace == namespace && run.name == name).cloned()
+    }
+
+    /// The same, of a node's own.
+    pub(crate) fn run_on(&self, node: &str, namespace: &str, name: &str) -> Option<Arc<Run>> {
+        let runs = self.runs();
+        runs.iter().rev().find(|run| run.node == node && run.namespace == namespace && run.name == name).cloned()
+    }
+
+    /// The pods on a node of which a container runs.
+    pub(crate) fn running_on(&self, node: &str) -> Vec<Arc<Run>> {
+        self.runs().iter().filter(|run| run.node == node && !run.running_containers().is_empty()).cloned().collect()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Vec<Arc<Run>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn begun(&self, run: &Arc<Run>) {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.insert((run.namespace.clone(), run.name.clone()), run.clone());
+        self.runs().push(run.clone());
     }
 
     pub(crate) fn ended(&self, run: &Arc<Run>) {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (run.namespace.clone(), run.name.clone());
-        if runs.get(&key).is_some_and(|other| Arc::ptr_eq(other, run)) {
-            runs.remove(&key);
-        }
+        self.runs().retain(|other| !Arc::ptr_eq(other, run));
     }
 }
 
 /// Leads the lives of pods as processes.
 pub(crate) struct Processes {
     pub(crate) host: Arc<Host>,
-    /// Where the API server asks for logs and runs commands.
-    pub(crate) port: u16,
+    /// By node, where the API server asks for logs and runs commands.
+    pub(crate) ports: BTreeMap<String, u16>,
 }
 
 impl Kubelets for Processes {
-    fn port(&self) -> Option<u16> {
-        Some(self.port)
+    fn port(&self, node: &str) -> Option<u16> {
+        self.ports.get(node).copied()
+    }
+
+    fn attached(&self, volume: &str, node: &str) {
+        self.host.storage.plug(volume, node);
+    }
+
+    fn detached(&self, volume: &str, node: &str) {
+        self.host.storage.pull(volume, node);
     }
 
     fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()> {

@@ -1,6 +1,6 @@
 //! The port of the kubelets, where the API server asks for logs and runs commands for `kubectl logs` and `exec`.
 //!
-//! It is one for all nodes, on loopback, with the API server's own certificate: the API server does not look at it. A
+//! Each node has one on loopback, with the API server's own certificate: the API server does not look at it. A
 //! command's streams are those of WebSocket protocol `v5.channel.k8s.io`, which Kubernetes 1.36 speaks to nodes that
 //! declare the feature.
 
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use futures::{SinkExt, StreamExt};
 use serde_json::json;
+use stead_testbed::World;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::ChildStdin;
@@ -57,17 +58,31 @@ pub(crate) fn acceptor(certificates: &Path) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Whose port it is.
+#[derive(Clone)]
+pub(crate) struct Kubelet {
+    pub(crate) node: String,
+    pub(crate) host: Arc<Host>,
+    pub(crate) world: Arc<World>,
+}
+
+impl Kubelet {
+    fn is_heard(&self) -> bool {
+        self.world.is_awake(&self.node) && self.host.power(&self.node).is_ok_and(|power| power.borrow().on)
+    }
+}
+
 /// Answers for as long as it is polled.
-pub(crate) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, host: Arc<Host>) {
+pub(crate) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, kubelet: Kubelet) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
-                let (acceptor, host) = (acceptor.clone(), host.clone());
+                let (acceptor, kubelet) = (acceptor.clone(), kubelet.clone());
                 connections.spawn(async move {
                     // Whoever asked sees that the connection ends.
-                    let _ = answer(stream, acceptor, host).await;
+                    let _ = answer(stream, acceptor, &kubelet).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -75,19 +90,20 @@ pub(crate) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, host: Ar
     }
 }
 
-async fn answer(stream: TcpStream, acceptor: TlsAcceptor, host: Arc<Host>) -> Result<()> {
+async fn answer(stream: TcpStream, acceptor: TlsAcceptor, kubelet: &Kubelet) -> Result<()> {
     let mut stream = acceptor.accept(stream).await.context("TLS")?;
     let request = Request::read(&mut stream).await?;
+    // A node that is silent or cut off answers nothing.
+    ensure!(kubelet.is_heard(), "the node is not heard of");
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let (what, namespace, pod, container) = match parts[..] {
+        ["runningpods"] => return running_pods(stream, kubelet).await,
         [what, namespace, pod, container] | [what, namespace, pod, _, container] => (what, namespace, pod, container),
         _ => return refuse(stream, "404 Not Found", "there is no such path").await,
     };
-    let Some(run) = host.run(namespace, pod) else {
+    let Some(run) = kubelet.host.run_on(&kubelet.node, namespace, pod) else {
         return refuse(stream, "404 Not Found", "pod does not exist").await;
     };
-    // A node that is silent or cut off answers nothing.
-    ensure!(run.is_awake() && run.world.is_awake(&run.node), "the node is not heard of");
     match what {
         "containerLogs" => logs(stream, &request, &run, container).await,
         "exec" => exec(stream, &request, &run, container).await,
@@ -95,22 +111,38 @@ async fn answer(stream: TcpStream, acceptor: TlsAcceptor, host: Arc<Host>) -> Re
     }
 }
 
-async fn refuse(mut stream: TlsStream<TcpStream>, status: &str, why: &str) -> Result<()> {
-    let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{why}", why.len());
-    stream.write_all(text.as_bytes()).await.context("answering")?;
+/// The pods of which something really runs, as the kubelet's debugging handler lists them.
+async fn running_pods(stream: TlsStream<TcpStream>, kubelet: &Kubelet) -> Result<()> {
+    let item = |run: &Arc<Run>| {
+        let containers = run.running_containers().into_iter().map(|name| json!({ "name": name, "resources": {} }));
+        json!({
+            "metadata": { "name": run.name, "namespace": run.namespace, "uid": run.uid },
+            "spec": { "containers": containers.collect::<Vec<_>>() }, "status": {},
+        })
+    };
+    let items: Vec<_> = kubelet.host.running_on(&kubelet.node).iter().map(item).collect();
+    let list = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items });
+    say(stream, "200 OK", "application/json", &list.to_string()).await
+}
+
+async fn refuse(stream: TlsStream<TcpStream>, status: &str, why: &str) -> Result<()> {
+    say(stream, status, "text/plain", why).await
+}
+
+async fn say(mut stream: TlsStream<TcpStream>, status: &str, kind: &str, text: &str) -> Result<()> {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", text.len());
+    let all = format!("{head}Connection: close\r\n\r\n{text}");
+    stream.write_all(all.as_bytes()).await.context("answering")?;
     stream.shutdown().await.context("answering")
 }
 
-async fn logs(mut stream: TlsStream<TcpStream>, request: &Request, run: &Run, container: &str) -> Result<()> {
+async fn logs(stream: TlsStream<TcpStream>, request: &Request, run: &Run, container: &str) -> Result<()> {
     let path = run.host.places.log(&run.namespace, &run.name, container);
     let text = String::from_utf8_lossy(&tokio::fs::read(path).await.unwrap_or_default()).into_owned();
     let lines = request.query("tailLines").and_then(|n| n.parse::<usize>().ok()).unwrap_or(usize::MAX);
     let skipped = text.lines().count().saturating_sub(lines);
     let text: String = text.split_inclusive('\n').skip(skipped).collect();
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n", text.len());
-    let all = format!("{head}Connection: close\r\n\r\n{text}");
-    stream.write_all(all.as_bytes()).await.context("answering")?;
-    stream.shutdown().await.context("answering")
+    say(stream, "200 OK", "text/plain", &text).await
 }
 
 async fn exec(mut stream: TlsStream<TcpStream>, request: &Request, run: &Run, container: &str) -> Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! [`Machines`] are the nodes of a test bed's control plane. What a kubelet, a container runtime, a network plugin and a
 //! cluster's DNS do for a pod is done here with the kernel's own means: `host.rs` has the nodes and `life.rs` the life
-//! of a pod (`run.rs`), with its volumes (`volumes.rs`), containers (`container.rs`, started and ended by
+//! of a pod (`run.rs`), with its volumes (`volumes.rs`; those that are attached are disks of `storage.rs`, which can be
+//! pulled out of a machine, `disk.rs`, under the eyes of `witness.rs`), containers (`container.rs`, started and ended by
 //! `supervise.rs`, asked by `probes.rs`) and status (`pod_state.rs`, written by `report.rs`). `network.rs` is a switch
 //! that can be cut in two, `dns.rs` answers from what `zone.rs` knows, `forward.rs` leads to the API server, which
 //! comes to `kubelet_port.rs` for logs and commands.
@@ -29,6 +30,7 @@
 #![cfg(target_os = "linux")]
 
 mod container;
+mod disk;
 mod dns;
 mod egress;
 mod enter;
@@ -48,11 +50,14 @@ mod report;
 mod requirements;
 mod resolver;
 mod run;
+mod storage;
 mod supervise;
 mod volumes;
+mod witness;
 mod zone;
 
 pub use environment::expand;
 pub use group::Usage;
 pub use images::{Image, Images};
 pub use machines::{Api, Machines, Setup};
+pub use witness::{End, Interval, Moment, Violation};

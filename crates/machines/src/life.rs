@@ -44,6 +44,7 @@ pub(crate) async fn live(host: Arc<Host>, world: Arc<World>, node: String, pod: 
         };
         host.ended(&run);
         run.group.clear().await;
+        host.storage.unmount(&uid);
         if over {
             break;
         }
@@ -111,6 +112,9 @@ impl Run {
             self.group.clear().await;
             self.report_finally().await;
         }
+        // As kubelet does it: the object goes when nothing is mounted any more.
+        self.host.storage.unmount(&self.uid);
+        self.world.release_volumes(&self.node, &self.uid);
         self.stopping().await;
         self.delete().await;
     }
@@ -166,6 +170,8 @@ impl Run {
             places: &self.host.places,
             whereabouts: &whereabouts,
             objects: &self.objects,
+            storage: &self.host.storage,
+            tenant: &self.tenant()?,
         };
         let volumes = ground.volumes().await?;
         let network = if self.is_on_host() {

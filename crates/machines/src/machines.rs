@@ -1,5 +1,6 @@
 //! The nodes of a cluster as a test sees them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Output;
@@ -12,7 +13,7 @@ use kube::ResourceExt;
 use kube::api::Api as KubeApi;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use stead_testbed::{ClusterSpec, ControlPlane, Guard, Nodes, World, observe, skip};
+use stead_testbed::{ClusterSpec, ControlPlane, Disks, Guard, Instance, Nodes, World, observe, skip};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,8 +23,10 @@ use crate::forward::{connect, forward, listen, receive};
 use crate::group::{Group, Usage};
 use crate::host::{Host, Processes};
 use crate::images::Images;
+use crate::kubelet_port::Kubelet;
 use crate::network::{API_ADDRESS, DNS_ADDRESS, Fabric};
 use crate::volumes::Places;
+use crate::witness::{Interval, Violation, violations};
 use crate::{dns, egress, kubelet_port, requirements};
 
 /// How the nodes of a cluster should be.
@@ -68,6 +71,7 @@ pub struct Machines {
     _tasks: JoinSet<()>,
     host: Arc<Host>,
     group: Removed,
+    _disks: Unmounted,
     guard: Guard,
     cut_off: Mutex<Vec<String>>,
 }
@@ -78,6 +82,15 @@ struct Removed(Group);
 impl Drop for Removed {
     fn drop(&mut self) {
         self.0.remove();
+    }
+}
+
+/// Machines whose disks are unmounted when this is dropped.
+struct Unmounted(Arc<Host>);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        self.0.storage.close();
     }
 }
 
@@ -111,15 +124,23 @@ impl Machines {
         let places = Places { root: guard.folder().to_owned() };
         let back_off = [setup.back_off, setup.back_off_limit];
         let host = Arc::new(Host::new(places, setup.images, fabric, &group.0, &names, back_off)?);
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the kubelets")?;
-        let port = listener.local_addr().context("a port for the kubelets")?.port();
         let acceptor = kubelet_port::acceptor(&plane.folder().join("certs"))?;
-        tasks.spawn(kubelet_port::serve(listener, acceptor, host.clone()));
+        let (mut ports, mut listeners) = (BTreeMap::new(), Vec::new());
+        for name in names {
+            let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for a kubelet")?;
+            ports.insert(name.clone(), listener.local_addr().context("a port for a kubelet")?.port());
+            listeners.push((name, listener));
+        }
         let socket = UnixListener::bind(plane.egress()).context("a socket for the API server's way to pods")?;
         tasks.spawn(egress::serve(socket, host.fabric.services[0].clone()));
-        let kubelets = Arc::new(Processes { host: host.clone(), port });
+        let kubelets = Arc::new(Processes { host: host.clone(), ports });
         let nodes = Nodes::start_with(plane.client(), setup.cluster, kubelets).await?;
-        Ok(Machines { nodes, _tasks: tasks, host, group, guard, cut_off: Mutex::default() })
+        for (node, listener) in listeners {
+            let kubelet = Kubelet { node, host: host.clone(), world: nodes.world() };
+            tasks.spawn(kubelet_port::serve(listener, acceptor.clone(), kubelet));
+        }
+        let disks = Unmounted(host.clone());
+        Ok(Machines { nodes, _tasks: tasks, host, group, _disks: disks, guard, cut_off: Mutex::default() })
     }
 
     /// Waits until every node that is not silent is Ready and has no taint.
@@ -164,8 +185,23 @@ impl Machines {
         self.heard(node)
     }
 
-    /// The machine loses its power: all that runs there dies at once, and nobody tells the API server.
+    /// The machine loses its power: all that runs there dies at once, and nobody tells the API server, unless the
+    /// machines are of a cloud ([`ClusterSpec::cloud`]): it sees a machine that is shut down.
     pub async fn kill(&self, node: &str) -> Result<()> {
+        self.power_off(node).await?;
+        self.nodes.set_instance(node, Instance::Off);
+        Ok(())
+    }
+
+    /// The machine is deleted, as [`Machines::kill`] does it to all that runs there. Its cloud deletes the Node object
+    /// when the node is not ready any more; without a cloud that is left to others.
+    pub async fn delete(&self, node: &str) -> Result<()> {
+        self.power_off(node).await?;
+        self.nodes.set_instance(node, Instance::Gone);
+        Ok(())
+    }
+
+    async fn power_off(&self, node: &str) -> Result<()> {
         self.nodes.silence(node)?;
         self.host.fabric.link(node, false)?;
         self.host.set_power(node, |power| *power = crate::host::Power { on: false, boot: power.boot + 1 })?;
@@ -175,17 +211,35 @@ impl Machines {
             // A machine that was suspended is not any more.
             group.freeze(false)
         });
-        killed.await.context("a thread that kills a node")?
+        killed.await.context("a thread that kills a node")??;
+        self.host.storage.died(node);
+        Ok(())
     }
 
     /// The machine starts again, with a new boot id, and registers itself if its Node object is gone. The pods that are
     /// still bound to it are started again.
     pub async fn boot(&self, node: &str) -> Result<()> {
+        self.nodes.set_instance(node, Instance::Running);
         self.nodes.register(node).await?;
         self.nodes.world().boot(node);
         self.host.fabric.link(node, true)?;
         self.host.set_power(node, |power| power.on = true)?;
         self.heard(node)
+    }
+
+    /// The storage behind the volumes that are attached.
+    pub fn disks(&self) -> &Disks {
+        self.nodes.disks()
+    }
+
+    /// Who could write to which volume, and when, since the beginning: those on disks, which are attached.
+    pub fn witness(&self) -> Vec<Interval> {
+        self.host.storage.witness.all()
+    }
+
+    /// What the witness has seen that must not be.
+    pub fn violations(&self) -> Vec<Violation> {
+        violations(&self.witness())
     }
 
     /// A node is heard of again, unless it is cut off.
@@ -268,7 +322,7 @@ impl Machines {
         connect(&self.host.fabric.services[0], address).await
     }
 
-    /// The directory that is the volume of a claim, which has to be bound.
+    /// The directory that is the volume of a claim, which has to be bound. It is there whatever the volume is attached to.
     pub fn volume_dir(&self, namespace: &str, claim: &str) -> Result<PathBuf> {
         let volume = self.nodes.world().volume_of_claim(namespace, claim);
         let volume = volume.with_context(|| format!("claim {namespace}/{claim} is not bound"))?;

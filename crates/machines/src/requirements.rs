@@ -1,5 +1,6 @@
 //! What this machine has to have so that pods can be processes on it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +20,9 @@ pub(crate) fn missing() -> Option<String> {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if !known.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay") {
         return Some("pods as processes need overlayfs, which this kernel does not have".to_owned());
+    }
+    if File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        return Some("pods as processes need FUSE for their disks, and /dev/fuse cannot be opened".to_owned());
     }
     let Some(groups) = control_groups() else {
         return Some("pods as processes need a cgroup v2 hierarchy, and none is mounted".to_owned());

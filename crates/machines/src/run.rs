@@ -20,6 +20,7 @@ use crate::group::Group;
 use crate::host::Host;
 use crate::objects::Objects;
 use crate::pod_state::{ContainerState, PodState};
+use crate::storage::Tenant;
 
 /// A pod on a node.
 pub(crate) struct Run {
@@ -110,6 +111,17 @@ impl Run {
         }
     }
 
+    /// The pod as one who has disks.
+    pub(crate) fn tenant(&self) -> anyhow::Result<Tenant> {
+        Ok(Tenant {
+            node: self.node.clone(),
+            node_group: self.host.group(&self.node)?.clone(),
+            pod: format!("{}/{}", self.namespace, self.name),
+            uid: self.uid.clone(),
+            group: self.group.clone(),
+        })
+    }
+
     /// Waits until the pod's node runs.
     pub(crate) async fn awake(&self) {
         self.host.awake(&self.node).await;
@@ -134,6 +146,11 @@ impl Run {
     /// A container that runs, by name.
     pub(crate) fn running(&self, container: &str) -> Option<Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).get(container).cloned()
+    }
+
+    /// The containers that run.
+    pub(crate) fn running_containers(&self) -> Vec<String> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     pub(crate) fn set_running(&self, container: &str, running: Option<Running>) {

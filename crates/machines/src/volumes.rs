@@ -11,6 +11,7 @@ use stead_testbed::World;
 
 use crate::environment::{Whereabouts, field_value};
 use crate::objects::{Objects, Values};
+use crate::storage::{Storage, Tenant};
 
 /// Where directories of this cluster are.
 #[derive(Debug, Clone)]
@@ -23,6 +24,11 @@ impl Places {
     /// The directory that is a PersistentVolume.
     pub(crate) fn volume(&self, name: &str) -> PathBuf {
         self.root.join("volumes").join(name)
+    }
+
+    /// Where a node mounts a disk.
+    pub(crate) fn mount(&self, node: &str, disk: &str) -> PathBuf {
+        self.root.join("mounts").join(node).join(disk)
     }
 
     /// What a node has of its own, which outlives its pods.
@@ -48,6 +54,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) places: &'a Places,
     pub(crate) whereabouts: &'a Whereabouts,
     pub(crate) objects: &'a Objects,
+    pub(crate) storage: &'a Storage,
+    pub(crate) tenant: &'a Tenant,
 }
 
 impl Ground<'_> {
@@ -64,7 +72,9 @@ impl Ground<'_> {
     async fn volume(&self, volume: &Volume) -> Result<PathBuf> {
         if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
             let persistent = self.world.volume_of(self.pod, volume).context("its claim is not bound")?;
-            return directory(self.places.volume(&persistent.name_any()), 0o777);
+            let own = directory(self.places.volume(&persistent.name_any()), 0o777)?;
+            let is_disk = self.world.is_disk(&persistent);
+            return if is_disk { self.storage.mount(&persistent.name_any(), self.tenant) } else { Ok(own) };
         }
         if let Some(host) = &volume.host_path {
             return self.host_path(&host.path, host.type_.as_deref());

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, bail};
 
 /// Reads the ids of processes and the paths of control groups, a line each. When its input ends although nobody said
-/// `done`, whoever started them is gone: they are killed, and the groups and the folder are removed.
+/// `done`, whoever started them is gone: they are killed, what is mounted in the
+/// folder is unmounted, and the groups and the folder are removed.
 const WATCHMAN: &str = r#"
 trap '' INT TERM HUP
 pids= groups=
@@ -25,6 +26,7 @@ kill -9 $pids 2>/dev/null
 for group in $groups; do echo 1 >"$group/cgroup.kill"; done
 sleep 0.3
 for group in $groups; do find "$group" -depth -type d -exec rmdir {} +; done
+while read -r _ path _; do case $path in "$1"/*) umount -l "$path" ;; esac; done </proc/mounts
 rm -rf -- "$1"
 "#;
 

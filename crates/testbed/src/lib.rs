@@ -37,7 +37,7 @@ pub use binaries::Binaries;
 pub use control_plane::ControlPlane;
 pub use guard::Guard;
 pub use kubectl::Ran;
-pub use nodes::{JobEnd, Kubelets, Nodes, World, observe};
+pub use nodes::{Disks, Instance, JobEnd, Kubelets, Nodes, World, observe};
 pub use options::{Options, User};
 pub use proxy::{FaultProxy, Faults, Tally};
 pub use skip::{SKIPPED, skip};

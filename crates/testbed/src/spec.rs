@@ -13,6 +13,9 @@ pub struct ClusterSpec {
     pub nodes: Vec<NodeSpec>,
     /// The storage drivers, which run on every node.
     pub drivers: Vec<DriverSpec>,
+    /// The cloud that the machines are of, such as `openstack`: nodes have a provider id, and a machine that is off or
+    /// gone is told to Kubernetes. Without one nobody tells.
+    pub cloud: Option<String>,
     /// The kubelets' version.
     pub version: String,
     /// From a pod whose volumes are there to one whose containers run.
@@ -56,6 +59,7 @@ impl Default for ClusterSpec {
         ClusterSpec {
             nodes: Vec::new(),
             drivers: Vec::new(),
+            cloud: None,
             version: "v1.36.4".to_owned(),
             start_seconds: 1.0,
             ready_seconds: 1.0,

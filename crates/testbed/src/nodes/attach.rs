@@ -1,27 +1,52 @@
-//! Volumes attached to nodes, as an external attacher does it: each to one node at a time.
+//! Volumes attached to nodes, as an external attacher does it: a VolumeAttachment is a wish, and the storage
+//! ([`Disks`](super::Disks)) says what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::reflector::ObjectRef;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::machine::now;
 use super::world::World;
 
-/// The node that each volume is attached to.
-type Holders = BTreeMap<String, String>;
-
-/// Attaches and detaches what is asked for.
+/// Attaches and detaches what is asked for, each by itself: the storage may take its time for one of them.
 pub(super) async fn run(world: Arc<World>) {
     let mut changed = world.changed();
-    let mut holders = Holders::new();
+    let (mut known, mut tasks) = (BTreeSet::new(), JoinSet::new());
+    // What was attached before us is.
+    for attachment in world.attachments.state().iter().filter(|a| is_attached(a)) {
+        if let Some(volume) = volume_of(attachment) {
+            world.disks.adopt(volume, &attachment.spec.node_name);
+        }
+    }
     loop {
         changed.mark_unchanged();
-        let well = look(&world, &mut holders).await;
+        let all: Vec<Arc<VolumeAttachment>> = world.attachments.state();
+        for attachment in all.iter().filter(|a| known.insert(uid(a))) {
+            tasks.spawn(tend(world.clone(), attachment.name_any(), uid(attachment)));
+        }
+        known.retain(|uid| all.iter().any(|a| self::uid(a) == *uid));
+        tokio::select! {
+            news = changed.changed() => if news.is_err() { return },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+/// Looks after an attachment until it is gone.
+async fn tend(world: Arc<World>, name: String, uid: String) {
+    let mut changed = world.changed();
+    loop {
+        changed.mark_unchanged();
+        let seen = world.attachments.get(&ObjectRef::new(&name));
+        let Some(attachment) = seen.filter(|a| self::uid(a) == uid) else { return };
+        let well = step(&world, &attachment).await;
         // What failed is tried again soon, even if nothing is new.
         let patience = if well.is_ok() { Duration::MAX } else { Duration::from_millis(300) };
         if let Ok(Err(_)) = tokio::time::timeout(patience, changed.changed()).await {
@@ -30,59 +55,62 @@ pub(super) async fn run(world: Arc<World>) {
     }
 }
 
-async fn look(world: &World, holders: &mut Holders) -> kube::Result<()> {
+async fn step(world: &World, attachment: &VolumeAttachment) -> kube::Result<()> {
     let api: Api<VolumeAttachment> = Api::all(world.client.clone());
-    let all: Vec<Arc<VolumeAttachment>> = world.attachments.state();
-    // An attachment holds its volume until its finalizer is gone, whether we made it or somebody before us.
-    holders.retain(|volume, node| all.iter().any(|a| volume_of(a) == Some(volume) && a.spec.node_name == *node));
-    for attachment in all.iter().filter(|a| is_attached(a)) {
-        if let Some(volume) = volume_of(attachment) {
-            holders.entry(volume.to_owned()).or_insert_with(|| attachment.spec.node_name.clone());
-        }
-    }
-    let (leaving, wanted): (Vec<_>, Vec<_>) = all.iter().partition(|a| a.metadata.deletion_timestamp.is_some());
-    for attachment in leaving {
-        detach(&api, attachment, holders).await?;
-    }
-    for attachment in wanted.into_iter().filter(|a| !is_attached(a)) {
-        attach(&api, attachment, holders).await?;
-    }
-    Ok(())
-}
-
-async fn detach(api: &Api<VolumeAttachment>, attachment: &VolumeAttachment, holders: &mut Holders) -> kube::Result<()> {
-    let name = attachment.name_any();
-    if attachment.finalizers().contains(&finalizer(attachment)) {
-        status(api, &name, json!({ "attached": false })).await?;
-        gone_is_fine(api.patch(&name, &PatchParams::default(), &Patch::Merge(no_finalizers())).await)?;
-    }
-    if let Some(volume) = volume_of(attachment)
-        && holders.get(volume) == Some(&attachment.spec.node_name)
-    {
-        holders.remove(volume);
-    }
-    Ok(())
-}
-
-async fn attach(api: &Api<VolumeAttachment>, attachment: &VolumeAttachment, holders: &mut Holders) -> kube::Result<()> {
-    let (name, node) = (attachment.name_any(), &attachment.spec.node_name);
     let Some(volume) = volume_of(attachment) else { return Ok(()) };
-    if let Some(holder) = holders.get(volume).filter(|holder| *holder != node) {
-        let message = format!("disk {volume} is attached to a different instance ({holder})");
-        let said = attachment.status.as_ref().and_then(|s| s.attach_error.as_ref()).and_then(|e| e.message.as_ref());
-        if said != Some(&message) {
-            let error = json!({ "attached": false, "attachError": { "time": now(), "message": message } });
-            status(api, &name, error).await?;
-        }
+    if attachment.metadata.deletion_timestamp.is_some() {
+        detach(&api, world, attachment, volume).await
+    } else if !is_attached(attachment) {
+        attach(&api, world, attachment, volume).await
+    } else {
+        Ok(())
+    }
+}
+
+async fn detach(
+    api: &Api<VolumeAttachment>,
+    world: &World,
+    attachment: &VolumeAttachment,
+    volume: &str,
+) -> kube::Result<()> {
+    let name = attachment.name_any();
+    if !attachment.finalizers().contains(&finalizer(attachment)) {
         return Ok(());
     }
+    if let Err(message) = world.disks.detach(volume, &attachment.spec.node_name).await {
+        let said = attachment.status.as_ref().and_then(|s| s.detach_error.as_ref()).and_then(|e| e.message.as_ref());
+        return if said == Some(&message) {
+            Ok(())
+        } else {
+            status(api, &name, json!({ "detachError": { "time": now(), "message": message } })).await
+        };
+    }
+    status(api, &name, json!({ "attached": false, "detachError": null })).await?;
+    gone_is_fine(api.patch(&name, &PatchParams::default(), &Patch::Merge(no_finalizers())).await)
+}
+
+async fn attach(
+    api: &Api<VolumeAttachment>,
+    world: &World,
+    attachment: &VolumeAttachment,
+    volume: &str,
+) -> kube::Result<()> {
+    let name = attachment.name_any();
+    // Whoever deletes it from now on has to wait until the storage has detached it.
     if !attachment.finalizers().contains(&finalizer(attachment)) {
         let patch = json!({ "metadata": { "finalizers": [finalizer(attachment)] } });
         gone_is_fine(api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await)?;
     }
-    status(api, &name, json!({ "attached": true, "attachError": null })).await?;
-    holders.insert(volume.to_owned(), node.clone());
-    Ok(())
+    if let Err(message) = world.disks.attach(volume, &attachment.spec.node_name).await {
+        let said = attachment.status.as_ref().and_then(|s| s.attach_error.as_ref()).and_then(|e| e.message.as_ref());
+        return if said == Some(&message) {
+            Ok(())
+        } else {
+            let error = json!({ "attached": false, "attachError": { "time": now(), "message": message } });
+            status(api, &name, error).await
+        };
+    }
+    status(api, &name, json!({ "attached": true, "attachError": null })).await
 }
 
 async fn status(api: &Api<VolumeAttachment>, name: &str, status: Value) -> kube::Result<()> {
@@ -104,6 +132,10 @@ fn no_finalizers() -> Value {
 
 fn finalizer(attachment: &VolumeAttachment) -> String {
     format!("external-attacher/{}", attachment.spec.attacher.replace('.', "-"))
+}
+
+fn uid(attachment: &VolumeAttachment) -> String {
+    attachment.uid().unwrap_or_default()
 }
 
 fn volume_of(attachment: &VolumeAttachment) -> Option<&str> {

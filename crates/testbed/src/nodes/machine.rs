@@ -40,11 +40,23 @@ pub(super) async fn register(client: &Client, spec: &ClusterSpec) -> Result<()> 
 
 /// Makes a node and what drivers it has, as a kubelet does when it starts.
 pub(super) async fn register_node(client: &Client, node: &NodeSpec, spec: &ClusterSpec) -> Result<()> {
-    put::<Node>(client, node_object(node)).await?;
-    put::<CSINode>(client, csi_node(node, spec)).await
+    put::<Node>(client, node_object(node, spec)).await?;
+    let api: Api<Node> = Api::all(client.clone());
+    let made = api.get(&node.name).await.with_context(|| format!("node {}", node.name))?;
+    let drivers = csi_node(node, spec, &made);
+    put::<CSINode>(client, drivers.clone()).await?;
+    // One that is left from an object of the same name would go as that one did.
+    let api: Api<CSINode> = Api::all(client.clone());
+    let patched = api.patch(&node.name, &PatchParams::default(), &Patch::Merge(drivers)).await;
+    patched.map(drop).with_context(|| format!("the drivers of node {}", node.name))
 }
 
-fn node_object(node: &NodeSpec) -> Value {
+/// What makes an object go when the node's object goes.
+fn owned_by(node: &Node) -> Value {
+    json!([{ "apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid() }])
+}
+
+fn node_object(node: &NodeSpec, spec: &ClusterSpec) -> Value {
     let mut labels = node.labels.clone();
     for (key, value) in
         [("kubernetes.io/hostname", node.name.as_str()), ("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")]
@@ -53,16 +65,20 @@ fn node_object(node: &NodeSpec) -> Value {
     }
     // Without the annotation kubelet would attach volumes by itself.
     let annotations = json!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
-    json!({ "metadata": { "name": node.name, "labels": labels, "annotations": annotations } })
+    let index = spec.nodes.iter().position(|n| n.name == node.name).unwrap_or_default() + 1;
+    let id = spec.cloud.as_ref().map(|cloud| format!("{cloud}:///{index:08x}-0000-4000-8000-000000000000"));
+    json!({
+        "metadata": { "name": node.name, "labels": labels, "annotations": annotations }, "spec": { "providerID": id },
+    })
 }
 
-fn csi_node(node: &NodeSpec, spec: &ClusterSpec) -> Value {
+fn csi_node(node: &NodeSpec, spec: &ClusterSpec, owner: &Node) -> Value {
     let drivers: Vec<Value> = spec
         .drivers
         .iter()
         .map(|d| json!({ "name": d.name, "nodeID": node.name, "topologyKeys": d.topology.iter().collect::<Vec<_>>() }))
         .collect();
-    json!({ "metadata": { "name": node.name }, "spec": { "drivers": drivers } })
+    json!({ "metadata": { "name": node.name, "ownerReferences": owned_by(owner) }, "spec": { "drivers": drivers } })
 }
 
 /// Makes an object, or leaves the one that is there.
@@ -92,8 +108,11 @@ pub(super) async fn renew_lease(world: Arc<World>, name: String) {
         let patch = Patch::Merge(json!({ "spec": spec }));
         if let Err(kube::Error::Api(status)) = leases.patch(&name, &PatchParams::default(), &patch).await
             && status.code == 404
+            // As a kubelet has it: without a node there is no lease.
+            && let Some(node) = world.node(&name)
         {
-            let lease = json!({ "metadata": { "name": name, "namespace": LEASES }, "spec": spec });
+            let meta = json!({ "name": name, "namespace": LEASES, "ownerReferences": owned_by(&node) });
+            let lease = json!({ "metadata": meta, "spec": spec });
             if let Ok(lease) = serde_json::from_value(lease) {
                 // One that fails is tried again in a moment.
                 let _ = leases.create(&PostParams::default(), &lease).await;
@@ -158,7 +177,7 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
         },
         "volumesInUse": in_use,
     });
-    if let Some(port) = world.port {
+    if let Some(port) = world.ports.get(&node.name) {
         status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": port } });
         if let Some(addresses) = status["addresses"].as_array_mut() {
             addresses.push(json!({ "type": "ExternalIP", "address": "127.0.0.1" }));

@@ -2,9 +2,12 @@
 //!
 //! What they see comes from watches (`world.rs`); what they do is in a file each: a node's lease and status
 //! (`machine.rs`), the life of a pod (`pods.rs`, with its status as data in `pod_status.rs`), volumes made for claims
-//! (`provision.rs`), attached to nodes (`attach.rs`) and waited for by pods (`mounts.rs`).
+//! (`provision.rs`), attached to nodes (`attach.rs`) by the storage that has them (`disks.rs`) and waited for by pods
+//! (`mounts.rs`), what a cloud says of its machines (`cloud.rs`).
 
 mod attach;
+mod cloud;
+mod disks;
 mod machine;
 mod mounts;
 mod pod_status;
@@ -23,6 +26,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::ClusterSpec;
+pub use cloud::Instance;
+pub use disks::Disks;
 pub use pods::Kubelets;
 pub use world::{World, observe};
 
@@ -55,11 +60,14 @@ impl Nodes {
     pub async fn start_with(client: Client, spec: ClusterSpec, kubelets: Arc<dyn Kubelets>) -> Result<Nodes> {
         machine::register(&client, &spec).await?;
         let mut tasks = JoinSet::new();
-        let world = Arc::new(World::new(client, spec, kubelets.port(), &mut tasks));
+        let world = Arc::new(World::new(client, spec, kubelets.clone(), &mut tasks));
         world.ready().await?;
         for node in &world.spec.nodes {
             tasks.spawn(machine::renew_lease(world.clone(), node.name.clone()));
             tasks.spawn(machine::report_status(world.clone(), node.name.clone()));
+        }
+        if world.spec.cloud.is_some() {
+            tasks.spawn(cloud::run(world.clone()));
         }
         tasks.spawn(provision::run(world.clone()));
         tasks.spawn(attach::run(world.clone()));
@@ -109,6 +117,16 @@ impl Nodes {
     /// The node is back.
     pub fn resume(&self, node: &str) -> Result<()> {
         self.world.power(node, true)
+    }
+
+    /// The storage behind the volumes that are attached.
+    pub fn disks(&self) -> &Disks {
+        &self.world.disks
+    }
+
+    /// What the cloud has of a node's machine from now on. It has a say if [`ClusterSpec::cloud`] is set.
+    pub fn set_instance(&self, node: &str, instance: Instance) {
+        self.world.set_instance(node, instance);
     }
 
     /// The node registers itself, if somebody deleted its object meanwhile.

@@ -52,13 +52,21 @@ impl World {
             if claim_name(pod, volume).is_none() {
                 continue;
             }
-            let volume = self.volume_of(pod, volume)?;
-            let Some(csi) = &volume.spec.as_ref()?.csi else { continue };
-            if self.spec.driver(&csi.driver).is_some_and(|driver| driver.attach) {
-                names.push(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle));
-            }
+            names.extend(self.attached_as(&*self.volume_of(pod, volume)?));
         }
         Some(names)
+    }
+
+    /// The name that a kubelet has for a volume; none if it is of a kind that is not attached.
+    fn attached_as(&self, volume: &PersistentVolume) -> Option<String> {
+        let csi = volume.spec.as_ref()?.csi.as_ref()?;
+        let attach = self.spec.driver(&csi.driver).is_some_and(|driver| driver.attach);
+        attach.then(|| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))
+    }
+
+    /// Whether a volume is a disk: of a kind that is attached to a node.
+    pub fn is_disk(&self, volume: &PersistentVolume) -> bool {
+        self.attached_as(volume).is_some()
     }
 }
 

@@ -34,10 +34,16 @@ pub trait Kubelets: Send + Sync + 'static {
     /// the API server has it no more. The last step is [`World::release_volumes`].
     fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()>;
 
-    /// The port of loopback where the API server can ask for logs and run commands, by WebSocket, on every node.
-    fn port(&self) -> Option<u16> {
+    /// The port of loopback where the API server finds a node's kubelet, for logs and, by WebSocket, commands.
+    fn port(&self, _node: &str) -> Option<u16> {
         None
     }
+
+    /// A disk is there: the storage has attached a volume to a node.
+    fn attached(&self, _volume: &str, _node: &str) {}
+
+    /// A disk is there no more. When this returns, nobody on that node can write to it, whatever they do.
+    fn detached(&self, _volume: &str, _node: &str) {}
 }
 
 /// Nothing is run: what containers do takes the times of the [`ClusterSpec`](crate::ClusterSpec).

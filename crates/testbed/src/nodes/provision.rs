@@ -106,8 +106,11 @@ async fn remove(world: &World, removed: &mut BTreeSet<String>) -> bool {
             continue;
         }
         match volumes.delete(&volume.name_any(), &DeleteParams::default()).await {
-            Ok(_) => drop(removed.insert(uid)),
-            Err(kube::Error::Api(status)) if status.code == 404 => drop(removed.insert(uid)),
+            Err(kube::Error::Api(status)) if status.code != 404 => well = false,
+            Err(kube::Error::Api(_)) | Ok(_) => {
+                world.disks.removed(&volume.name_any());
+                removed.insert(uid);
+            }
             Err(_) => well = false,
         }
     }

@@ -18,6 +18,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::cloud::Instance;
+use super::disks::Disks;
+use super::pods::Kubelets;
 use super::JobEnd;
 use crate::ClusterSpec;
 
@@ -25,8 +28,10 @@ use crate::ClusterSpec;
 pub struct World {
     pub(super) client: Client,
     pub(super) spec: ClusterSpec,
-    /// The port of the kubelets, if they have one.
-    pub(super) port: Option<u16>,
+    /// By node, the port of its kubelet, if it has one.
+    pub(super) ports: BTreeMap<String, u16>,
+    /// The storage behind what is attached.
+    pub disks: Disks,
     pub(super) claims: Store<PersistentVolumeClaim>,
     pub(super) volumes: Store<PersistentVolume>,
     pub(super) classes: Store<StorageClass>,
@@ -40,11 +45,19 @@ pub struct World {
     addresses: AtomicU32,
     /// How often each node has been started.
     boots: Mutex<BTreeMap<String, u32>>,
+    /// The machines of which the cloud knows more than that they run.
+    instances: Mutex<BTreeMap<String, Instance>>,
 }
 
 impl World {
-    pub(super) fn new(client: Client, spec: ClusterSpec, port: Option<u16>, tasks: &mut JoinSet<()>) -> World {
+    pub(super) fn new(
+        client: Client,
+        spec: ClusterSpec,
+        kubelets: Arc<dyn Kubelets>,
+        tasks: &mut JoinSet<()>,
+    ) -> World {
         let changed = watch::Sender::new(());
+        let ports = spec.nodes.iter().filter_map(|node| Some((node.name.clone(), kubelets.port(&node.name)?)));
         World {
             claims: observe(Api::all(client.clone()), &changed, tasks),
             volumes: observe(Api::all(client.clone()), &changed, tasks),
@@ -56,10 +69,12 @@ impl World {
             jobs: watch::Sender::new(JobEnd::Succeed),
             addresses: AtomicU32::new(0),
             boots: Mutex::default(),
+            instances: Mutex::default(),
+            ports: ports.collect(),
+            disks: Disks::new(changed.clone(), kubelets),
             changed,
             client,
             spec,
-            port,
         }
     }
 
@@ -141,6 +156,15 @@ impl World {
         let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied().unwrap_or_default();
         let index = self.spec.nodes.iter().position(|n| n.name == node).unwrap_or_default();
         format!("{:08x}-0000-4000-8000-{boots:012x}", index + 1)
+    }
+
+    /// What the cloud has of a node's machine from now on.
+    pub fn set_instance(&self, node: &str, instance: Instance) {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), instance);
+    }
+
+    pub(super) fn instance(&self, node: &str) -> Instance {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied().unwrap_or_default()
     }
 
     pub(super) fn end_jobs(&self, how: JobEnd) {

@@ -1,0 +1,119 @@
+//! The rows in the file.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rusqlite::Connection;
+use serde::Deserialize;
+
+/// So long is waited for whoever else has the file locked.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest name, and the longest address.
+const LONGEST: usize = 200;
+
+/// Somebody with an address.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) email: String,
+}
+
+impl Row {
+    /// What is wrong with it.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (field, value) in [("name", &self.name), ("email", &self.email)] {
+            if value.trim().is_empty() || value.len() > LONGEST {
+                return Err(format!("{field} must have 1 to {LONGEST} bytes"));
+            }
+            // The page separates by these.
+            if value.contains(['|', '\n', '\r']) {
+                return Err(format!("{field} must have no '|' and no line break"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of rows. It is opened when it is first needed, stays open, and is opened anew after an error.
+pub(crate) struct Rows {
+    path: PathBuf,
+    open: Mutex<Option<Connection>>,
+}
+
+impl Rows {
+    pub(crate) fn new(path: PathBuf) -> Rows {
+        Rows { path, open: Mutex::default() }
+    }
+
+    /// All rows, in the order in which they were added.
+    pub(crate) fn all(&self) -> Result<Vec<Row>> {
+        self.with(|file| {
+            let mut query = file.prepare_cached("SELECT name, email FROM people ORDER BY id")?;
+            let rows = query.query_map([], |row| Ok(Row { name: row.get(0)?, email: row.get(1)? }))?;
+            rows.collect()
+        })
+        .with_context(|| format!("reading {}", self.path.display()))
+    }
+
+    /// Adds a row. When this returns, it is in the file.
+    pub(crate) fn add(&self, row: &Row) -> Result<()> {
+        self.with(|file| {
+            let mut insert = file.prepare_cached("INSERT INTO people (name, email) VALUES (?1, ?2)")?;
+            insert.execute([&row.name, &row.email]).map(drop)
+        })
+        .with_context(|| format!("adding a row to {}", self.path.display()))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = match open.take() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        let done = act(&connection)?;
+        *open = Some(connection);
+        Ok(done)
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let connection = Connection::open(&self.path)?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS people (id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL)",
+            [],
+        )?;
+        Ok(connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_kept_and_a_file_that_is_gone_is_named() {
+        let folder = std::env::temp_dir().join(format!("cinder-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let row = |name: &str| Row { name: name.to_owned(), email: format!("{name}@example.com") };
+        let rows = Rows::new(folder.join("test.db"));
+        rows.add(&row("foo")).unwrap();
+        rows.add(&row("bar")).unwrap();
+        assert_eq!(Rows::new(folder.join("test.db")).all().unwrap(), [row("foo"), row("bar")]);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let said = format!("{:#}", Rows::new(folder.join("test.db")).all().unwrap_err());
+        assert!(said.starts_with("reading ") && said.contains("unable to open database file"), "{said}");
+    }
+
+    #[test]
+    fn what_would_break_the_page_is_refused() {
+        for (name, email, well) in
+            [("foo", "foo@example.com", true), (" ", "x", false), ("a|b", "x", false), ("a", "x\ny", false)]
+        {
+            let row = Row { name: name.to_owned(), email: email.to_owned() };
+            assert_eq!(row.check().is_ok(), well, "{row:?}");
+        }
+    }
+}
