@@ -199,7 +199,8 @@ fn attributes(meta: &Metadata, inode: u64) -> io::Result<FileAttr> {
         blocks: meta.blocks(),
         atime: meta.accessed()?,
         mtime: meta.modified()?,
-        ctime: SystemTime::UNIX_EPOCH + Duration::new(meta.ctime().unsigned_abs(), meta.ctime_nsec().unsigned_abs() as u32),
+        ctime: SystemTime::UNIX_EPOCH
+            + Duration::new(meta.ctime().unsigned_abs(), meta.ctime_nsec().unsigned_abs() as u32),
         crtime: SystemTime::UNIX_EPOCH,
         kind,
         perm: (meta.mode() & 0o7777) as u16,
@@ -361,9 +362,8 @@ impl Filesystem for Disk {
         if !flags.is_empty() {
             return reply.error(Errno::EINVAL);
         }
-        let done = self.change(request, || {
-            std::fs::rename(self.path(parent)?.join(name), self.path(new_parent)?.join(new_name))
-        });
+        let done = self
+            .change(request, || std::fs::rename(self.path(parent)?.join(name), self.path(new_parent)?.join(new_name)));
         empty(reply, done);
     }
 

@@ -1,6 +1,6 @@
 //! The API server's way to pods and kubelets: a proxy that speaks HTTP's CONNECT, as konnectivity does in a real cluster.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -14,16 +14,16 @@ use crate::forward;
 const LONGEST: u64 = 8192;
 
 /// Brings everybody who asks to where they want, for as long as it is polled.
-pub(crate) async fn serve(listener: UnixListener, network: Network) {
+pub(crate) async fn serve(listener: UnixListener, network: Network, kubelets: Vec<SocketAddr>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
-                let network = network.clone();
+                let (network, kubelets) = (network.clone(), kubelets.clone());
                 connections.spawn(async move {
                     // How a connection ends is for its two ends to know.
-                    let _ = bring(stream, &network).await;
+                    let _ = bring(stream, &network, &kubelets).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -31,12 +31,14 @@ pub(crate) async fn serve(listener: UnixListener, network: Network) {
     }
 }
 
-async fn bring(stream: UnixStream, network: &Network) -> Result<()> {
+async fn bring(stream: UnixStream, network: &Network, kubelets: &[SocketAddr]) -> Result<()> {
     let mut stream = BufReader::new(stream);
     let address = asked(&mut stream).await?;
-    // The kubelets listen on the host; pods have addresses inside the cluster only.
-    let reached = if address.ip().is_loopback() {
-        TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))
+    // The kubelets listen on the host, a port each; pods have addresses inside the cluster only.
+    let reached = if kubelets.contains(&address) {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, address.port()))
+            .await
+            .with_context(|| format!("connecting to {address}"))
     } else {
         forward::connect(network, address).await
     };

@@ -1,6 +1,7 @@
 //! All nodes of a cluster: their power, their network, what runs on them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -125,12 +126,12 @@ impl Host {
 pub(crate) struct Processes {
     pub(crate) host: Arc<Host>,
     /// By node, where the API server asks for logs and runs commands.
-    pub(crate) ports: BTreeMap<String, u16>,
+    pub(crate) addresses: BTreeMap<String, SocketAddr>,
 }
 
 impl Kubelets for Processes {
-    fn port(&self, node: &str) -> Option<u16> {
-        self.ports.get(node).copied()
+    fn address(&self, node: &str) -> Option<SocketAddr> {
+        self.addresses.get(node).copied()
     }
 
     fn attached(&self, volume: &str, node: &str) {

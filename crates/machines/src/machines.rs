@@ -125,15 +125,20 @@ impl Machines {
         let back_off = [setup.back_off, setup.back_off_limit];
         let host = Arc::new(Host::new(places, setup.images, fabric, &group.0, &names, back_off)?);
         let acceptor = kubelet_port::acceptor(&plane.folder().join("certs"))?;
-        let (mut ports, mut listeners) = (BTreeMap::new(), Vec::new());
+        let (mut addresses, mut listeners) = (BTreeMap::new(), Vec::new());
         for name in names {
             let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for a kubelet")?;
-            ports.insert(name.clone(), listener.local_addr().context("a port for a kubelet")?.port());
+            let mut address = listener.local_addr().context("a port for a kubelet")?;
+            // The API server passes nobody on to loopback: only by way of a proxy it comes to a kubelet's own pages.
+            if plane.has_egress() {
+                address.set_ip(World::address_of(&setup.cluster, &name).parse().context("a node's address")?);
+            }
+            addresses.insert(name.clone(), address);
             listeners.push((name, listener));
         }
         let socket = UnixListener::bind(plane.egress()).context("a socket for the API server's way to pods")?;
-        tasks.spawn(egress::serve(socket, host.fabric.services[0].clone()));
-        let kubelets = Arc::new(Processes { host: host.clone(), ports });
+        tasks.spawn(egress::serve(socket, host.fabric.services[0].clone(), addresses.values().copied().collect()));
+        let kubelets = Arc::new(Processes { host: host.clone(), addresses });
         let nodes = Nodes::start_with(plane.client(), setup.cluster, kubelets).await?;
         for (node, listener) in listeners {
             let kubelet = Kubelet { node, host: host.clone(), world: nodes.world() };

@@ -154,6 +154,9 @@ mod tests {
         witness.end(c, End::TakenAway { running: true });
         witness.end(c, End::Unmounted);
         let found = violations(&witness.all());
-        assert!(matches!(&found[..], [Violation::EarlyDetach(i), Violation::TwoWriters(_)] if i.uid == "3"), "{found:?}");
+        assert!(
+            matches!(&found[..], [Violation::EarlyDetach(i), Violation::TwoWriters(_)] if i.uid == "3"),
+            "{found:?}"
+        );
     }
 }

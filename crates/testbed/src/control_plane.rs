@@ -35,6 +35,7 @@ const EGRESS: &str = "egress.sock";
 pub struct ControlPlane {
     guard: Guard,
     binaries: Binaries,
+    has_egress: bool,
     server: String,
     client: Client,
 }
@@ -63,7 +64,8 @@ impl ControlPlane {
         let args = api_server_args(port, etcd, options);
         guard.spawn("kube-apiserver", &binaries.program("kube-apiserver"), &args, &[])?;
         let client = ready(&mut guard, Instant::now() + PATIENCE).await?;
-        let mut plane = ControlPlane { guard, binaries: binaries.clone(), server, client };
+        let has_egress = options.egress;
+        let mut plane = ControlPlane { guard, binaries: binaries.clone(), has_egress, server, client };
         if !options.bare {
             plane.start_controllers(options).await?;
         }
@@ -95,6 +97,11 @@ impl ControlPlane {
     /// The socket at which the API server asks to be brought to pods, with [`Options::egress`]: HTTP's CONNECT.
     pub fn egress(&self) -> PathBuf {
         self.folder().join(EGRESS)
+    }
+
+    /// Whether it asks there: [`Options::egress`].
+    pub fn has_egress(&self) -> bool {
+        self.has_egress
     }
 
     /// The file with which a client may do everything.

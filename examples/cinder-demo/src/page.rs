@@ -35,8 +35,7 @@ mod tests {
     #[test]
     fn the_page_of_the_report() {
         let rows = [Row { name: "<foo>".to_owned(), email: "foo@example.com".to_owned() }];
-        let whereabouts =
-            Whereabouts { pod: "test-cinder-568c454cf-v5qtc".to_owned(), node: "node-3-nude".to_owned() };
+        let whereabouts = Whereabouts { pod: "test-cinder-568c454cf-v5qtc".to_owned(), node: "node-3-nude".to_owned() };
         let plain = "<foo>|foo@example.com\nMy pod name: test-cinder-568c454cf-v5qtc\nMy node name node-3-nude\n";
         assert_eq!(text(&rows, &whereabouts), plain);
         assert!(html(&rows, &whereabouts).contains("<pre>&lt;foo&gt;|foo@example.com\nMy pod name"));

@@ -55,7 +55,7 @@ impl Rows {
             let rows = query.query_map([], |row| Ok(Row { name: row.get(0)?, email: row.get(1)? }))?;
             rows.collect()
         })
-        .with_context(|| format!("reading {}", self.path.display()))
+        .with_context(|| self.said("reading"))
     }
 
     /// Adds a row. When this returns, it is in the file.
@@ -64,7 +64,16 @@ impl Rows {
             let mut insert = file.prepare_cached("INSERT INTO people (name, email) VALUES (?1, ?2)")?;
             insert.execute([&row.name, &row.email]).map(drop)
         })
-        .with_context(|| format!("adding a row to {}", self.path.display()))
+        .with_context(|| self.said("adding a row to"))
+    }
+
+    /// What was done when something failed, and whether the volume is to blame: of that SQLite has few words.
+    fn said(&self, what: &str) -> String {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        match std::fs::read_dir(folder) {
+            Ok(_) => format!("{what} {}", self.path.display()),
+            Err(e) => format!("the volume at {} is gone: {e}: {what} {}", folder.display(), self.path.display()),
+        }
     }
 
     fn with<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
@@ -104,7 +113,8 @@ mod tests {
         assert_eq!(Rows::new(folder.join("test.db")).all().unwrap(), [row("foo"), row("bar")]);
         std::fs::remove_dir_all(&folder).unwrap();
         let said = format!("{:#}", Rows::new(folder.join("test.db")).all().unwrap_err());
-        assert!(said.starts_with("reading ") && said.contains("unable to open database file"), "{said}");
+        assert!(said.starts_with(&format!("the volume at {} is gone: ", folder.display())), "{said}");
+        assert!(said.contains("unable to open database file"), "{said}");
     }
 
     #[test]

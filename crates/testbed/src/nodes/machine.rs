@@ -177,9 +177,9 @@ fn status(world: &World, node: &NodeSpec, in_use: &[String]) -> Value {
         },
         "volumesInUse": in_use,
     });
-    if let Some(port) = world.ports.get(&node.name) {
-        status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": port } });
-        if let Some(addresses) = status["addresses"].as_array_mut() {
+    if let Some(kubelet) = world.kubelets.get(&node.name) {
+        status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": kubelet.port() } });
+        if let Some(addresses) = status["addresses"].as_array_mut().filter(|_| kubelet.ip().is_loopback()) {
             addresses.push(json!({ "type": "ExternalIP", "address": "127.0.0.1" }));
         }
         status["declaredFeatures"] = json!(["ExtendWebSocketsToKubelet"]);

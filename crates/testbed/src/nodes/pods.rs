@@ -2,6 +2,7 @@
 //! [`Delays`] only say that containers run, after a while.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +35,9 @@ pub trait Kubelets: Send + Sync + 'static {
     /// the API server has it no more. The last step is [`World::release_volumes`].
     fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()>;
 
-    /// The port of loopback where the API server finds a node's kubelet, for logs and, by WebSocket, commands.
-    fn port(&self, _node: &str) -> Option<u16> {
+    /// Where the API server finds a node's kubelet, for logs and, by WebSocket, commands: on loopback, or, if it is
+    /// brought there by a proxy ([`Options::egress`](crate::Options::egress)), at the node's own address.
+    fn address(&self, _node: &str) -> Option<SocketAddr> {
         None
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,18 +19,18 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::JobEnd;
 use super::cloud::Instance;
 use super::disks::Disks;
 use super::pods::Kubelets;
-use super::JobEnd;
 use crate::ClusterSpec;
 
 /// What there is, as it was last seen, and whether each node is heard of.
 pub struct World {
     pub(super) client: Client,
     pub(super) spec: ClusterSpec,
-    /// By node, the port of its kubelet, if it has one.
-    pub(super) ports: BTreeMap<String, u16>,
+    /// By node, where its kubelet is, if it has one.
+    pub(super) kubelets: BTreeMap<String, SocketAddr>,
     /// The storage behind what is attached.
     pub disks: Disks,
     pub(super) claims: Store<PersistentVolumeClaim>,
@@ -57,7 +58,7 @@ impl World {
         tasks: &mut JoinSet<()>,
     ) -> World {
         let changed = watch::Sender::new(());
-        let ports = spec.nodes.iter().filter_map(|node| Some((node.name.clone(), kubelets.port(&node.name)?)));
+        let found = spec.nodes.iter().filter_map(|node| Some((node.name.clone(), kubelets.address(&node.name)?)));
         World {
             claims: observe(Api::all(client.clone()), &changed, tasks),
             volumes: observe(Api::all(client.clone()), &changed, tasks),
@@ -70,7 +71,7 @@ impl World {
             addresses: AtomicU32::new(0),
             boots: Mutex::default(),
             instances: Mutex::default(),
-            ports: ports.collect(),
+            kubelets: found.collect(),
             disks: Disks::new(changed.clone(), kubelets),
             changed,
             client,
