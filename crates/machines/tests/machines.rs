@@ -44,7 +44,7 @@ async fn cluster() -> Option<Cluster> {
     }
     let plane = ControlPlane::start(&binaries, Options { fast: true, ..Options::default() }).await.unwrap();
     let node = |name: &str| NodeSpec { name: name.to_owned(), ..NodeSpec::default() };
-    let driver = DriverSpec { name: "disk.test".to_owned(), topology: None, attach: true };
+    let driver = DriverSpec { name: "disk.test".to_owned(), topology: None, attach: true, disk: false };
     let cluster = ClusterSpec { nodes: vec![node("n0"), node("n1")], drivers: vec![driver], ..ClusterSpec::default() };
     let images = Images::default().with("web", Image::default().entrypoint(["python3", "-c", WEB]).env("MADE", "here"));
     let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();

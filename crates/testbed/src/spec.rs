@@ -52,6 +52,9 @@ pub struct DriverSpec {
     pub topology: Option<String>,
     /// Whether a volume has to be attached to a node, one at a time.
     pub attach: bool,
+    /// Whether a volume that is detached is taken from whoever has it mounted, as a disk is, where pods are processes.
+    /// Such a one has no extended attributes.
+    pub disk: bool,
 }
 
 impl Default for ClusterSpec {

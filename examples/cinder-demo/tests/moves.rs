@@ -34,7 +34,7 @@ async fn cluster() -> Option<Cluster> {
     let name = "cinder.csi.openstack.org".to_owned();
     let cluster = ClusterSpec {
         nodes: nodes.map(node).to_vec(),
-        drivers: vec![DriverSpec { name, topology: Some(ZONE.to_owned()), attach: true }],
+        drivers: vec![DriverSpec { name, topology: Some(ZONE.to_owned()), attach: true, disk: true }],
         ..ClusterSpec::default()
     };
     let image = Image::default().file("/cinder-demo", env!("CARGO_BIN_EXE_cinder-demo")).entrypoint(["/cinder-demo"]);

@@ -104,7 +104,9 @@ pub(super) async fn renew_lease(world: Arc<World>, name: String) {
         tick.tick().await;
         world.awake(&name).await;
         let time = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        let spec = json!({ "holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": time });
+        // A kubelet renews its lease four times while it lasts.
+        let lasts = (4.0 * world.spec.heartbeat_seconds).ceil() as u32;
+        let spec = json!({ "holderIdentity": name, "leaseDurationSeconds": lasts, "renewTime": time });
         let patch = Patch::Merge(json!({ "spec": spec }));
         if let Err(kube::Error::Api(status)) = leases.patch(&name, &PatchParams::default(), &patch).await
             && status.code == 404

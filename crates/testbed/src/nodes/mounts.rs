@@ -64,9 +64,10 @@ impl World {
         attach.then(|| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))
     }
 
-    /// Whether a volume is a disk: of a kind that is attached to a node.
+    /// Whether a volume is a disk, which is taken from whoever has it mounted when it is detached.
     pub fn is_disk(&self, volume: &PersistentVolume) -> bool {
-        self.attached_as(volume).is_some()
+        let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+        csi.and_then(|csi| self.spec.driver(&csi.driver)).is_some_and(|driver| driver.attach && driver.disk)
     }
 }
 
