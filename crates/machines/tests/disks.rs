@@ -61,7 +61,8 @@ async fn cluster() -> Option<Cluster> {
         labels: [("zone".to_owned(), zone.to_owned())].into(),
         ..NodeSpec::default()
     };
-    let driver = DriverSpec { name: "cinder.test".to_owned(), topology: Some("zone".to_owned()), attach: true, disk: true };
+    let driver =
+        DriverSpec { name: "cinder.test".to_owned(), topology: Some("zone".to_owned()), attach: true, disk: true };
     let cluster = ClusterSpec {
         nodes: [("n0", "a"), ("n1", "a"), ("n2", "b")].map(node).to_vec(),
         drivers: vec![driver],

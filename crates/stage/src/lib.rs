@@ -10,6 +10,7 @@
 //! pods that are processes.
 
 pub mod deeds;
+pub mod disks;
 pub mod disturb;
 mod end_state;
 mod objects;

@@ -6,6 +6,7 @@ mod gluster;
 mod gluster_pool;
 mod install;
 mod newcomers;
+mod recover;
 mod report_glance;
 mod rights;
 mod scale;
