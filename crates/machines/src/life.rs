@@ -17,6 +17,7 @@ use crate::pod_state::{init, main, waiting};
 use crate::run::{Ready, Run};
 use crate::supervise::Again;
 use crate::volumes::Ground;
+use crate::witness::End;
 
 /// How long to wait before something that failed is tried again.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
@@ -44,7 +45,7 @@ pub(crate) async fn live(host: Arc<Host>, world: Arc<World>, node: String, pod: 
         };
         host.ended(&run);
         run.group.clear().await;
-        host.storage.unmount(&uid);
+        host.storage.unmount(&uid, if over { End::Unmounted } else { End::Died });
         if over {
             break;
         }
@@ -113,7 +114,7 @@ impl Run {
             self.report_finally().await;
         }
         // As kubelet does it: the object goes when nothing is mounted any more.
-        self.host.storage.unmount(&self.uid);
+        self.host.storage.unmount(&self.uid, End::Unmounted);
         self.world.release_volumes(&self.node, &self.uid);
         self.stopping().await;
         self.delete().await;

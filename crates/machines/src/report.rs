@@ -44,6 +44,10 @@ impl Run {
     }
 
     async fn report(&self) -> kube::Result<()> {
+        // Nobody wants to know of a pod that is gone; another one of its name is not to be told about it.
+        if self.pod.has_changed().is_err() {
+            return Ok(());
+        }
         let mut written = self.written.lock().await;
         let pod = self.pod();
         let status = self.state().status(&pod, &self.world.node_address(&self.node), &now());

@@ -132,8 +132,8 @@ impl Storage {
     }
 
     /// A pod, of which no process is left, has nothing mounted any more.
-    pub(crate) fn unmount(&self, uid: &str) {
-        self.release(End::Unmounted, |hold| hold.tenant.uid == uid);
+    pub(crate) fn unmount(&self, uid: &str, how: End) {
+        self.release(how, |hold| hold.tenant.uid == uid);
     }
 
     /// A machine has lost its power, and with it all that ran there.

@@ -16,7 +16,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const WRITER: &str = r#"
 import errno, os, signal, sqlite3, sys, time
 me = os.environ['UID']
-signal.signal(signal.SIGTERM, lambda *args: sys.exit(0))
+leaving = []
+signal.signal(signal.SIGTERM, lambda *args: leaving.append(1))
 file = os.open('/data/marks', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 base = sqlite3.connect('/data/base', isolation_level=None)
 base.execute('CREATE TABLE IF NOT EXISTS marks (pod TEXT)')
@@ -37,6 +38,8 @@ while True:
     if now != said:
         print(me, now, flush=True)
         said = now
+    # Not before it has tried once more.
+    if leaving: sys.exit(0)
     time.sleep(0.05)
 "#;
 

@@ -400,7 +400,18 @@ async fn until_gone(group: &std::path::Path, folder: &std::path::Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_when_it_is_dropped_nor_when_it_is_killed() {
     let Some(dropped) = cluster().await else { return };
-    dropped.apply(pod("sleep", json!({ "containers": [shell("exec sleep 1000")] }))).await;
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "left" },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "disk",
+            "resources": { "requests": { "storage": "1Gi" } },
+        },
+    });
+    dropped.apply(claim).await;
+    let mut sleep = shell("exec sleep 1000 >/data/open");
+    sleep["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
+    let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "left" } }]);
+    dropped.apply(pod("sleep", json!({ "containers": [sleep], "volumes": volumes }))).await;
     dropped.ready("sleep").await;
     let (group, folder) = (dropped.machines.control_group(), dropped.machines.folder());
     if let Some(trial) = std::env::var_os(TRIAL) {
