@@ -32,6 +32,10 @@ pub struct Mark {
     pub boot_id: String,
     /// On which kind of evidence.
     pub evidence: Option<EvidenceKind>,
+    /// Whether it is over, and the mark is about to go: it is there to make the Node another version, by which a taint
+    /// that somebody has decided upon before is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
 }
 
 /// Whose out-of-service taint a node has.
@@ -62,7 +66,7 @@ fn is_ours(taint: &Value) -> bool {
 
 /// Whose taint the node has.
 pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
-    let marked = Mark::of(node).is_some_and(|mark| mark.record == record);
+    let marked = Mark::of(node).is_some_and(|mark| mark.record == record && !mark.over);
     match node.taint(OUT_OF_SERVICE) {
         None => Fence::None,
         Some(_) if marked && node.taints.iter().any(is_ours) => Fence::Ours,
@@ -72,21 +76,40 @@ pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
 
 /// Puts the taint there, with the mark; all other taints stay as they are.
 pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
+    let mut taints = node.taints.clone();
+    taints.push(json!({ "key": OUT_OF_SERVICE, "value": VALUE, "effect": "NoExecute" }));
+    let mark = mark(record, holder, now, false);
+    let patch = json!({
+        "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
+        "spec": { "taints": taints },
+    });
+    Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE}={VALUE}:NoExecute put there") }
+}
+
+/// Marks the node as one whose recovery is over, so that nobody's taint comes late.
+pub(crate) fn bar(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
+    let mark = mark(record, holder, now, true);
+    let patch = json!({
+        "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
+    });
+    Deed::Node { name: node.name.clone(), patch, what: "marked: its recovery is over".into() }
+}
+
+/// Whether the node is marked as one whose recovery is over.
+pub(crate) fn is_barred(node: &NodeStanding, record: &str) -> bool {
+    Mark::of(node).is_some_and(|mark| mark.record == record && mark.over)
+}
+
+fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: bool) -> String {
     let mark = Mark {
         record: record.name().into(),
         holder: holder.into(),
         time: now,
         boot_id: record.spec.node.boot_id.clone(),
         evidence: record.spec.evidence.last().map(|evidence| evidence.kind),
+        over,
     };
-    let mut taints = node.taints.clone();
-    taints.push(json!({ "key": OUT_OF_SERVICE, "value": VALUE, "effect": "NoExecute" }));
-    let mark = serde_json::to_string(&mark).expect("a mark has only text");
-    let patch = json!({
-        "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
-        "spec": { "taints": taints },
-    });
-    Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE}={VALUE}:NoExecute put there") }
+    serde_json::to_string(&mark).expect("a mark has only text")
 }
 
 /// Takes what is ours from the node; none where nothing is.

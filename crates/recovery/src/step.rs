@@ -14,7 +14,8 @@ use crate::plan::{plan, within};
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
 use crate::record::{
-    API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Spec, Status, Took,
+    API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Shield, Spec,
+    Status, Took,
 };
 use crate::shield;
 use crate::view::{Request, View};
@@ -42,6 +43,11 @@ fn begin(
     policy: &Policy,
 ) -> Step {
     let guards = view.guards;
+    // Somebody who had read all this before the end may have written after it.
+    let of_it = last.filter(|last| last.spec.node.uid == node.uid);
+    if let Some(deed) = of_it.and_then(|last| mark::take(node, last.name(), guards).or_else(|| lowered(view, last))) {
+        return Step::write(deed);
+    }
     let alive = sign_of_life(node, view.now, guards);
     // Words that the last recovery has used up, or that are older than its end, are not for a new one.
     let used_up = |said: &Said| last.and_then(NodeRecovery::last_step).is_some_and(|end| said.at <= end);
@@ -156,6 +162,20 @@ fn sign_of_life(node: &NodeStanding, now: Timestamp, guards: Guards) -> Option<S
     })
 }
 
+/// The pods that are kept from the taint, as long as they are there and nobody deletes them.
+fn shields<'a>(view: &'a View<'_>, record: &'a NodeRecovery) -> impl Iterator<Item = (PodSeen<'a>, &'a Shield)> {
+    record.spec.plan.left_alone.iter().filter_map(|left| {
+        let shield = left.shield.as_ref()?;
+        let pod = PodSeen::named(view.objects, &shield.namespace, &shield.name)?;
+        (Some(pod.uid()) == left.uid.as_deref() && pod.terminating().is_none()).then_some((pod, shield))
+    })
+}
+
+/// Takes the first shield down that is still up.
+fn lowered(view: &View<'_>, record: &NodeRecovery) -> Option<Deed> {
+    shields(view, record).find_map(|(pod, shield)| shield::lower(pod, shield, view.guards))
+}
+
 /// A recovery that is under way.
 struct Going<'a> {
     view: &'a View<'a>,
@@ -173,6 +193,9 @@ impl Going<'_> {
         let fenced = fence == Fence::Ours || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
         let gone = fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
         let no_way_back = status.no_return_since.is_some() || gone;
+        if mark::is_barred(&self.node, self.record.name()) {
+            return self.close(&status.message, no_way_back);
+        }
         if self.is_another_life() {
             let why =
                 format!("the machine was started anew: its boot id is {}", self.node.boot_id.as_deref().unwrap_or(""));
@@ -192,9 +215,7 @@ impl Going<'_> {
             }
         }
         if gone && status.no_return_since.is_none() {
-            let now = self.view.now;
-            return self
-                .took("the first pod was collected: there is no way back", |r| r.status.no_return_since = Some(now));
+            return self.no_way_back();
         }
         if self.request.abort.is_some() {
             let since = status.no_return_since.map(|t| t.to_string()).unwrap_or_default();
@@ -207,7 +228,10 @@ impl Going<'_> {
             return self.back(no_way_back);
         }
         match status.phase {
-            Phase::Planned | Phase::Held => self.prepare(fence),
+            Phase::Planned | Phase::Held => match sign.filter(|_| fence != Fence::Ours) {
+                Some(how) => self.say(vec![self.node_wait(how)]),
+                None => self.prepare(fence),
+            },
             Phase::Fenced => self.free(fence, sign.as_deref()),
             Phase::Released => self.follow(),
             _ => Step { waits: sign.map(|how| self.node_wait(how)).into_iter().collect(), ..Step::end(End::Recovered) },
@@ -245,7 +269,10 @@ impl Going<'_> {
             let waits = vec![self.node_wait("back in the same life: its kubelet is asked what it runs".into())];
             return Step { ask_running: true, ..Step::wait(waits) };
         };
-        let runs = |pod: &&CondemnedPod| running.contains(&pod.uid);
+        // What its kubelet runs by an object that nobody deletes is its own again.
+        let kept =
+            |pod: &CondemnedPod| follow::object(self.view.objects, pod).is_some_and(|p| p.terminating().is_none());
+        let runs = |pod: &&CondemnedPod| running.contains(&pod.uid) && !kept(pod);
         let still: Vec<&CondemnedPod> = self.record.spec.plan.pods.iter().filter(runs).collect();
         if still.is_empty() {
             return self.close(&format!("{why}, and runs nothing of what was taken from it"), no_way_back);
@@ -259,14 +286,21 @@ impl Going<'_> {
 
     /// Everything that is ours goes from the node and its pods, and the record is closed.
     fn close(&self, why: &str, no_way_back: bool) -> Step {
-        let guards = self.view.guards;
-        if let Some(deed) = mark::take(&self.node, self.record.name(), guards) {
+        let (record, guards, now) = (self.record, self.view.guards, self.view.now);
+        if no_way_back && record.status.no_return_since.is_none() && guards.hold(Guard::NoReturn) {
+            // Without the taint nobody could tell any more.
+            return self.no_way_back();
+        }
+        let barred = mark::is_barred(&self.node, record.name());
+        if let Some(deed) = mark::take(&self.node, record.name(), guards).filter(|_| !barred) {
             return Step::write(deed);
         }
-        for (pod, shield) in self.shields() {
-            if let Some(deed) = shield::lower(pod, shield, guards) {
-                return Step::write(deed);
-            }
+        if let Some(deed) = lowered(self.view, record) {
+            return Step::write(deed);
+        }
+        // Somebody else may be about to put the taint there, having read all this before.
+        if matches!(record.status.phase, Phase::Planned | Phase::Held) && !barred && guards.hold(Guard::Bar) {
+            return Step::write(mark::bar(&self.node, record, &self.request.who, now, guards));
         }
         let phase = if no_way_back { Phase::Returned } else { Phase::Undone };
         let left = match mark::fence(&self.node, self.record.name()) {
@@ -276,13 +310,9 @@ impl Going<'_> {
         self.enter(phase, &format!("{why}{left}"))
     }
 
-    /// The pods that are kept from the taint, as long as they are there and nobody deletes them.
-    fn shields(&self) -> impl Iterator<Item = (PodSeen<'_>, &crate::record::Shield)> {
-        self.record.spec.plan.left_alone.iter().filter_map(|left| {
-            let shield = left.shield.as_ref()?;
-            let pod = PodSeen::named(self.view.objects, &shield.namespace, &shield.name)?;
-            (Some(pod.uid()) == left.uid.as_deref() && pod.terminating().is_none()).then_some((pod, shield))
-        })
+    fn no_way_back(&self) -> Step {
+        let now = self.view.now;
+        self.took("the first pod was collected: there is no way back", |r| r.status.no_return_since = Some(now))
     }
 
     /// Before the taint.
@@ -309,7 +339,7 @@ impl Going<'_> {
                 Err(why) => Step::refuse(why),
             };
         }
-        let mut deeds = self.shields().filter_map(|(pod, shield)| shield::raise(pod, shield, guards));
+        let mut deeds = shields(self.view, record).filter_map(|(pod, shield)| shield::raise(pod, shield, guards));
         if let Some(deed) = deeds.next().filter(|_| guards.hold(Guard::Shield)) {
             return Step::write(deed);
         }

@@ -14,7 +14,8 @@ impl World {
         let lease = at(self.nodes[node].lease).to_string();
         items.push(json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": self.nodes[node].name, "namespace": "kube-node-lease" },
+            "metadata": { "name": self.nodes[node].name, "namespace": "kube-node-lease", "managedFields": [
+                { "manager": "kubelet", "time": at(i64::from(self.nodes[node].lease_written) * 10).to_string() }] },
             "spec": { "renewTime": lease, "leaseDurationSeconds": 40 },
         }));
         for (v, volume) in self.volumes.iter().enumerate() {
@@ -65,7 +66,7 @@ impl World {
             "metadata": {
                 "name": node.name, "uid": format!("uid-{}", node.name), "resourceVersion": node.version.to_string(),
                 "labels": { "zone": node.zone, "kubernetes.io/hostname": node.name },
-                "annotations": { ANNOTATION: node.mark },
+                "annotations": node.mark.as_ref().map(|mark| json!({ ANNOTATION: mark })),
             },
             "spec": { "taints": node.taints, "providerID": format!("cloud://{}", node.name) },
             "status": {
@@ -137,7 +138,9 @@ impl World {
                 self.check_patch(n, mark.as_deref(), read);
                 let version = self.version();
                 let node = &mut self.nodes[n];
-                node.taints = patch["spec"]["taints"].as_array().unwrap().clone();
+                if let Some(taints) = patch["spec"]["taints"].as_array() {
+                    node.taints.clone_from(taints);
+                }
                 node.mark = mark;
                 node.version = version;
                 self.check_brake();

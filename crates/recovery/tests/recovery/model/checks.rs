@@ -1,6 +1,6 @@
 //! What has to hold.
 
-use stead_recovery::{Deed, Mark, NodeRecovery, Phase};
+use stead_recovery::{Deed, End, Mark, NodeRecovery, Phase};
 
 use super::faults::State;
 use super::machine::Power;
@@ -61,6 +61,9 @@ impl World {
             self.check_return(n, read);
             return;
         };
+        if mark.over {
+            return;
+        }
         let record =
             self.records.get(&mark.record).and_then(|r| serde_json::from_value::<NodeRecovery>(r.clone()).ok());
         let Some(record) = record.filter(|r| r.spec.evidence.last().is_some_and(|e| e.said.by != "nobody")) else {
@@ -73,10 +76,13 @@ impl World {
         let alive = self.looks.get(&read).is_some_and(|look| look.alive);
         let runs = plan.pods.iter().find(|p| machine.runs(&p.uid)).map(|p| p.uid.clone());
         let crowd = self.looks.get(&read).is_some_and(|look| look.lost * 2 > NODES);
+        // What was taken from it before stays taken.
+        let before = self.nodes[n].fence.take().filter(|f| f.ours).map(|f| f.condemned).unwrap_or_default();
         let fence = Fence {
             ours: true,
             read,
-            condemned: plan.pods.iter().map(|p| p.uid.clone()).collect(),
+            boot: self.nodes[n].boot,
+            condemned: plan.pods.iter().map(|p| p.uid.clone()).chain(before).collect(),
             shielded: plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.clone()).collect(),
             ..Fence::default()
         };
@@ -94,7 +100,7 @@ impl World {
         let Some(fence) = self.nodes[n].fence.as_ref().filter(|f| f.ours) else { return };
         let machine = &self.machines[n];
         let collected = fence.collected.iter().filter(|(_, turn)| **turn < read);
-        let left = collected.map(|(uid, _)| uid).find(|uid| machine.runs(uid)).cloned();
+        let left = collected.map(|(uid, _)| uid).find(|uid| machine.runs_since(uid, fence.boot)).cloned();
         if let Some(uid) = left {
             self.breaks(format!("the taint is taken from n{n}, where {uid}, which was collected, still runs"));
         }
@@ -133,7 +139,10 @@ impl World {
         }
         let n = self.nodes.iter().position(|n| n.name == record.spec.node.name).unwrap();
         let node = &self.nodes[n];
-        let marked = node.mark.as_ref().is_some_and(|m| m.contains(record.name()));
+        let ours = |m: &String| {
+            m.contains(record.name()) && node.has(OUT_OF_SERVICE) && !node.foreign.contains(OUT_OF_SERVICE)
+        };
+        let marked = node.mark.as_ref().is_some_and(ours);
         let collected = node.fence.as_ref().filter(|f| f.ours).and_then(|f| f.collected.values().min().copied());
         let shields = record.spec.plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
@@ -180,11 +189,8 @@ impl World {
                     .values()
                     .any(|r| r["spec"]["node"]["name"] == *w.nodes[last].name && r["status"]["phase"] == "Recovered")
             };
-            let nothing = |w: &World| {
-                !w.pods.iter().any(|p| p.node == Some(last)) && !w.volumes.iter().any(|v| v.at == Some(last))
-            };
             let name = self.nodes[last].name.clone();
-            self.until(&format!("{name} recovered"), |w| recovered(w) || nothing(w));
+            self.until(&format!("{name} recovered"), |w| recovered(w) || w.nothing_there.contains(&last));
             self.put(last, State::Up);
         }
         self.until("all is well", |w| {
@@ -211,6 +217,8 @@ impl World {
             for n in 0..NODES {
                 if self.broken.is_none() && self.concerns(n) {
                     let end = self.recover_calmly(n);
+                    let nothing = |end: &End| matches!(end, End::Refused(why) if why.ends_with("is to be freed"));
+                    self.nothing_there.extend(end.as_ref().filter(|end| nothing(end)).map(|_| n));
                     self.say(|| format!("carla at n{n}: {end:?}"));
                 }
             }

@@ -32,6 +32,8 @@ pub(crate) struct Machine {
 pub(crate) struct Process {
     pub(crate) uid: String,
     pub(crate) volume: Option<usize>,
+    /// The life of the machine that it was started in.
+    pub(crate) boot: u32,
     /// When it will have ended.
     ends: Option<u32>,
 }
@@ -58,6 +60,11 @@ impl Machine {
 
     pub(crate) fn runs(&self, uid: &str) -> bool {
         self.processes.iter().any(|p| p.uid == uid)
+    }
+
+    /// Whether it runs there since that life.
+    pub(crate) fn runs_since(&self, uid: &str, boot: u32) -> bool {
+        self.processes.iter().any(|p| p.uid == uid && p.boot == boot)
     }
 
     pub(crate) fn set_power(&mut self, power: Power) {
@@ -103,6 +110,7 @@ impl World {
         let (machine, node) = (&mut self.machines[n], &mut self.nodes[n]);
         let clock = i64::from(self.tick) * 10 - machine.behind;
         node.lease = clock;
+        node.lease_written = self.tick;
         machine.spoke = true;
         if !machine.posted && !self.chance.percent(50) {
             return;
@@ -133,15 +141,14 @@ impl World {
             let runs = machine.runs(&pod.uid);
             if pod.is_active() {
                 let attached = pod.volume.is_none_or(|v| self.volumes[v].is_at(n));
-                if !runs && attached {
-                    machine.processes.push(super::machine::Process {
-                        uid: pod.uid.clone(),
-                        volume: pod.volume,
-                        ends: None,
-                    });
+                // A kubelet that is not ready starts nothing.
+                let starts = !runs && attached && !machine.sick;
+                if starts {
+                    let (uid, volume, boot) = (pod.uid.clone(), pod.volume, machine.boot);
+                    machine.processes.push(Process { uid, volume, boot, ends: None });
                 }
                 // Those that have just been started are ready the next time.
-                (pod.running, pod.ready) = (runs || attached, runs && !machine.sick);
+                (pod.running, pod.ready) = (runs || starts, runs && !machine.sick);
             } else {
                 (pod.running, pod.ready) = (runs, false);
                 if !runs && !pod.finalizer {

@@ -62,6 +62,7 @@ pub(crate) struct Node {
     pub(crate) since: u32,
     pub(crate) heartbeat: i64,
     pub(crate) lease: i64,
+    pub(crate) lease_written: u32,
     pub(crate) boot: u32,
     pub(crate) taints: Vec<Value>,
     pub(crate) mark: Option<String>,
@@ -82,6 +83,8 @@ pub(crate) struct Fence {
     pub(crate) ours: bool,
     /// When what it was decided from was read.
     pub(crate) read: u64,
+    /// For which life of the machine.
+    pub(crate) boot: u32,
     pub(crate) condemned: BTreeSet<String>,
     pub(crate) shielded: BTreeSet<String>,
     /// The condemned pods that were collected, and when.
@@ -157,6 +160,8 @@ pub(crate) struct World {
     pub(crate) calm: bool,
     /// What each look could have seen, by its turn.
     pub(crate) looks: BTreeMap<u64, Look>,
+    /// The nodes that nothing hangs on, as was said when all was calm.
+    pub(crate) nothing_there: BTreeSet<usize>,
     pub(crate) broken: Option<String>,
     /// What happened, where somebody wants to read it.
     pub(crate) log: Option<Vec<String>>,
@@ -211,6 +216,7 @@ impl World {
             scripts: Vec::new(),
             calm: false,
             looks: BTreeMap::new(),
+            nothing_there: BTreeSet::new(),
             broken: None,
             log: None,
             chance,
@@ -295,6 +301,7 @@ impl Node {
             since: 0,
             heartbeat: 0,
             lease: 0,
+            lease_written: 0,
             boot: 1,
             taints: Vec::new(),
             mark: None,
