@@ -32,10 +32,19 @@ pub struct Mark {
     pub boot_id: String,
     /// On which kind of evidence.
     pub evidence: Option<EvidenceKind>,
-    /// Whether it is over, and the mark is about to go: it is there to make the Node another version, by which a taint
-    /// that somebody has decided upon before is refused.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub over: bool,
+    /// Whether it is over, and the mark is about to go. Until then it says so to others, and it has made the Node another
+    /// version, by which a taint that somebody has decided upon before is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Over>,
+}
+
+/// How a recovery ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Over {
+    /// The taint was there.
+    Fenced,
+    /// It never was.
+    Unfenced,
 }
 
 /// Whose out-of-service taint a node has.
@@ -66,7 +75,7 @@ fn is_ours(taint: &Value) -> bool {
 
 /// Whose taint the node has.
 pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
-    let marked = Mark::of(node).is_some_and(|mark| mark.record == record && !mark.over);
+    let marked = Mark::of(node).is_some_and(|mark| mark.record == record && mark.over.is_none());
     match node.taint(OUT_OF_SERVICE) {
         None => Fence::None,
         Some(_) if marked && node.taints.iter().any(is_ours) => Fence::Ours,
@@ -78,7 +87,7 @@ pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
 pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
     let mut taints = node.taints.clone();
     taints.push(json!({ "key": OUT_OF_SERVICE, "value": VALUE, "effect": "NoExecute" }));
-    let mark = mark(record, holder, now, false);
+    let mark = mark(record, holder, now, None);
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
         "spec": { "taints": taints },
@@ -86,21 +95,32 @@ pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now:
     Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE}={VALUE}:NoExecute put there") }
 }
 
-/// Marks the node as one whose recovery is over, so that nobody's taint comes late.
-pub(crate) fn bar(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
-    let mark = mark(record, holder, now, true);
+/// Takes our taint away, if it is there, and marks the node as one whose recovery is over.
+pub(crate) fn end(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
+    let over = if fence(node, record.name()) == Fence::Ours { Over::Fenced } else { Over::Unfenced };
+    let goes = |taint: &Value| {
+        let anybodys = !guards.hold(Guard::Foreign) && taint["key"] == OUT_OF_SERVICE;
+        (over == Over::Fenced && is_ours(taint)) || anybodys
+    };
+    let taints: Vec<&Value> = node.taints.iter().filter(|taint| !goes(taint)).collect();
+    let mark = mark(record, holder, now, Some(over));
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
+        "spec": { "taints": taints },
     });
-    Deed::Node { name: node.name.clone(), patch, what: "marked: its recovery is over".into() }
+    Deed::Node {
+        name: node.name.clone(),
+        patch,
+        what: format!("its recovery is over: no taint {OUT_OF_SERVICE} of it"),
+    }
 }
 
-/// Whether the node is marked as one whose recovery is over.
-pub(crate) fn is_barred(node: &NodeStanding, record: &str) -> bool {
-    Mark::of(node).is_some_and(|mark| mark.record == record && mark.over)
+/// How the node is marked as one whose recovery is over.
+pub(crate) fn over(node: &NodeStanding, record: &str) -> Option<Over> {
+    Mark::of(node).filter(|mark| mark.record == record)?.over
 }
 
-fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: bool) -> String {
+fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: Option<Over>) -> String {
     let mark = Mark {
         record: record.name().into(),
         holder: holder.into(),
@@ -112,20 +132,15 @@ fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: bool) -> Stri
     serde_json::to_string(&mark).expect("a mark has only text")
 }
 
-/// Takes what is ours from the node; none where nothing is.
-pub(crate) fn take(node: &NodeStanding, record: &str, guards: Guards) -> Option<Deed> {
-    let marked = Mark::of(node).is_some_and(|mark| mark.record == record);
-    let anybodys = !guards.hold(Guard::Foreign) && node.taint(OUT_OF_SERVICE).is_some();
-    if !marked && !anybodys {
-        return None;
-    }
-    let goes = |taint: &Value| if anybodys { taint["key"] == OUT_OF_SERVICE } else { is_ours(taint) };
-    let taints: Vec<&Value> = node.taints.iter().filter(|taint| !goes(taint)).collect();
+/// Takes from the node what is left of a recovery that is over; none where nothing is.
+pub(crate) fn tidy(node: &NodeStanding, record: &str, guards: Guards) -> Option<Deed> {
+    Mark::of(node).filter(|mark| mark.record == record)?;
+    let taints: Vec<&Value> = node.taints.iter().filter(|taint| !is_ours(taint)).collect();
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: null }))),
         "spec": { "taints": taints },
     });
-    Some(Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE} taken away") })
+    Some(Deed::Node { name: node.name.clone(), patch, what: "the mark taken away".into() })
 }
 
 /// The metadata of a patch: the API server refuses it where the object is another, or has changed.

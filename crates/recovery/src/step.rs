@@ -9,7 +9,7 @@ use crate::deed::{Deed, End, Step, Wait};
 use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
-use crate::mark::{self, Fence};
+use crate::mark::{self, Fence, Over};
 use crate::plan::{plan, within};
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
@@ -45,7 +45,7 @@ fn begin(
     let guards = view.guards;
     // Somebody who had read all this before the end may have written after it.
     let of_it = last.filter(|last| last.spec.node.uid == node.uid);
-    if let Some(deed) = of_it.and_then(|last| mark::take(node, last.name(), guards).or_else(|| lowered(view, last))) {
+    if let Some(deed) = of_it.and_then(|last| mark::tidy(node, last.name(), guards).or_else(|| lowered(view, last))) {
         return Step::write(deed);
     }
     let alive = sign_of_life(node, view.now, guards);
@@ -193,16 +193,21 @@ impl Going<'_> {
         let fenced = fence == Fence::Ours || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
         let gone = fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
         let no_way_back = status.no_return_since.is_some() || gone;
-        if mark::is_barred(&self.node, self.record.name()) {
-            return self.close(&status.message, no_way_back);
+        if let Some(over) = mark::over(&self.node, self.record.name()) {
+            let gone = over == Over::Fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
+            return self.close("its recovery is over", no_way_back || gone);
         }
         if self.is_another_life() {
             let why =
                 format!("the machine was started anew: its boot id is {}", self.node.boot_id.as_deref().unwrap_or(""));
             return self.close(&why, no_way_back);
         }
-        let sign = sign_of_life(&self.node, self.view.now, guards).or_else(|| self.heard());
+        let alive = sign_of_life(&self.node, self.view.now, guards);
+        let sign = alive.clone().or_else(|| self.heard());
         let too_late = no_way_back && guards.hold(Guard::NoReturn);
+        if too_late && alive.is_none() && sign.is_some() && self.new_words() {
+            return self.renew(status.phase);
+        }
         if !too_late {
             if let Some(sign) = sign {
                 return self.close(&sign, no_way_back);
@@ -229,7 +234,7 @@ impl Going<'_> {
         }
         match status.phase {
             Phase::Planned | Phase::Held => match sign.filter(|_| fence != Fence::Ours) {
-                Some(how) => self.say(vec![self.node_wait(how)]),
+                Some(_) => self.say(vec![self.node_wait("it gives signs of life, and is not back yet".into())]),
                 None => self.prepare(fence),
             },
             Phase::Fenced => self.free(fence, sign.as_deref()),
@@ -287,20 +292,16 @@ impl Going<'_> {
     /// Everything that is ours goes from the node and its pods, and the record is closed.
     fn close(&self, why: &str, no_way_back: bool) -> Step {
         let (record, guards, now) = (self.record, self.view.guards, self.view.now);
-        if no_way_back && record.status.no_return_since.is_none() && guards.hold(Guard::NoReturn) {
-            // Without the taint nobody could tell any more.
-            return self.no_way_back();
+        let over = mark::over(&self.node, record.name());
+        if over.is_none() && guards.hold(Guard::Bar) {
+            // Somebody else may be about to put the taint there, having read all this before: that fails from now on.
+            return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
         }
-        let barred = mark::is_barred(&self.node, record.name());
-        if let Some(deed) = mark::take(&self.node, record.name(), guards).filter(|_| !barred) {
-            return Step::write(deed);
+        if !guards.hold(Guard::Bar) && mark::fence(&self.node, record.name()) == Fence::Ours {
+            return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
         }
         if let Some(deed) = lowered(self.view, record) {
             return Step::write(deed);
-        }
-        // Somebody else may be about to put the taint there, having read all this before.
-        if matches!(record.status.phase, Phase::Planned | Phase::Held) && !barred && guards.hold(Guard::Bar) {
-            return Step::write(mark::bar(&self.node, record, &self.request.who, now, guards));
         }
         let phase = if no_way_back { Phase::Returned } else { Phase::Undone };
         let left = match mark::fence(&self.node, self.record.name()) {
@@ -392,17 +393,26 @@ impl Going<'_> {
         self.say(waits)
     }
 
+    /// Whether somebody has given their word since the last step.
+    fn new_words(&self) -> bool {
+        self.request.confirm_off.as_ref().is_some_and(|said| Some(said.at) > self.record.last_step())
+    }
+
+    /// Goes on by new evidence.
+    fn renew(&self, phase: Phase) -> Step {
+        match evidence::find(self.view, &self.node, self.request, self.policy) {
+            Ok(evidence) => self.enter_with(phase, "it goes on, on new evidence", |record| {
+                record.spec.evidence.push(evidence);
+                record.spec.heard = Heard::of(&self.node);
+            }),
+            Err(why) => Step::refuse(why),
+        }
+    }
+
     /// Somebody has taken the taint away before it had done its work.
     fn taint_is_gone(&self) -> Step {
-        let again = self.request.confirm_off.as_ref().filter(|said| Some(said.at) > self.record.last_step());
-        if again.is_some() {
-            return match evidence::find(self.view, &self.node, self.request, self.policy) {
-                Ok(evidence) => self.enter_with(Phase::Planned, "it goes on, on new evidence", |record| {
-                    record.spec.evidence.push(evidence.clone());
-                    record.spec.heard = Heard::of(&self.node);
-                }),
-                Err(why) => Step::refuse(why),
-            };
+        if self.new_words() {
+            return self.renew(Phase::Planned);
         }
         let why = format!(
             "node {}: somebody has taken the taint {OUT_OF_SERVICE} away before all was free: say --confirm-off again to go \

@@ -61,7 +61,8 @@ impl World {
             self.check_return(n, read);
             return;
         };
-        if mark.over {
+        if mark.over.is_some() {
+            self.check_return(n, read);
             return;
         }
         let record =
@@ -165,11 +166,15 @@ impl World {
         self.looks.insert(self.turn, look);
         let node = &self.nodes[n];
         let Some(record) = record.filter(|r| !r.status.phase.is_over()) else { return };
-        let ours =
-            node.mark.as_ref().and_then(|m| serde_json::from_str::<Mark>(m).ok()).filter(|m| m.record == record.name());
+        let ours = node
+            .mark
+            .as_ref()
+            .and_then(|m| serde_json::from_str::<Mark>(m).ok())
+            .filter(|m| m.record == record.name() && m.over.is_none());
         let former = ours.is_some_and(|m| m.boot_id != format!("boot-{}", node.boot));
-        if former && !matches!(deed, Some(Deed::Node { .. })) {
-            self.breaks(format!("n{n} keeps the taint of a former life: {deed:?}"));
+        let goes = matches!(deed, Some(Deed::Node { .. }));
+        if former && !goes {
+            self.breaks(format!("n{n} keeps the taint of a former life"));
         }
     }
 
@@ -213,6 +218,7 @@ impl World {
                 self.breaks(format!("not in time: {what}; {records:?}"));
                 return;
             }
+            self.one_tick(false);
             self.one_tick(false);
             for n in 0..NODES {
                 if self.broken.is_none() && self.concerns(n) {

@@ -38,7 +38,7 @@ impl World {
             return;
         }
         if self.recoverers[r].call.is_none() {
-            if self.chance.percent(20) {
+            if self.chance.percent(10) {
                 self.recoverers[r].call = self.begin(r);
             }
             return;
@@ -121,14 +121,14 @@ impl World {
             self.say(|| format!("{who}: {end:?}"));
             // Some try again, with the words that they had.
             if matches!(end, End::Refused(_)) && self.chance.percent(60) {
-                call.next = self.tick + 1 + self.chance.below(8) as u32;
+                call.next = self.tick + 2 + self.chance.below(10) as u32;
                 self.recoverers[r].call = Some(call);
             }
             return false;
         }
         let waits = deed.is_none();
         if waits {
-            call.next = self.tick + 1 + self.chance.below(5) as u32;
+            call.next = self.tick + 1 + self.chance.below(7) as u32;
         }
         call.deed = deed.map(|deed| (deed, self.turn));
         self.recoverers[r].call = Some(call);

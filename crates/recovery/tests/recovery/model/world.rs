@@ -230,7 +230,7 @@ impl World {
         for _ in 0..6 {
             self.one_tick(false);
         }
-        let ends = 30 + self.chance.below(70) as u32;
+        let ends = 30 + self.chance.below(60) as u32;
         while self.tick < ends && self.broken.is_none() {
             self.one_tick(true);
         }
