@@ -73,9 +73,14 @@ fn is_ours(taint: &Value) -> bool {
     taint["key"] == OUT_OF_SERVICE && taint["value"] == VALUE && taint["effect"] == "NoExecute"
 }
 
+/// Whether this recovery has put its taint there, be it that somebody has taken it away since.
+pub(crate) fn is_marked(node: &NodeStanding, record: &str) -> bool {
+    Mark::of(node).is_some_and(|mark| mark.record == record && mark.over.is_none())
+}
+
 /// Whose taint the node has.
 pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
-    let marked = Mark::of(node).is_some_and(|mark| mark.record == record && mark.over.is_none());
+    let marked = is_marked(node, record);
     match node.taint(OUT_OF_SERVICE) {
         None => Fence::None,
         Some(_) if marked && node.taints.iter().any(is_ours) => Fence::Ours,
@@ -97,7 +102,7 @@ pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now:
 
 /// Takes our taint away, if it is there, and marks the node as one whose recovery is over.
 pub(crate) fn end(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
-    let over = if fence(node, record.name()) == Fence::Ours { Over::Fenced } else { Over::Unfenced };
+    let over = if is_marked(node, record.name()) { Over::Fenced } else { Over::Unfenced };
     let goes = |taint: &Value| {
         let anybodys = !guards.hold(Guard::Foreign) && taint["key"] == OUT_OF_SERVICE;
         (over == Over::Fenced && is_ours(taint)) || anybodys

@@ -9,7 +9,7 @@ use crate::deed::{Deed, End, Step, Wait};
 use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
-use crate::mark::{self, Fence, Over};
+use crate::mark::{self, Fence, Mark, Over};
 use crate::plan::{plan, within};
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
@@ -190,7 +190,7 @@ impl Going<'_> {
         let status = &self.record.status;
         let guards = self.view.guards;
         let fence = mark::fence(&self.node, self.record.name());
-        let fenced = fence == Fence::Ours || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
+        let fenced = self.is_marked() || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
         let gone = fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
         let no_way_back = status.no_return_since.is_some() || gone;
         if let Some(over) = mark::over(&self.node, self.record.name()) {
@@ -233,7 +233,7 @@ impl Going<'_> {
             return self.back(no_way_back);
         }
         match status.phase {
-            Phase::Planned | Phase::Held => match sign.filter(|_| fence != Fence::Ours) {
+            Phase::Planned | Phase::Held => match sign.filter(|_| !self.is_marked()) {
                 Some(_) => self.say(vec![self.node_wait("it gives signs of life, and is not back yet".into())]),
                 None => self.prepare(fence),
             },
@@ -241,6 +241,10 @@ impl Going<'_> {
             Phase::Released => self.follow(),
             _ => Step { waits: sign.map(|how| self.node_wait(how)).into_iter().collect(), ..Step::end(End::Recovered) },
         }
+    }
+
+    fn is_marked(&self) -> bool {
+        mark::is_marked(&self.node, self.record.name())
     }
 
     fn is_another_life(&self) -> bool {
@@ -297,7 +301,7 @@ impl Going<'_> {
             // Somebody else may be about to put the taint there, having read all this before: that fails from now on.
             return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
         }
-        if !guards.hold(Guard::Bar) && mark::fence(&self.node, record.name()) == Fence::Ours {
+        if !guards.hold(Guard::Bar) && self.is_marked() {
             return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
         }
         if let Some(deed) = lowered(self.view, record) {
@@ -319,7 +323,9 @@ impl Going<'_> {
     /// Before the taint.
     fn prepare(&self, fence: Fence) -> Step {
         let (record, node, guards) = (self.record, &self.node, self.view.guards);
-        if fence == Fence::Ours {
+        // Where it was taken away again, that is for the next phase to find; but not what new evidence has overcome.
+        let put = Mark::of(&self.node).filter(|_| self.is_marked()).map(|mark| mark.time);
+        if fence == Fence::Ours || put.is_some_and(|put| Some(put) >= record.last_step()) {
             return self.enter(Phase::Fenced, "the taint is there");
         }
         if let Some(why) = self.unacceptable().or_else(|| brake::most(self.view)) {
