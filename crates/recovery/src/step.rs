@@ -233,10 +233,7 @@ impl Going<'_> {
             return self.back(no_way_back);
         }
         match status.phase {
-            Phase::Planned | Phase::Held => match sign.filter(|_| !self.is_marked()) {
-                Some(_) => self.say(vec![self.node_wait("it gives signs of life, and is not back yet".into())]),
-                None => self.prepare(fence),
-            },
+            Phase::Planned | Phase::Held => self.prepare(fence, sign.as_deref()),
             Phase::Fenced => self.free(fence, sign.as_deref()),
             Phase::Released => self.follow(),
             _ => Step { waits: sign.map(|how| self.node_wait(how)).into_iter().collect(), ..Step::end(End::Recovered) },
@@ -321,12 +318,15 @@ impl Going<'_> {
     }
 
     /// Before the taint.
-    fn prepare(&self, fence: Fence) -> Step {
+    fn prepare(&self, fence: Fence, sign: Option<&str>) -> Step {
         let (record, node, guards) = (self.record, &self.node, self.view.guards);
         // Where it was taken away again, that is for the next phase to find; but not what new evidence has overcome.
         let put = Mark::of(&self.node).filter(|_| self.is_marked()).map(|mark| mark.time);
         if fence == Fence::Ours || put.is_some_and(|put| Some(put) >= record.last_step()) {
             return self.enter(Phase::Fenced, "the taint is there");
+        }
+        if sign.is_some() {
+            return self.say(vec![self.node_wait("it gives signs of life, and is not back yet".into())]);
         }
         if let Some(why) = self.unacceptable().or_else(|| brake::most(self.view)) {
             return Step::refuse(why);

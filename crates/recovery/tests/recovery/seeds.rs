@@ -1,12 +1,12 @@
-//! A hundred thousand runs in which everything goes wrong that a seed can think of.
+//! Ten thousand runs (or as many as one asks for) in which everything goes wrong that a seed can think of.
 
 use stead_recovery::{Guard, Guards};
 
 use crate::model::world::World;
 
-/// How many runs: a hundred thousand, if nothing else is said.
+/// How many runs: ten thousand, if nothing else is said.
 fn runs() -> u64 {
-    std::env::var("STEAD_RECOVERY_RUNS").ok().and_then(|r| r.parse().ok()).unwrap_or(100_000)
+    std::env::var("STEAD_RECOVERY_RUNS").ok().and_then(|r| r.parse().ok()).unwrap_or(10_000)
 }
 
 /// How many at once.

@@ -99,10 +99,11 @@ impl World {
     /// Our taint goes: nothing that was taken from the node may still run there.
     fn check_return(&mut self, n: usize, read: u64) {
         let Some(fence) = self.nodes[n].fence.as_ref().filter(|f| f.ours) else { return };
+        let there = self.nodes[n].has(OUT_OF_SERVICE) && !self.nodes[n].foreign.contains(OUT_OF_SERVICE);
         let machine = &self.machines[n];
         let collected = fence.collected.iter().filter(|(_, turn)| **turn < read);
         let left = collected.map(|(uid, _)| uid).find(|uid| machine.runs_since(uid, fence.boot)).cloned();
-        if let Some(uid) = left {
+        if let Some(uid) = left.filter(|_| there) {
             self.breaks(format!("the taint is taken from n{n}, where {uid}, which was collected, still runs"));
         }
     }
