@@ -109,7 +109,7 @@ impl World {
                 self.pods[i].finalizer = false;
             }
         }
-        self.pods.retain(|p| !(p.failed && !p.finalizer));
+        self.pods.retain(|p| !p.failed || p.finalizer);
     }
 
     fn strangers(&mut self, n: usize) {
