@@ -37,13 +37,15 @@ pub enum Guard {
     Foreign,
     /// The taint goes only when nothing of the node's old life can write.
     Return,
+    /// Whoever comes late with the taint finds the Node changed.
+    Bar,
     /// There is no way back after the point of no return.
     NoReturn,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 18] = [
+    pub const ALL: [Guard; 19] = [
         Guard::Ready,
         Guard::Lease,
         Guard::Silence,
@@ -61,6 +63,7 @@ impl Guard {
         Guard::Uid,
         Guard::Foreign,
         Guard::Return,
+        Guard::Bar,
         Guard::NoReturn,
     ];
 }

@@ -26,7 +26,7 @@ mod view;
 pub use deed::{Deed, End, Step, Wait};
 pub use evidence::{BootIdChanged, CloudShutdown, Person, WITNESSES, Witness};
 pub use guard::{Guard, Guards};
-pub use mark::{ANNOTATION, Mark};
+pub use mark::{ANNOTATION, Mark, Over};
 pub use plan::{PlanError, plan};
 pub use policy::Policy;
 pub use record::{

@@ -32,6 +32,19 @@ pub struct Mark {
     pub boot_id: String,
     /// On which kind of evidence.
     pub evidence: Option<EvidenceKind>,
+    /// Whether it is over, and the mark is about to go. Until then it says so to others, and it has made the Node another
+    /// version, by which a taint that somebody has decided upon before is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Over>,
+}
+
+/// How a recovery ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Over {
+    /// The taint was there.
+    Fenced,
+    /// It never was.
+    Unfenced,
 }
 
 /// Whose out-of-service taint a node has.
@@ -60,9 +73,14 @@ fn is_ours(taint: &Value) -> bool {
     taint["key"] == OUT_OF_SERVICE && taint["value"] == VALUE && taint["effect"] == "NoExecute"
 }
 
+/// Whether this recovery has put its taint there, be it that somebody has taken it away since.
+pub(crate) fn is_marked(node: &NodeStanding, record: &str) -> bool {
+    Mark::of(node).is_some_and(|mark| mark.record == record && mark.over.is_none())
+}
+
 /// Whose taint the node has.
 pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
-    let marked = Mark::of(node).is_some_and(|mark| mark.record == record);
+    let marked = is_marked(node, record);
     match node.taint(OUT_OF_SERVICE) {
         None => Fence::None,
         Some(_) if marked && node.taints.iter().any(is_ours) => Fence::Ours,
@@ -72,16 +90,9 @@ pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
 
 /// Puts the taint there, with the mark; all other taints stay as they are.
 pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
-    let mark = Mark {
-        record: record.name().into(),
-        holder: holder.into(),
-        time: now,
-        boot_id: record.spec.node.boot_id.clone(),
-        evidence: record.spec.evidence.last().map(|evidence| evidence.kind),
-    };
     let mut taints = node.taints.clone();
     taints.push(json!({ "key": OUT_OF_SERVICE, "value": VALUE, "effect": "NoExecute" }));
-    let mark = serde_json::to_string(&mark).expect("a mark has only text");
+    let mark = mark(record, holder, now, None);
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
         "spec": { "taints": taints },
@@ -89,20 +100,52 @@ pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now:
     Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE}={VALUE}:NoExecute put there") }
 }
 
-/// Takes what is ours from the node; none where nothing is.
-pub(crate) fn take(node: &NodeStanding, record: &str, guards: Guards) -> Option<Deed> {
-    let marked = Mark::of(node).is_some_and(|mark| mark.record == record);
-    let anybodys = !guards.hold(Guard::Foreign) && node.taint(OUT_OF_SERVICE).is_some();
-    if !marked && !anybodys {
-        return None;
-    }
-    let goes = |taint: &Value| if anybodys { taint["key"] == OUT_OF_SERVICE } else { is_ours(taint) };
+/// Takes our taint away, if it is there, and marks the node as one whose recovery is over.
+pub(crate) fn end(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
+    let over = if is_marked(node, record.name()) { Over::Fenced } else { Over::Unfenced };
+    let goes = |taint: &Value| {
+        let anybodys = !guards.hold(Guard::Foreign) && taint["key"] == OUT_OF_SERVICE;
+        (over == Over::Fenced && is_ours(taint)) || anybodys
+    };
     let taints: Vec<&Value> = node.taints.iter().filter(|taint| !goes(taint)).collect();
+    let mark = mark(record, holder, now, Some(over));
+    let patch = json!({
+        "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
+        "spec": { "taints": taints },
+    });
+    Deed::Node {
+        name: node.name.clone(),
+        patch,
+        what: format!("its recovery is over: no taint {OUT_OF_SERVICE} of it"),
+    }
+}
+
+/// How the node is marked as one whose recovery is over.
+pub(crate) fn over(node: &NodeStanding, record: &str) -> Option<Over> {
+    Mark::of(node).filter(|mark| mark.record == record)?.over
+}
+
+fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: Option<Over>) -> String {
+    let mark = Mark {
+        record: record.name().into(),
+        holder: holder.into(),
+        time: now,
+        boot_id: record.spec.node.boot_id.clone(),
+        evidence: record.spec.evidence.last().map(|evidence| evidence.kind),
+        over,
+    };
+    serde_json::to_string(&mark).expect("a mark has only text")
+}
+
+/// Takes from the node what is left of a recovery that is over; none where nothing is.
+pub(crate) fn tidy(node: &NodeStanding, record: &str, guards: Guards) -> Option<Deed> {
+    Mark::of(node).filter(|mark| mark.record == record)?;
+    let taints: Vec<&Value> = node.taints.iter().filter(|taint| !is_ours(taint)).collect();
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: null }))),
         "spec": { "taints": taints },
     });
-    Some(Deed::Node { name: node.name.clone(), patch, what: format!("taint {OUT_OF_SERVICE} taken away") })
+    Some(Deed::Node { name: node.name.clone(), patch, what: "the mark taken away".into() })
 }
 
 /// The metadata of a patch: the API server refuses it where the object is another, or has changed.

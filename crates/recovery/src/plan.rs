@@ -175,7 +175,6 @@ impl Planner<'_> {
             let mut cluster = self.objects.cluster(&nothing)?;
             let found = self.objects.get(&ObjectKey::new("Node", "", &self.node.name)).unwrap_or(&Value::Null);
             let mut out = found.clone();
-            out["spec"]["unschedulable"] = true.into();
             out["spec"]["taints"] = self.node.taints.iter().filter(|t| t["key"] != OUT_OF_SERVICE).cloned().collect();
             if let Some(taints) = out["spec"]["taints"].as_array_mut() {
                 taints.push(json!(mark::taint()));

@@ -9,12 +9,13 @@ use crate::deed::{Deed, End, Step, Wait};
 use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
-use crate::mark::{self, Fence};
+use crate::mark::{self, Fence, Mark, Over};
 use crate::plan::{plan, within};
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
 use crate::record::{
-    API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Spec, Status, Took,
+    API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Shield, Spec,
+    Status, Took,
 };
 use crate::shield;
 use crate::view::{Request, View};
@@ -42,6 +43,11 @@ fn begin(
     policy: &Policy,
 ) -> Step {
     let guards = view.guards;
+    // Somebody who had read all this before the end may have written after it.
+    let of_it = last.filter(|last| last.spec.node.uid == node.uid);
+    if let Some(deed) = of_it.and_then(|last| mark::tidy(node, last.name(), guards).or_else(|| lowered(view, last))) {
+        return Step::write(deed);
+    }
     let alive = sign_of_life(node, view.now, guards);
     // Words that the last recovery has used up, or that are older than its end, are not for a new one.
     let used_up = |said: &Said| last.and_then(NodeRecovery::last_step).is_some_and(|end| said.at <= end);
@@ -156,6 +162,20 @@ fn sign_of_life(node: &NodeStanding, now: Timestamp, guards: Guards) -> Option<S
     })
 }
 
+/// The pods that are kept from the taint, as long as they are there and nobody deletes them.
+fn shields<'a>(view: &'a View<'_>, record: &'a NodeRecovery) -> impl Iterator<Item = (PodSeen<'a>, &'a Shield)> {
+    record.spec.plan.left_alone.iter().filter_map(|left| {
+        let shield = left.shield.as_ref()?;
+        let pod = PodSeen::named(view.objects, &shield.namespace, &shield.name)?;
+        (Some(pod.uid()) == left.uid.as_deref() && pod.terminating().is_none()).then_some((pod, shield))
+    })
+}
+
+/// Takes the first shield down that is still up.
+fn lowered(view: &View<'_>, record: &NodeRecovery) -> Option<Deed> {
+    shields(view, record).find_map(|(pod, shield)| shield::lower(pod, shield, view.guards))
+}
+
 /// A recovery that is under way.
 struct Going<'a> {
     view: &'a View<'a>,
@@ -170,16 +190,24 @@ impl Going<'_> {
         let status = &self.record.status;
         let guards = self.view.guards;
         let fence = mark::fence(&self.node, self.record.name());
-        let fenced = fence == Fence::Ours || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
+        let fenced = self.is_marked() || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
         let gone = fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
         let no_way_back = status.no_return_since.is_some() || gone;
+        if let Some(over) = mark::over(&self.node, self.record.name()) {
+            let gone = over == Over::Fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
+            return self.close("its recovery is over", no_way_back || gone);
+        }
         if self.is_another_life() {
             let why =
                 format!("the machine was started anew: its boot id is {}", self.node.boot_id.as_deref().unwrap_or(""));
             return self.close(&why, no_way_back);
         }
-        let sign = sign_of_life(&self.node, self.view.now, guards).or_else(|| self.heard());
+        let alive = sign_of_life(&self.node, self.view.now, guards);
+        let sign = alive.clone().or_else(|| self.heard());
         let too_late = no_way_back && guards.hold(Guard::NoReturn);
+        if too_late && alive.is_none() && sign.is_some() && self.new_words() {
+            return self.renew(status.phase);
+        }
         if !too_late {
             if let Some(sign) = sign {
                 return self.close(&sign, no_way_back);
@@ -192,9 +220,7 @@ impl Going<'_> {
             }
         }
         if gone && status.no_return_since.is_none() {
-            let now = self.view.now;
-            return self
-                .took("the first pod was collected: there is no way back", |r| r.status.no_return_since = Some(now));
+            return self.no_way_back();
         }
         if self.request.abort.is_some() {
             let since = status.no_return_since.map(|t| t.to_string()).unwrap_or_default();
@@ -207,11 +233,15 @@ impl Going<'_> {
             return self.back(no_way_back);
         }
         match status.phase {
-            Phase::Planned | Phase::Held => self.prepare(fence),
+            Phase::Planned | Phase::Held => self.prepare(fence, sign.as_deref()),
             Phase::Fenced => self.free(fence, sign.as_deref()),
             Phase::Released => self.follow(),
             _ => Step { waits: sign.map(|how| self.node_wait(how)).into_iter().collect(), ..Step::end(End::Recovered) },
         }
+    }
+
+    fn is_marked(&self) -> bool {
+        mark::is_marked(&self.node, self.record.name())
     }
 
     fn is_another_life(&self) -> bool {
@@ -245,7 +275,10 @@ impl Going<'_> {
             let waits = vec![self.node_wait("back in the same life: its kubelet is asked what it runs".into())];
             return Step { ask_running: true, ..Step::wait(waits) };
         };
-        let runs = |pod: &&CondemnedPod| running.contains(&pod.uid);
+        // What its kubelet runs by an object that nobody deletes is its own again.
+        let kept =
+            |pod: &CondemnedPod| follow::object(self.view.objects, pod).is_some_and(|p| p.terminating().is_none());
+        let runs = |pod: &&CondemnedPod| running.contains(&pod.uid) && !kept(pod);
         let still: Vec<&CondemnedPod> = self.record.spec.plan.pods.iter().filter(runs).collect();
         if still.is_empty() {
             return self.close(&format!("{why}, and runs nothing of what was taken from it"), no_way_back);
@@ -259,14 +292,17 @@ impl Going<'_> {
 
     /// Everything that is ours goes from the node and its pods, and the record is closed.
     fn close(&self, why: &str, no_way_back: bool) -> Step {
-        let guards = self.view.guards;
-        if let Some(deed) = mark::take(&self.node, self.record.name(), guards) {
-            return Step::write(deed);
+        let (record, guards, now) = (self.record, self.view.guards, self.view.now);
+        let over = mark::over(&self.node, record.name());
+        if over.is_none() && guards.hold(Guard::Bar) {
+            // Somebody else may be about to put the taint there, having read all this before: that fails from now on.
+            return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
         }
-        for (pod, shield) in self.shields() {
-            if let Some(deed) = shield::lower(pod, shield, guards) {
-                return Step::write(deed);
-            }
+        if !guards.hold(Guard::Bar) && self.is_marked() {
+            return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
+        }
+        if let Some(deed) = lowered(self.view, record) {
+            return Step::write(deed);
         }
         let phase = if no_way_back { Phase::Returned } else { Phase::Undone };
         let left = match mark::fence(&self.node, self.record.name()) {
@@ -276,20 +312,21 @@ impl Going<'_> {
         self.enter(phase, &format!("{why}{left}"))
     }
 
-    /// The pods that are kept from the taint, as long as they are there and nobody deletes them.
-    fn shields(&self) -> impl Iterator<Item = (PodSeen<'_>, &crate::record::Shield)> {
-        self.record.spec.plan.left_alone.iter().filter_map(|left| {
-            let shield = left.shield.as_ref()?;
-            let pod = PodSeen::named(self.view.objects, &shield.namespace, &shield.name)?;
-            (Some(pod.uid()) == left.uid.as_deref() && pod.terminating().is_none()).then_some((pod, shield))
-        })
+    fn no_way_back(&self) -> Step {
+        let now = self.view.now;
+        self.took("the first pod was collected: there is no way back", |r| r.status.no_return_since = Some(now))
     }
 
     /// Before the taint.
-    fn prepare(&self, fence: Fence) -> Step {
+    fn prepare(&self, fence: Fence, sign: Option<&str>) -> Step {
         let (record, node, guards) = (self.record, &self.node, self.view.guards);
-        if fence == Fence::Ours {
+        // Where it was taken away again, that is for the next phase to find; but not what new evidence has overcome.
+        let put = Mark::of(&self.node).filter(|_| self.is_marked()).map(|mark| mark.time);
+        if fence == Fence::Ours || put.is_some_and(|put| Some(put) >= record.last_step()) {
             return self.enter(Phase::Fenced, "the taint is there");
+        }
+        if sign.is_some() {
+            return self.say(vec![self.node_wait("it gives signs of life, and is not back yet".into())]);
         }
         if let Some(why) = self.unacceptable().or_else(|| brake::most(self.view)) {
             return Step::refuse(why);
@@ -309,7 +346,7 @@ impl Going<'_> {
                 Err(why) => Step::refuse(why),
             };
         }
-        let mut deeds = self.shields().filter_map(|(pod, shield)| shield::raise(pod, shield, guards));
+        let mut deeds = shields(self.view, record).filter_map(|(pod, shield)| shield::raise(pod, shield, guards));
         if let Some(deed) = deeds.next().filter(|_| guards.hold(Guard::Shield)) {
             return Step::write(deed);
         }
@@ -362,17 +399,26 @@ impl Going<'_> {
         self.say(waits)
     }
 
+    /// Whether somebody has given their word since the last step.
+    fn new_words(&self) -> bool {
+        self.request.confirm_off.as_ref().is_some_and(|said| Some(said.at) > self.record.last_step())
+    }
+
+    /// Goes on by new evidence.
+    fn renew(&self, phase: Phase) -> Step {
+        match evidence::find(self.view, &self.node, self.request, self.policy) {
+            Ok(evidence) => self.enter_with(phase, "it goes on, on new evidence", |record| {
+                record.spec.evidence.push(evidence);
+                record.spec.heard = Heard::of(&self.node);
+            }),
+            Err(why) => Step::refuse(why),
+        }
+    }
+
     /// Somebody has taken the taint away before it had done its work.
     fn taint_is_gone(&self) -> Step {
-        let again = self.request.confirm_off.as_ref().filter(|said| Some(said.at) > self.record.last_step());
-        if again.is_some() {
-            return match evidence::find(self.view, &self.node, self.request, self.policy) {
-                Ok(evidence) => self.enter_with(Phase::Planned, "it goes on, on new evidence", |record| {
-                    record.spec.evidence.push(evidence.clone());
-                    record.spec.heard = Heard::of(&self.node);
-                }),
-                Err(why) => Step::refuse(why),
-            };
+        if self.new_words() {
+            return self.renew(Phase::Planned);
         }
         let why = format!(
             "node {}: somebody has taken the taint {OUT_OF_SERVICE} away before all was free: say --confirm-off again to go \

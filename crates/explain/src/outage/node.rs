@@ -37,8 +37,10 @@ pub enum Readiness {
 /// A kubelet's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseSeen {
-    /// When it was last renewed, by the node's own clock.
+    /// When it was last renewed, by the node's own clock. A machine that was suspended has one that is behind.
     pub renewed: Timestamp,
+    /// When it was last written, by the API server's clock, where `metadata.managedFields` was read too.
+    pub written: Option<Timestamp>,
     /// How long that is good for.
     pub lasts: SignedDuration,
 }
@@ -46,7 +48,7 @@ pub struct LeaseSeen {
 impl LeaseSeen {
     /// Whether the kubelet has given a sign of life so recently that it must be taken for alive.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        now.duration_since(self.renewed) <= self.lasts
+        self.written.into_iter().chain([self.renewed]).any(|at| now.duration_since(at) <= self.lasts)
     }
 }
 
@@ -141,7 +143,9 @@ impl NodeStanding {
 fn lease_seen(lease: &Value) -> Option<LeaseSeen> {
     let spec = &lease["spec"];
     let lasts = spec["leaseDurationSeconds"].as_i64().unwrap_or(LEASE_SECONDS);
-    Some(LeaseSeen { renewed: time(&spec["renewTime"])?, lasts: SignedDuration::from_secs(lasts) })
+    let entries = lease["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let written = entries.filter_map(|entry| time(&entry["time"])).max();
+    Some(LeaseSeen { renewed: time(&spec["renewTime"])?, written, lasts: SignedDuration::from_secs(lasts) })
 }
 
 /// A time as Kubernetes writes it.
@@ -177,6 +181,17 @@ mod tests {
         assert_eq!(seen.last_heard(), Some(at("2026-01-01T00:00:04Z")));
         assert!(seen.lease_is_fresh(at("2026-01-01T00:00:44Z")));
         assert!(!seen.lease_is_fresh(at("2026-01-01T00:00:45Z")));
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_does_not_make_a_lease_old() {
+        let lease = json!({
+            "metadata": { "managedFields": [{ "manager": "kubelet", "time": "2026-01-01T00:10:00Z" }] },
+            "spec": { "renewTime": "2026-01-01T00:00:04.000000Z", "leaseDurationSeconds": 40 },
+        });
+        let seen = NodeStanding::of(&json!({}), Some(&lease));
+        assert!(seen.lease_is_fresh("2026-01-01T00:10:40Z".parse().unwrap()));
+        assert!(!seen.lease_is_fresh("2026-01-01T00:10:41Z".parse().unwrap()));
     }
 
     #[test]

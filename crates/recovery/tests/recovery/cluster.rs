@@ -1,0 +1,143 @@
+//! A small cluster as objects, for tests of single decisions.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use stead_explain::Objects;
+use stead_recovery::{Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
+
+/// When the tests play.
+pub(crate) const NOW: &str = "2026-01-01T01:00:00Z";
+
+/// A node that is well; its lease is fresh.
+pub(crate) fn node(name: &str, zone: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "7", "labels": {
+            "topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name } },
+        "spec": { "providerID": format!("openstack:///{name}"), "taints": [] },
+        "status": {
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+            "nodeInfo": { "bootID": "boot-1" },
+            "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" },
+        },
+    })
+}
+
+/// The same, silent for ten minutes.
+pub(crate) fn silent(name: &str, zone: &str) -> Value {
+    let mut node = node(name, zone);
+    node["status"]["conditions"] = json!([
+        { "type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:50:00Z" }
+    ]);
+    node["spec"]["taints"] = json!([
+        { "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule" },
+        { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" },
+    ]);
+    node
+}
+
+pub(crate) fn lease(name: &str, renewed: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": name, "namespace": "kube-node-lease" },
+        "spec": { "renewTime": renewed, "leaseDurationSeconds": 40 },
+    })
+}
+
+/// A pod of a StatefulSet, on a node.
+pub(crate) fn pod(name: &str, on: &str) -> Value {
+    let set = name.rsplit_once('-').map_or(name, |(set, _)| set);
+    let tolerations = ["not-ready", "unreachable"].map(|key| {
+        json!({ "key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 })
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": "x", "uid": format!("uid-{name}"), "resourceVersion": "3",
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": set, "controller": true }] },
+        "spec": { "nodeName": on, "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } }],
+            "tolerations": tolerations },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}
+
+/// A pod with a volume of a driver that attaches; the claim and the volume are beside it, and the attachment.
+pub(crate) fn with_volume(mut pod: Value, volume: &str) -> Vec<Value> {
+    pod["spec"]["volumes"] =
+        json!([{ "name": "data", "persistentVolumeClaim": { "claimName": format!("claim-{volume}") } }]);
+    let on = pod["spec"]["nodeName"].clone();
+    vec![
+        pod,
+        json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "name": format!("claim-{volume}"), "namespace": "x", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+            "spec": { "volumeName": volume, "accessModes": ["ReadWriteOnce"] }, "status": { "phase": "Bound" } }),
+        json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": volume },
+            "spec": { "csi": { "driver": "cinder", "volumeHandle": volume }, "accessModes": ["ReadWriteOnce"],
+                "claimRef": { "namespace": "x", "name": format!("claim-{volume}") } } }),
+        json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": format!("va-{volume}"), "uid": "va" },
+            "spec": { "attacher": "cinder", "nodeName": on, "source": { "persistentVolumeName": volume } }, "status": { "attached": true } }),
+    ]
+}
+
+pub(crate) fn set(name: &str, replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": name, "namespace": "x", "uid": name },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": name } } },
+    })
+}
+
+/// Three nodes, the first of which is silent, with a pod and its volume on it.
+pub(crate) fn outage() -> Vec<Value> {
+    let mut items =
+        vec![silent("a", "z1"), node("b", "z1"), node("c", "z2"), lease("a", "2026-01-01T00:49:10Z"), set("db", 1)];
+    items.extend(with_volume(pod("db-0", "a"), "v"));
+    items
+}
+
+/// The item of this kind and name, to be changed.
+pub(crate) fn find<'a>(items: &'a mut [Value], kind: &str, name: &str) -> &'a mut Value {
+    items.iter_mut().find(|i| i["kind"] == kind && i["metadata"]["name"] == name).unwrap()
+}
+
+pub(crate) fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+pub(crate) fn said(words: &str) -> Option<Said> {
+    Some(Said { by: "anna".into(), at: now(), words: words.into() })
+}
+
+pub(crate) fn confirmed() -> Request {
+    Request { who: "anna".into(), confirm_off: said("pulled the plug"), abort: None }
+}
+
+/// The next step for node `a`.
+pub(crate) fn next(items: &[Value], request: &Request, policy: &Policy) -> Step {
+    let objects = Objects::from_items(items.to_vec());
+    let view = View { node: "a", objects: &objects, running: None, now: now(), guards: Guards::ALL };
+    step(&view, record_of(&objects, "a").as_ref(), request, policy)
+}
+
+/// Why it is refused.
+pub(crate) fn refusal(items: &[Value], request: &Request, policy: &Policy) -> String {
+    let step = next(items, request, policy);
+    match step {
+        Step { deed: None, end: Some(End::Refused(why)), .. } => why,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The record that is written.
+pub(crate) fn written(step: Step) -> NodeRecovery {
+    match step.deed {
+        Some(Deed::Record(record)) => *record,
+        other => panic!("not a record: {other:?}"),
+    }
+}
+
+/// Has the record among the items.
+pub(crate) fn keep(items: &mut Vec<Value>, record: &NodeRecovery) {
+    let mut value = serde_json::to_value(record).unwrap();
+    value["metadata"]["resourceVersion"] = "9".into();
+    items.retain(|i| i["kind"] != "NodeRecovery" || i["metadata"]["name"] != value["metadata"]["name"]);
+    items.push(value);
+}

@@ -1,0 +1,181 @@
+//! What is read from the API server, and what is written.
+
+use serde_json::{Value, json};
+use stead_explain::Objects;
+use stead_recovery::{ANNOTATION, Deed};
+
+use super::world::{Node, Pod, Ready, World, at};
+
+impl World {
+    /// Everything that a step looks at.
+    pub(crate) fn objects(&self, node: usize) -> Objects {
+        let mut items: Vec<Value> = self.pods.iter().map(|p| self.pod(p)).collect();
+        items.extend(self.nodes.iter().map(|n| self.node(n)));
+        let lease = at(self.nodes[node].lease).to_string();
+        items.push(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": self.nodes[node].name, "namespace": "kube-node-lease", "managedFields": [
+                { "manager": "kubelet", "time": at(i64::from(self.nodes[node].lease_written) * 10).to_string() }] },
+            "spec": { "renewTime": lease, "leaseDurationSeconds": 40 },
+        }));
+        for (v, volume) in self.volumes.iter().enumerate() {
+            items.push(json!({
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("v{v}") },
+                "spec": {
+                    "csi": { "driver": "d", "volumeHandle": format!("v{v}") }, "accessModes": ["ReadWriteOnce"],
+                    "claimRef": { "namespace": "x", "name": format!("c{v}") },
+                },
+            }));
+            items.push(json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": { "name": format!("c{v}"), "namespace": "x",
+                              "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+                "spec": { "volumeName": format!("v{v}"), "accessModes": ["ReadWriteOnce"] },
+                "status": { "phase": "Bound" },
+            }));
+            if let Some(n) = volume.at {
+                let error = volume.error.then(|| json!({ "message": "disk is busy" }));
+                items.push(json!({
+                    "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+                    "metadata": { "name": format!("va{v}"), "uid": format!("va{v}") },
+                    "spec": { "attacher": "d", "nodeName": format!("n{n}"), "source": { "persistentVolumeName": format!("v{v}") } },
+                    "status": { "attached": true, "detachError": error },
+                }));
+            }
+        }
+        for set in &self.sets {
+            items.push(json!({
+                "apiVersion": "apps/v1", "kind": kind(set.stateful),
+                "metadata": { "name": set.name, "namespace": "x", "uid": set.name },
+                "spec": { "replicas": set.volumes.len(), "selector": { "matchLabels": { "app": set.name } } },
+            }));
+        }
+        items.extend(self.records.values().cloned());
+        Objects::from_items(items)
+    }
+
+    fn node(&self, node: &Node) -> Value {
+        let ready = match node.ready {
+            Ready::True => "True",
+            Ready::False => "False",
+            Ready::Unknown => "Unknown",
+        };
+        let slots = if self.calm { 10 } else { self.setting.slots };
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": node.name, "uid": format!("uid-{}", node.name), "resourceVersion": node.version.to_string(),
+                "labels": { "zone": node.zone, "kubernetes.io/hostname": node.name },
+                "annotations": node.mark.as_ref().map(|mark| json!({ ANNOTATION: mark })),
+            },
+            "spec": { "taints": node.taints, "providerID": format!("cloud://{}", node.name) },
+            "status": {
+                "conditions": [{
+                    "type": "Ready", "status": ready, "lastTransitionTime": at(i64::from(node.since) * 10).to_string(),
+                    "lastHeartbeatTime": at(node.heartbeat).to_string(),
+                }],
+                "nodeInfo": { "bootID": format!("boot-{}", node.boot) },
+                "allocatable": { "pods": slots.to_string() },
+            },
+        })
+    }
+
+    fn pod(&self, pod: &Pod) -> Value {
+        let set = &self.sets[pod.set];
+        let volumes: Vec<Value> = pod
+            .volume
+            .map(|v| json!({ "name": "data", "persistentVolumeClaim": { "claimName": format!("c{v}") } }))
+            .into_iter()
+            .collect();
+        let mut value = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": pod.name, "namespace": "x", "uid": pod.uid, "resourceVersion": pod.version.to_string(),
+                "labels": { "app": set.name },
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": kind(set.stateful), "name": set.name, "uid": set.name, "controller": true }],
+            },
+            "spec": { "containers": [{ "name": "c", "image": "i" }], "tolerations": pod.tolerations, "volumes": volumes },
+            "status": {
+                "phase": if pod.failed { "Failed" } else { "Running" },
+                "conditions": [{ "type": "Ready", "status": if pod.ready { "True" } else { "False" } }],
+            },
+        });
+        if let Some(n) = pod.node {
+            value["spec"]["nodeName"] = format!("n{n}").into();
+        }
+        if let Some(tick) = pod.deleted {
+            value["metadata"]["deletionTimestamp"] = at(i64::from(tick) * 10).to_string().into();
+        }
+        if pod.finalizer {
+            value["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        }
+        value
+    }
+
+    /// Does what was decided from what was read at that turn; gives back whether the API server took it.
+    pub(crate) fn write(&mut self, deed: &Deed, who: &str, read: u64) -> bool {
+        match deed {
+            Deed::Record(record) => {
+                let name = record.name().to_owned();
+                let has = |value: &Value| value["metadata"]["resourceVersion"].clone();
+                let held = self.records.get(&name).map_or(Value::Null, has);
+                if held != record.metadata.get("resourceVersion").cloned().unwrap_or_default() {
+                    return false;
+                }
+                let mut value = serde_json::to_value(record).unwrap();
+                value["metadata"]["resourceVersion"] = self.version().to_string().into();
+                self.say(|| format!("{who} writes {name}: {:?} {}", record.status.phase, record.status.message));
+                self.check_record(record, read);
+                self.records.insert(name, value);
+            }
+            Deed::Node { name, patch, what } => {
+                let n = self.nodes.iter().position(|n| n.name == *name).unwrap();
+                if stale(&patch["metadata"], self.nodes[n].version) {
+                    return false;
+                }
+                self.say(|| format!("{who} patches {name}: {what}"));
+                let mark = patch["metadata"]["annotations"][ANNOTATION].as_str().map(str::to_owned);
+                self.check_patch(n, mark.as_deref(), read);
+                let version = self.version();
+                let node = &mut self.nodes[n];
+                if let Some(taints) = patch["spec"]["taints"].as_array() {
+                    node.taints.clone_from(taints);
+                }
+                node.mark = mark;
+                node.version = version;
+                self.check_brake();
+            }
+            Deed::Pod { name, patch, what, .. } => {
+                let version = self.version();
+                let Some(pod) = self.pods.iter_mut().find(|p| p.name == *name) else { return false };
+                if patch["metadata"]["uid"] != *pod.uid || stale(&patch["metadata"], pod.version) {
+                    return false;
+                }
+                pod.tolerate(patch["spec"]["tolerations"].as_array().unwrap().clone());
+                pod.version = version;
+                self.say(|| format!("{who} patches {name}: {what}"));
+            }
+            Deed::DeletePod { name, uid, .. } => {
+                let (version, tick) = (self.version(), self.tick);
+                let Some(pod) = self.pods.iter_mut().find(|p| p.name == *name) else { return false };
+                if !uid.is_empty() && *uid != pod.uid {
+                    return false;
+                }
+                pod.deleted.get_or_insert(tick);
+                pod.version = version;
+                let uid = pod.uid.clone();
+                self.say(|| format!("{who} deletes {name}, {uid}"));
+                self.check_deleted(&uid);
+            }
+        }
+        true
+    }
+}
+
+fn stale(metadata: &Value, version: u64) -> bool {
+    metadata["resourceVersion"].as_str().is_some_and(|v| v != version.to_string())
+}
+
+fn kind(stateful: bool) -> &'static str {
+    if stateful { "StatefulSet" } else { "ReplicaSet" }
+}

@@ -1,0 +1,155 @@
+//! What goes wrong.
+
+use super::machine::Power;
+use super::world::{NODES, OUT_OF_SERVICE, Ready, World};
+
+/// What happens to one machine, one after the other, and for how many ticks.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    pub(crate) node: usize,
+    pub(crate) next: Vec<(State, u32)>,
+    left: u32,
+}
+
+/// How a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Up,
+    Sick,
+    /// Frozen, as it stands.
+    Suspended,
+    Off,
+    /// It runs, and nobody hears of it.
+    Cut,
+}
+
+impl World {
+    pub(crate) fn write_scripts(&mut self) -> Vec<Script> {
+        let mut scripts = Vec::new();
+        let first = self.chance.below(NODES as u64) as usize;
+        let both = self.chance.percent(40);
+        for node in [Some(first), both.then_some((first + 2) % NODES)].into_iter().flatten() {
+            let mut next = Vec::new();
+            for _ in 0..2 + self.chance.below(4) {
+                let states =
+                    [State::Up, State::Sick, State::Suspended, State::Suspended, State::Off, State::Off, State::Cut];
+                let state = self.chance.one_of(&states).unwrap();
+                let ticks = match self.chance.below(4) {
+                    0 => self.chance.below(4),
+                    1 | 2 => 6 + self.chance.below(10),
+                    _ => 30 + self.chance.below(15),
+                };
+                next.push((state, ticks as u32));
+            }
+            next.reverse();
+            scripts.push(Script { node, next, left: 0 });
+        }
+        scripts
+    }
+
+    pub(crate) fn faults(&mut self) {
+        if self.calm || self.tick < 6 {
+            return;
+        }
+        for i in 0..self.scripts.len() {
+            if self.scripts[i].left > 0 {
+                self.scripts[i].left -= 1;
+            } else if let Some((state, ticks)) = self.scripts[i].next.pop() {
+                self.scripts[i].left = ticks;
+                self.put(self.scripts[i].node, state);
+            }
+        }
+        // Now and then it is the network, and all of them.
+        if self.chance.percent(1) {
+            self.say(|| "nobody reaches the API server".into());
+            self.machines.iter_mut().for_each(|m| m.net = false);
+        } else if self.chance.percent(8) {
+            for n in 0..NODES {
+                if !self.scripts.iter().any(|s| s.node == n) {
+                    self.machines[n].net = true;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn put(&mut self, n: usize, state: State) {
+        self.say(|| format!("n{n} is {state:?}"));
+        let behind = if self.chance.percent(30) { 300 } else { 0 };
+        let machine = &mut self.machines[n];
+        if machine.power == Power::Off && state != State::Off {
+            // A clock without a battery.
+            machine.behind = behind;
+        }
+        machine.set_power(match state {
+            State::Suspended if machine.power == Power::Off => Power::Off,
+            State::Suspended => Power::Suspended,
+            State::Off => Power::Off,
+            State::Up | State::Sick | State::Cut => Power::On,
+        });
+        machine.net = state != State::Cut;
+        machine.sick = state == State::Sick;
+    }
+
+    /// The cloud's controller, and others who put taints on nodes and take them away.
+    pub(crate) fn others(&mut self) {
+        for n in 0..NODES {
+            let power = self.machines[n].power;
+            let node = &self.nodes[n];
+            let shutdown = "node.cloudprovider.kubernetes.io/shutdown";
+            let (off, told) = (power == Power::Off, node.has(shutdown));
+            if off && node.ready == Ready::Unknown && !told && self.chance.percent(50) {
+                self.taint(n, |node| node.add(shutdown, "", "NoSchedule"));
+            } else if told && power == Power::On && (self.calm || self.chance.percent(50)) {
+                self.taint(n, |node| node.drop(shutdown));
+            }
+            self.strangers(n);
+        }
+        for i in 0..self.pods.len() {
+            if self.pods[i].finalizer && (self.calm || self.chance.percent(5)) {
+                self.pods[i].finalizer = false;
+            }
+        }
+        self.pods.retain(|p| !p.failed || p.finalizer);
+    }
+
+    fn strangers(&mut self, n: usize) {
+        let (power, ready) = (self.machines[n].power, self.nodes[n].ready);
+        let node = &self.nodes[n];
+        let key = "example.com/maintenance";
+        if node.foreign.contains(key) && (self.calm || self.chance.percent(10)) {
+            self.taint(n, |node| {
+                node.foreign.remove(key);
+                node.drop(key);
+            });
+        } else if !self.calm && ready == Ready::Unknown && !node.has(key) && self.chance.percent(4) {
+            self.taint(n, |node| {
+                node.foreign.insert(key.into());
+                node.add(key, "x", "NoSchedule");
+            });
+        }
+        let node = &self.nodes[n];
+        let (theirs, out) = (node.foreign.contains(OUT_OF_SERVICE), node.has(OUT_OF_SERVICE));
+        if theirs && ready == Ready::True && (self.calm || self.chance.percent(30)) {
+            self.taint(n, |node| {
+                node.foreign.remove(OUT_OF_SERVICE);
+                node.drop(OUT_OF_SERVICE);
+            });
+        } else if !self.calm && power == Power::Off && ready == Ready::Unknown && !out && self.chance.percent(2) {
+            self.taint(n, |node| {
+                node.foreign.insert(OUT_OF_SERVICE.into());
+                node.add(OUT_OF_SERVICE, "theirs", "NoExecute");
+                node.fence = Some(super::world::Fence::default());
+            });
+        } else if !self.calm && out && !theirs && self.chance.percent(1) {
+            self.say(|| format!("somebody takes our taint from n{n}"));
+            self.taint(n, |node| node.drop(OUT_OF_SERVICE));
+        }
+    }
+
+    fn taint(&mut self, n: usize, change: impl FnOnce(&mut super::world::Node)) {
+        let version = self.version();
+        change(&mut self.nodes[n]);
+        self.nodes[n].version = version;
+        self.say(|| format!("others change the taints of n{n}"));
+    }
+}

@@ -1,0 +1,163 @@
+//! A machine with its kubelet and the processes that it runs.
+
+use super::world::{Ready, World};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Power {
+    On,
+    Suspended,
+    Off,
+}
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    pub(crate) power: Power,
+    /// Whether it reaches the API server.
+    pub(crate) net: bool,
+    /// Whether its kubelet says that it is not ready.
+    pub(crate) sick: bool,
+    /// How many seconds its clock is behind.
+    pub(crate) behind: i64,
+    pub(crate) boot: u32,
+    /// Whether its kubelet has said anything since it was started or resumed.
+    pub(crate) spoke: bool,
+    /// Whether its status was told besides its lease.
+    posted: bool,
+    pub(crate) processes: Vec<Process>,
+}
+
+/// A pod's process.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) uid: String,
+    pub(crate) volume: Option<usize>,
+    /// The life of the machine that it was started in.
+    pub(crate) boot: u32,
+    /// When it will have ended.
+    ends: Option<u32>,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine {
+            power: Power::On,
+            net: true,
+            sick: false,
+            behind: 0,
+            boot: 1,
+            spoke: true,
+            posted: true,
+            processes: Vec::new(),
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn is_up(&self) -> bool {
+        self.power == Power::On && self.net
+    }
+
+    pub(crate) fn runs(&self, uid: &str) -> bool {
+        self.processes.iter().any(|p| p.uid == uid)
+    }
+
+    /// Whether it runs there since that life.
+    pub(crate) fn runs_since(&self, uid: &str, boot: u32) -> bool {
+        self.processes.iter().any(|p| p.uid == uid && p.boot == boot)
+    }
+
+    pub(crate) fn set_power(&mut self, power: Power) {
+        if power == Power::On && self.power != Power::On {
+            (self.spoke, self.posted) = (false, false);
+            if self.power == Power::Off {
+                self.boot += 1;
+            }
+        }
+        if power == Power::Off {
+            self.processes.clear();
+        }
+        self.power = power;
+    }
+}
+
+impl World {
+    pub(crate) fn kubelet(&mut self, n: usize) {
+        let tick = self.tick;
+        let machine = &mut self.machines[n];
+        match machine.power {
+            Power::Off => return,
+            Power::Suspended => {
+                machine.behind += 10;
+                return;
+            }
+            Power::On => machine.processes.retain(|p| p.ends.is_none_or(|ends| ends > tick)),
+        }
+        if machine.behind > 0 && (self.calm || self.chance.percent(15)) {
+            machine.behind = 0;
+        }
+        if machine.net {
+            self.speak(n);
+            if self.machines[n].posted {
+                self.sync(n);
+            }
+        }
+    }
+
+    /// The lease first, and then the status: the two are told apart.
+    fn speak(&mut self, n: usize) {
+        let version = self.version();
+        let (machine, node) = (&mut self.machines[n], &mut self.nodes[n]);
+        let clock = i64::from(self.tick) * 10 - machine.behind;
+        node.lease = clock;
+        node.lease_written = self.tick;
+        machine.spoke = true;
+        if !machine.posted && !self.chance.percent(50) {
+            return;
+        }
+        machine.posted = true;
+        let ready = if machine.sick { Ready::False } else { Ready::True };
+        if node.ready != ready {
+            (node.ready, node.since) = (ready, self.tick);
+        }
+        node.heartbeat = clock;
+        node.boot = machine.boot;
+        node.in_use = machine.processes.iter().filter_map(|p| p.volume).collect();
+        node.version = version;
+    }
+
+    fn sync(&mut self, n: usize) {
+        let tick = self.tick;
+        // Processes whose pods are gone, or are to go.
+        for process in &mut self.machines[n].processes {
+            let wanted = self.pods.iter().any(|p| p.uid == process.uid && p.is_active());
+            if !wanted && process.ends.is_none() && self.chance.percent(60) {
+                process.ends = Some(tick + 1 + self.chance.below(3) as u32);
+            }
+        }
+        let mut gone = Vec::new();
+        let machine = &mut self.machines[n];
+        for pod in self.pods.iter_mut().filter(|p| p.node == Some(n)) {
+            let runs = machine.runs(&pod.uid);
+            if pod.is_active() {
+                let attached = pod.volume.is_none_or(|v| self.volumes[v].is_at(n));
+                // A kubelet that is not ready starts nothing.
+                let starts = !runs && attached && !machine.sick;
+                if starts {
+                    let (uid, volume, boot) = (pod.uid.clone(), pod.volume, machine.boot);
+                    machine.processes.push(Process { uid, volume, boot, ends: None });
+                }
+                // Those that have just been started are ready the next time.
+                (pod.running, pod.ready) = (runs || starts, runs && !machine.sick);
+            } else {
+                (pod.running, pod.ready) = (runs, false);
+                if !runs && !pod.finalizer {
+                    gone.push(pod.uid.clone());
+                }
+            }
+        }
+        self.nodes[n].in_use.extend(self.machines[n].processes.iter().filter_map(|p| p.volume));
+        self.pods.retain(|p| !gone.contains(&p.uid));
+        gone.iter().for_each(|uid| self.say(|| format!("kubelet n{n} has ended {uid}")));
+    }
+}

@@ -1,0 +1,178 @@
+//! Somebody who runs `stead recover`, is killed after any write, and does it again.
+
+use std::collections::BTreeSet;
+
+use stead_recovery::{Deed, End, EvidenceKind, Policy, Request, Said, View, record_of, step};
+
+use super::machine::Power;
+use super::world::{NODES, OUT_OF_SERVICE, Ready, World};
+
+/// One who recovers nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct Recoverer {
+    pub(crate) who: &'static str,
+    /// The call that is being made.
+    call: Option<Call>,
+}
+
+#[derive(Debug, Clone)]
+struct Call {
+    node: usize,
+    request: Request,
+    /// What was decided, and at which turn it was read.
+    deed: Option<(Deed, u64)>,
+    ask_running: bool,
+    /// When to look again.
+    next: u32,
+}
+
+impl Recoverer {
+    pub(crate) fn new(who: &'static str) -> Recoverer {
+        Recoverer { who, call: None }
+    }
+}
+
+impl World {
+    pub(crate) fn recover(&mut self, r: usize) {
+        if self.calm {
+            return;
+        }
+        if self.recoverers[r].call.is_none() {
+            if self.chance.percent(10) {
+                self.recoverers[r].call = self.begin(r);
+            }
+            return;
+        }
+        // A few looks and writes in ten seconds; others act in between, where somebody is slow.
+        for _ in 0..1 + self.chance.below(8) {
+            self.turn += 1;
+            if self.broken.is_some() || !self.go_on(r) {
+                return;
+            }
+        }
+    }
+
+    fn begin(&mut self, r: usize) -> Option<Call> {
+        let down: Vec<usize> = (0..NODES).filter(|n| self.concerns(*n)).collect();
+        let node = self.chance.one_of(&down)?;
+        let who = self.recoverers[r].who.to_owned();
+        let abort = self.chance.percent(8);
+        let said = |words: &str| Some(Said { by: who.clone(), at: self.now(), words: words.into() });
+        let confirm_off = if self.may_say_off(node) && self.chance.clone().percent(75) { said("seen") } else { None };
+        let request = Request { who: who.clone(), confirm_off, abort: abort.then(|| said("never mind")).flatten() };
+        self.say(|| format!("{who} calls for n{node}: {request:?}"));
+        Some(Call { node, request, deed: None, ask_running: false, next: 0 })
+    }
+
+    /// Whether anybody would think of recovering it.
+    fn looks_down(&self, n: usize) -> bool {
+        self.nodes[n].ready != Ready::True || self.nodes[n].has(OUT_OF_SERVICE) || self.nodes[n].mark.is_some()
+    }
+
+    /// Whether there is anything to be done about it, or anything left to be undone.
+    pub(crate) fn concerns(&self, n: usize) -> bool {
+        let open = |r: &serde_json::Value| {
+            r["spec"]["node"]["name"] == *self.nodes[n].name
+                && !matches!(r["status"]["phase"].as_str(), Some("Returned" | "Undone" | "Void"))
+        };
+        self.looks_down(n) || self.records.values().any(open)
+    }
+
+    /// Whether a person who has a look can say that the machine is off.
+    pub(crate) fn may_say_off(&self, n: usize) -> bool {
+        match self.machines[n].power {
+            Power::On => self.setting.lies,
+            Power::Suspended => !self.setting.loose,
+            Power::Off => true,
+        }
+    }
+
+    /// One look, or one write; gives back whether the call goes on now.
+    fn go_on(&mut self, r: usize) -> bool {
+        let Some(mut call) = self.recoverers[r].call.take() else { return false };
+        if let Some((deed, read)) = call.deed.clone() {
+            if self.chance.percent(40) {
+                // It takes its time.
+                self.recoverers[r].call = Some(call);
+                return false;
+            }
+            call.deed = None;
+            let who = self.recoverers[r].who;
+            let fails = self.chance.percent(self.setting.flaky);
+            if !fails {
+                self.write(&deed, who, read);
+            }
+            if self.chance.percent(10) {
+                self.say(|| format!("{who} is killed"));
+                return false;
+            }
+            self.recoverers[r].call = Some(call);
+            return true;
+        }
+        if call.next > self.tick {
+            self.recoverers[r].call = Some(call);
+            return false;
+        }
+        let policy = self.policy.clone();
+        let (deed, end, ask) = self.look(call.node, &call.request, &policy, call.ask_running);
+        call.ask_running = ask;
+        if let Some(end) = end {
+            let who = self.recoverers[r].who;
+            self.say(|| format!("{who}: {end:?}"));
+            // Some try again, with the words that they had.
+            if matches!(end, End::Refused(_)) && self.chance.percent(60) {
+                call.next = self.tick + 2 + self.chance.below(10) as u32;
+                self.recoverers[r].call = Some(call);
+            }
+            return false;
+        }
+        let waits = deed.is_none();
+        if waits {
+            call.next = self.tick + 1 + self.chance.below(7) as u32;
+        }
+        call.deed = deed.map(|deed| (deed, self.turn));
+        self.recoverers[r].call = Some(call);
+        !waits
+    }
+
+    /// Reads everything, and decides.
+    pub(crate) fn look(
+        &mut self,
+        n: usize,
+        request: &Request,
+        policy: &Policy,
+        ask: bool,
+    ) -> (Option<Deed>, Option<End>, bool) {
+        let objects = self.objects(n);
+        let name = self.nodes[n].name.clone();
+        let running: Option<BTreeSet<String>> = (ask && self.machines[n].is_up())
+            .then(|| self.machines[n].processes.iter().map(|p| p.uid.clone()).collect());
+        let record = record_of(&objects, &name);
+        let view =
+            View { node: &name, objects: &objects, running: running.as_ref(), now: self.now(), guards: self.guards };
+        let step = step(&view, record.as_ref(), request, policy);
+        self.note_look(n, record.as_ref(), step.deed.as_ref());
+        (step.deed, step.end, step.ask_running)
+    }
+
+    /// When all is calm: everybody has the rights and the words that it takes, and nothing fails.
+    pub(crate) fn recover_calmly(&mut self, n: usize) -> Option<End> {
+        let said = Said { by: "carla".into(), at: self.now(), words: "seen".into() };
+        let confirm_off = (self.machines[n].power == Power::Off).then_some(said);
+        let request = Request { who: "carla".into(), confirm_off, abort: None };
+        let mut policy = Policy { allow_pending: true, ..self.policy.clone() };
+        policy.accept.insert(EvidenceKind::Person);
+        let mut ask = true;
+        for _ in 0..12 {
+            self.turn += 1;
+            let read = self.turn;
+            let (deed, end, running) = self.look(n, &request, &policy, ask);
+            ask = running;
+            match deed {
+                Some(deed) => self.write(&deed, "carla", read),
+                None => return end,
+            };
+        }
+        None
+    }
+}

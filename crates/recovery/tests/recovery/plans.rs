@@ -1,0 +1,154 @@
+//! Which pods leave a node, in which order, and which stay.
+
+use serde_json::{Value, json};
+use stead_explain::Objects;
+use stead_recovery::{Plan, Policy, Target, plan};
+
+use crate::cluster::{find, outage, pod, with_volume};
+
+fn planned(items: &[Value], policy: &Policy) -> Plan {
+    plan(&Objects::from_items(items.to_vec()), "a", policy).unwrap()
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.pods.iter().map(|p| p.name.as_str()).collect()
+}
+
+fn alone(plan: &Plan) -> Vec<(&str, &str, bool)> {
+    plan.left_alone.iter().map(|l| (l.what.as_str(), l.why.as_str(), l.shield.is_some())).collect()
+}
+
+fn owned_by(mut pod: Value, kind: &str) -> Value {
+    pod["metadata"]["ownerReferences"][0]["kind"] = kind.into();
+    pod
+}
+
+fn tolerating(mut pod: Value) -> Value {
+    pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+    pod
+}
+
+#[test]
+fn a_pod_goes_with_its_volume_to_where_it_fits() {
+    let plan = planned(&outage(), &Policy::default());
+    let pod = &plan.pods[0];
+    assert_eq!((pod.owner.as_deref(), pod.volumes.as_slice()), (Some("StatefulSet/db"), ["v".to_owned()].as_slice()));
+    assert_eq!(pod.target, Target::Nodes(vec!["b".into(), "c".into()]));
+    assert!(plan.left_alone.is_empty() && plan.volumes.is_empty());
+}
+
+#[test]
+fn what_belongs_to_the_node_stays() {
+    let mut items = outage();
+    let mut mirror = pod("static-0", "a");
+    mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "h" });
+    let mut ended = pod("job-0", "a");
+    ended["status"]["phase"] = "Succeeded".into();
+    items.extend([owned_by(pod("agent-0", "a"), "DaemonSet"), mirror, ended, tolerating(pod("any-0", "a"))]);
+    let plan = planned(&items, &Policy::default());
+    assert_eq!(names(&plan), ["db-0"]);
+    assert_eq!(
+        alone(&plan),
+        [
+            ("pod x/agent-0", "DaemonSet agent looks after it: it belongs to the node", false),
+            ("pod x/job-0", "it has ended", false),
+            ("pod x/static-0", "its kubelet has it from a file: it ends and starts with the machine", false),
+            ("pod x/any-0", "it tolerates node.kubernetes.io/out-of-service", false),
+        ]
+    );
+}
+
+#[test]
+fn what_tolerates_the_taint_goes_where_that_is_wanted_and_safe() {
+    let mut items = outage();
+    items.push(tolerating(pod("any-0", "a")));
+    items.extend(with_volume(tolerating(pod("both-0", "a")), "w"));
+    let plan = planned(&items, &Policy { include_tolerating: true, ..Policy::default() });
+    assert_eq!(names(&plan), ["any-0", "db-0"]);
+    assert!(plan.pods[0].tolerates && !plan.pods[1].tolerates);
+    let why = "it tolerates node.kubernetes.io/out-of-service, so that its successor could be put on this very node";
+    assert_eq!(alone(&plan), [("pod x/both-0", why, false)]);
+}
+
+#[test]
+fn a_local_volume_keeps_its_pod() {
+    let mut items = outage();
+    find(&mut items, "PersistentVolume", "v")["spec"]["nodeAffinity"] = json!({ "required": { "nodeSelectorTerms": [{
+        "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] }] }] } });
+    items.push(pod("web-0", "a"));
+    let plan = planned(&items, &Policy::default());
+    assert_eq!(names(&plan), ["web-0"]);
+    let why = "claim claim-v: its volume v is on this node and nowhere else";
+    assert_eq!(alone(&plan), [("pod x/db-0", why, true)]);
+    // It has to bear the taints of silence for ever too: who is Terminating on such a node is collected.
+    let after = &plan.left_alone[0].shield.as_ref().unwrap().after;
+    assert_eq!(
+        json!(after),
+        json!([
+            { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute" },
+            { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute" },
+            { "key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute" },
+        ])
+    );
+}
+
+#[test]
+fn room_is_given_to_what_matters_most() {
+    let mut items = outage();
+    // Two places are left, for three pods.
+    for node in ["b", "c"] {
+        find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "1".into();
+    }
+    let mut urgent = pod("urgent-0", "a");
+    urgent["spec"]["priority"] = 1000.into();
+    let mut attacher = pod("zz-0", "a");
+    attacher["spec"]["containers"][0]["image"] = "registry/csi-attacher:v4".into();
+    items.extend([urgent, attacher]);
+    let plan = planned(&items, &Policy::default());
+    assert_eq!(names(&plan), ["zz-0", "urgent-0"]);
+    assert_eq!(plan.pods[1].target, Target::Nodes(vec!["c".into()]));
+    assert_eq!(plan.left_alone[0].what, "pod x/db-0");
+    assert!(plan.left_alone[0].why.starts_with("0/3 nodes are available"), "{}", plan.left_alone[0].why);
+}
+
+#[test]
+fn a_successor_that_is_there_already_is_the_one() {
+    let mut items = outage();
+    *find(&mut items, "Pod", "db-0") = owned_by(find(&mut items, "Pod", "db-0").clone(), "ReplicaSet");
+    find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:55:00Z".into();
+    let mut next = owned_by(pod("db-1", "c"), "ReplicaSet");
+    next["status"]["conditions"] = json!([]);
+    items.push(next);
+    let plan = planned(&items, &Policy::default());
+    assert_eq!(plan.pods[0].target, Target::Nodes(vec!["c".into()]));
+    assert!(plan.pods[0].terminating);
+}
+
+#[test]
+fn a_volume_that_no_pod_has_any_more_is_freed_too() {
+    let mut items = outage();
+    items.retain(|i| i["kind"] != "Pod");
+    let plan = planned(&items, &Policy::default());
+    assert_eq!((plan.pods.len(), plan.volumes.as_slice()), (0, ["v".to_owned()].as_slice()));
+}
+
+#[test]
+fn other_peoples_taints_are_named() {
+    let mut items = outage();
+    find(&mut items, "Node", "a")["spec"]["taints"] = json!([
+        { "key": "example.com/maintenance", "effect": "NoSchedule" },
+        { "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" },
+    ]);
+    let plan = planned(&items, &Policy::default());
+    assert_eq!(
+        alone(&plan),
+        [
+            ("taint example.com/maintenance", "it is not ours", false),
+            (
+                "taint node.kubernetes.io/out-of-service",
+                "somebody else has put it there: it is made use of, and stays",
+                false
+            ),
+        ]
+    );
+}
