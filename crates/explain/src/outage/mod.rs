@@ -1,7 +1,26 @@
-//! What the loss of a node means: how a node stands, and what hangs on it.
+//! What the loss of a node means: how a node stands, what hangs on it, why pods wait for it, and the ways out.
 
+mod course;
+mod eviction;
+mod events;
+mod forecast;
+mod makers;
 mod node;
+mod pod;
+mod render;
+mod timers;
 mod volumes;
+mod why;
+mod words;
 
+pub use course::{Step, Way};
+pub use forecast::Forecast;
 pub use node::{BootId, LeaseSeen, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
+pub use timers::{Clock, Timers};
 pub use volumes::{Attachment, HeldVolume, volumes_of};
+
+pub(crate) use forecast::{Scene, forecasts};
+pub(crate) use pod::PodSeen;
+pub(crate) use render::render_forecasts;
+pub(crate) use why::Why;
+pub(crate) use words::when;
