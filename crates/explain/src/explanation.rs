@@ -181,7 +181,7 @@ fn doing(pod: PodSeen) -> String {
 }
 
 /// What was not read of an outage.
-fn unread(kinds: &BTreeSet<String>) -> Vec<String> {
+pub(crate) fn unread(kinds: &BTreeSet<String>) -> Vec<String> {
     let table = [
         ("Lease", "leases", "since when a node is silent is told by its conditions alone"),
         ("Event", "events", "what Kubernetes said of it is missing"),

@@ -157,6 +157,15 @@ impl<'a> Course<'a> {
         Ok(course)
     }
 
+    /// From now on, a node has the pod that is made in the place of another.
+    pub(crate) fn occupy(&mut self, pod: PodSeen, node: &str) {
+        let Ok(next) = objects::compile_pod(&template(pod.0, false)) else { return };
+        for cluster in [Some(&mut self.cluster), self.later.as_mut()].into_iter().flatten() {
+            // A node that the fork does not know takes no room in it.
+            let _ = cluster.assume(&next, node);
+        }
+    }
+
     fn now(&self) -> Timestamp {
         self.clock.now
     }
@@ -281,7 +290,7 @@ impl<'a> Course<'a> {
             return out.ready(since);
         }
         let begun = pod.since("PodScheduled").unwrap_or(now);
-        self.started(pod, begun, out)
+        self.started(pod, if back { now + timers.kubelet_return } else { begun }, out)
     }
 
     /// A pod whose place somebody else has to take.
@@ -400,35 +409,42 @@ impl<'a> Course<'a> {
 
     /// A pod that has no node yet: it goes where placement says. `old` is the pod whose place it takes.
     fn placed(&self, pod: PodSeen, old: PodSeen, made: Timestamp, mut out: Outcome) -> Outcome {
-        let fate = self.fate(old);
-        let same_name = !matches!(Maker::of(self.objects, old), Maker::Replicas { .. } | Maker::Job(_));
         let own = old.node().is_none();
-        let template = template(pod.0, own || same_name);
-        let mut tries: Vec<(&Cluster, bool, Timestamp)> = vec![(&self.cluster, own || same_name, made)];
-        if !own && !same_name && let Some(gone) = fate.gone {
-            tries.push((&self.cluster, true, made.max(gone)));
-        }
+        let same_name = own || !matches!(Maker::of(self.objects, old), Maker::Replicas { .. } | Maker::Job(_));
+        let template = template(pod.0, same_name);
+        let mut tries: Vec<(&Cluster, Timestamp)> = vec![(&self.cluster, made)];
+        // What the old pod takes, or a claim that one pod alone may use, is free when it is gone.
+        tries.extend(self.fate(old).gone.filter(|gone| *gone > made && !own).map(|gone| (&self.cluster, gone)));
         if let Some(later) = &self.later {
             // The node controller looks, and takes its taints away.
             let back = self.now() + self.clock.timers.kubelet_return + self.clock.timers.node_monitor_period / 2;
-            let gone = own || same_name || fate.gone.is_some();
-            tries.push((later, gone, made.max(back).max(fate.gone.unwrap_or(made))));
+            let last = tries.last().map_or(made, |(_, at)| *at);
+            tries.push((later, last.max(back)));
         }
         let mut message = None;
-        for (cluster, without_old, at) in tries {
+        for (cluster, at) in tries {
             let mut cluster = cluster.clone();
-            if without_old {
+            if same_name {
                 objects::take(&mut cluster, &old.key());
+            }
+            for gone in self.on_node().filter(|p| self.fate(*p).gone.is_some_and(|gone| gone <= at)) {
+                objects::take(&mut cluster, &gone.key());
             }
             match self.fitting(&cluster, &template) {
                 Ok(nodes) => {
-                    out.step(format!("scheduled to {}", crate::explanation::some(&nodes)), at);
+                    out.step("it is scheduled", at);
                     return self.started(PodSeen(&template), at, Outcome { nodes, ..out });
                 }
                 Err(why) => message = message.or(Some(why)),
             }
         }
         out.never(message.unwrap_or_else(|| "no node takes it".into()))
+    }
+
+    /// The pods of the node that the way is about.
+    fn on_node(&self) -> impl Iterator<Item = PodSeen<'_>> {
+        let all = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+        all.filter(|p| p.node().is_some() && p.node() == self.node)
     }
 
     /// The nodes that take a pod, the best first; or what the scheduler says.
@@ -517,10 +533,14 @@ impl<'a> Course<'a> {
 
     /// From a node and free volumes to Ready.
     fn start_time(&self, pod: PodSeen) -> SignedDuration {
-        let attaches = volumes_of(self.objects, pod.namespace(), pod.0).iter().any(|v| v.attached);
-        let usual = |took: &SignedDuration| !attaches || *took <= SignedDuration::from_secs(60);
-        let known = self.alike(pod).filter_map(PodSeen::started_in).filter(usual).min();
-        known.unwrap_or(self.clock.timers.start) + self.ready_time(pod)
+        let known = self.alike(pod).filter_map(|p| {
+            let volumes = volumes_of(self.objects, p.namespace(), p.0);
+            let there = volumes.iter().flat_map(|v| &v.attachments).filter(|a| Some(a.node.as_str()) == p.node());
+            let asked = there.filter_map(|a| a.created.as_ref()?.parse().ok()).max();
+            // A pod that waits for a volume long after it had a node tells nothing of how long it takes to start.
+            p.started_in(asked).filter(|took| *took <= SignedDuration::from_secs(60))
+        });
+        known.min().unwrap_or(self.clock.timers.start) + self.ready_time(pod)
     }
 
     /// From containers that run to Ready: as long as it took before, or as its probes have it.

@@ -89,7 +89,7 @@ impl Scene {
     }
 
     /// The ways that apply.
-    fn ways(&self, objects: &Objects, clock: &Clock) -> Vec<Way> {
+    pub(crate) fn ways(&self, objects: &Objects, clock: &Clock) -> Vec<Way> {
         let node = self.node.as_deref().and_then(|n| NodeStanding::find(objects, n));
         let silent = node.as_ref().is_some_and(|n| n.is_silent(clock.now));
         let tainted = node.is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
@@ -124,6 +124,7 @@ pub(crate) fn forecasts(
     pod: PodSeen,
     scene: &Scene,
 ) -> Result<Vec<Forecast>, ObjectError> {
+    let attached = volumes_of(objects, pod.namespace(), pod.0).iter().any(|v| v.attached && !v.shared);
     let mut out = Vec::new();
     for way in scene.ways(objects, clock) {
         let targets = match way {
@@ -137,7 +138,7 @@ pub(crate) fn forecasts(
             way,
             ready_at: outcome.ready_at,
             nodes: outcome.nodes,
-            risk: risk(way, scene, objects, pod),
+            risk: risk(way, scene, attached),
             commands: commands(way, scene, pod.namespace()),
             steps: outcome.steps,
         });
@@ -146,15 +147,17 @@ pub(crate) fn forecasts(
 }
 
 /// What can go wrong on a way.
-fn risk(way: Way, scene: &Scene, objects: &Objects, pod: PodSeen) -> String {
+pub(crate) fn risk(way: Way, scene: &Scene, attached: bool) -> String {
     let node = scene.node.as_deref().unwrap_or("its node");
-    let attached = volumes_of(objects, pod.namespace(), pod.0).iter().any(|v| v.attached && !v.shared);
     match way {
         Way::DoNothing => "nothing is lost that is not lost already; the service is without this pod meanwhile".into(),
         Way::NodeReturns => format!(
             "none: the kubelet of {node} ends what was deleted, and the rest goes on; a machine that starts anew takes \
              its time for that first"
         ),
+        Way::ForceDeletePod if scene.node.is_none() => {
+            "Kubernetes forgets the pod while its kubelet may still run it: two of them may be there for a while".into()
+        }
         Way::ForceDeletePod => {
             let volume = if attached {
                 "; the volume is then detached by force, whether or not that machine still writes to it"
@@ -176,7 +179,7 @@ fn risk(way: Way, scene: &Scene, objects: &Objects, pod: PodSeen) -> String {
 }
 
 /// What to type for a way.
-fn commands(way: Way, scene: &Scene, namespace: &str) -> Vec<String> {
+pub(crate) fn commands(way: Way, scene: &Scene, namespace: &str) -> Vec<String> {
     let node = scene.node.as_deref().unwrap_or_default();
     match way {
         Way::DoNothing | Way::NodeReturns => Vec::new(),

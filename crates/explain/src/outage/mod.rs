@@ -5,7 +5,9 @@ mod eviction;
 mod events;
 mod forecast;
 mod makers;
+mod moment;
 mod node;
+mod on_node;
 mod pod;
 mod render;
 mod timers;
@@ -15,7 +17,9 @@ mod words;
 
 pub use course::{Step, Way};
 pub use forecast::Forecast;
+pub use moment::{controllers_since, newest};
 pub use node::{BootId, LeaseSeen, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
+pub use on_node::{Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node};
 pub use timers::{Clock, Timers};
 pub use volumes::{Attachment, HeldVolume, volumes_of};
 

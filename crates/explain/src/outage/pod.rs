@@ -105,11 +105,11 @@ impl<'a> PodSeen<'a> {
         self.name().rsplit_once('-')?.1.parse().ok()
     }
 
-    /// From its start to containers that run.
-    pub(crate) fn started_in(self) -> Option<SignedDuration> {
-        let began = time(&self.0["status"]["startTime"])?;
+    /// From its start, or from when its last volume was asked for, to containers that run.
+    pub(crate) fn started_in(self, attached: Option<Timestamp>) -> Option<SignedDuration> {
+        let began = time(&self.0["status"]["startTime"])?.max(attached.unwrap_or(Timestamp::MIN));
         let ran = self.containers().filter_map(|c| time(&c["state"]["running"]["startedAt"])).max()?;
-        Some(ran.duration_since(began).max(SignedDuration::ZERO))
+        (ran >= began).then(|| ran.duration_since(began))
     }
 
     /// From containers that run to containers that are ready. The node controller takes Ready away from the pods of a

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
+use super::course::Step;
 use super::forecast::Forecast;
 use super::words::when;
 use crate::explanation::some;
@@ -17,10 +18,12 @@ pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Ti
         let ready = f.ready_at.map_or("never".to_owned(), |at| when(at, now));
         let place = if f.nodes.is_empty() || f.ready_at.is_none() { String::new() } else { format!(", on {}", some(&f.nodes)) };
         let _ = writeln!(out, "  {}: {ready}{place}", f.way.as_str());
-        for step in f.steps.iter().filter(|s| s.what != "Ready") {
-            let _ = match step.at {
-                Some(at) => writeln!(out, "    {} ({})", step.what, when(at, now)),
-                None => writeln!(out, "    {}", step.what),
+        let steps: Vec<&Step> = f.steps.iter().filter(|s| s.what != "Ready").collect();
+        for together in steps.chunk_by(|a, b| a.at == b.at) {
+            let what = together.iter().map(|s| s.what.as_str()).collect::<Vec<_>>().join(", ");
+            let _ = match together[0].at {
+                Some(at) => writeln!(out, "    {}: {what}", when(at, now)),
+                None => writeln!(out, "    {what}"),
             };
         }
         let _ = writeln!(out, "    risk: {}", f.risk);

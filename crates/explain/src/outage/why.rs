@@ -148,7 +148,7 @@ impl Why<'_> {
             .map(|finalizer| {
                 let key = format!("v:{finalizer:?}");
                 let mut wrote = managers.into_iter().flatten().filter(|m| {
-                    m["fieldsV1"]["f:metadata"]["f:finalizers"].get(key.replace("v:", "v:")).is_some()
+                    m["fieldsV1"]["f:metadata"]["f:finalizers"].get(&key).is_some()
                 });
                 let owner = wrote.next().and_then(|m| m["manager"].as_str()).map(str::to_owned);
                 let owner = owner.or_else(|| finalizer.split_once('/').map(|(domain, _)| format!("whoever owns {domain}")));
@@ -221,7 +221,6 @@ impl Why<'_> {
 
     /// What is with a volume that a pod waits for.
     fn volume(&self, pod: PodSeen, volume: &HeldVolume, scene: &Scene) -> Vec<String> {
-        let now = self.clock.now;
         let mut out = Vec::new();
         let claim = &volume.claim;
         let Some(name) = &volume.volume else {
@@ -274,7 +273,6 @@ impl Why<'_> {
                  Ready, and this one waits for the old one's volume"
             ));
         }
-        let _ = now;
         out
     }
 

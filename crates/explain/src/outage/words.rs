@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// A length of time as kubectl prints ages: the two largest units.
 pub(crate) fn span(length: SignedDuration) -> String {
-    let seconds = length.as_secs().abs();
+    let seconds = rounded(length).abs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     let two = |a: i64, a_unit: &str, b: i64, b_unit: &str| match b {
         0 => format!("{a}{a_unit}"),
@@ -18,6 +18,11 @@ pub(crate) fn span(length: SignedDuration) -> String {
     }
 }
 
+/// Seconds, the nearest.
+fn rounded(length: SignedDuration) -> i64 {
+    (length + SignedDuration::from_millis(500 * i64::from(length.signum()))).as_secs()
+}
+
 /// A moment, to the second.
 pub(crate) fn moment(at: Timestamp) -> String {
     at.round(jiff::Unit::Second).unwrap_or(at).to_string()
@@ -26,7 +31,7 @@ pub(crate) fn moment(at: Timestamp) -> String {
 /// A moment and how far it is from now.
 pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
     let apart = at.duration_since(now);
-    match apart.as_secs() {
+    match rounded(apart) {
         0 => format!("{}, now", moment(at)),
         s if s > 0 => format!("{}, in {}", moment(at), span(apart)),
         _ => format!("{}, {} ago", moment(at), span(apart)),
