@@ -158,6 +158,7 @@ pub fn explain(
             out.why = why.not_ready(pod, &scene);
             out.summary = format!("{} on node {}, not Ready", doing(pod), pod.node().unwrap_or_default());
         }
+        State::Unschedulable => out.why = why.out_of_reach(pod),
         _ => {}
     }
     if troubled {
@@ -191,8 +192,8 @@ pub(crate) fn unread(kinds: &BTreeSet<String>) -> Vec<String> {
     missing.map(|(_, plural, lost)| format!("{plural} were not read: {lost}")).collect()
 }
 
-/// Explains a pod's placement: why it waits for a node, if it does.
-pub(crate) fn explain_placement(
+/// Explains a pod's placement alone: why it waits for a node, if it does. This needs no clock.
+pub fn explain_placement(
     objects: &Objects,
     key: &ObjectKey,
     kinds: &BTreeSet<String>,

@@ -23,7 +23,7 @@ pub mod topology;
 mod workload_pods;
 
 pub use change::{Action, Change, apply_to_case};
-pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain};
+pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain, explain_placement};
 pub use objects::{KINDS, Kind, ObjectError, ObjectKey, Objects};
 pub use references::{Chosen, Level, Reference};
 pub use remedies::Harm;

@@ -236,7 +236,7 @@ fn volumes_on(objects: &Objects, node: &str, standing: Option<&NodeStanding>) ->
 
 /// What each way means for all the pods, one placed after the other.
 fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> Result<Vec<NodeForecast>, ObjectError> {
-    let lost: BTreeSet<ObjectKey> = pods.iter().map(|p| p.key()).collect();
+    let lost: BTreeSet<ObjectKey> = pods.iter().filter(|p| !nodes_own(objects, **p)).map(|p| p.key()).collect();
     let scene = Scene { node: Some(name.to_owned()), lost, ..Scene::default() };
     let cluster = objects.cluster(&ObjectKey::new("Pod", "", ""))?;
     let mut out = Vec::new();
@@ -244,7 +244,7 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
         let targets = if way == Way::ForceDeletePod { scene.lost.clone() } else { BTreeSet::new() };
         let mut course = Course::new(objects, clock, &cluster, way, Some(name), targets)?;
         let mut each = Vec::new();
-        let (mut last, mut whole, mut nodes) = (None, true, BTreeSet::new());
+        let (mut last, mut whole, mut nodes, mut back) = (None, true, BTreeSet::new(), BTreeSet::new());
         for pod in pods {
             let Outcome { ready_at, nodes: its, steps } = course.outcome(*pod);
             if let Some(node) = its.first().filter(|n| ready_at.is_some() && *n != name) {
@@ -253,6 +253,7 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
             if !nodes_own(objects, *pod) {
                 last = last.max(ready_at);
                 whole &= ready_at.is_some();
+                back.extend(ready_at.map(|_| pod.key()));
                 nodes.extend(its.iter().cloned());
             }
             let never = steps.last().filter(|s| s.at.is_none()).map(|s| s.what.clone());
@@ -264,7 +265,8 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
             ready_at: last.filter(|_| whole),
             nodes: nodes.into_iter().collect(),
             risk: risk(way, &scene, attached),
-            commands: commands(way, &scene, ""),
+            // Nobody should delete what does not come back by it.
+            commands: commands(way, &Scene { lost: back, ..scene.clone() }, ""),
             pods: each,
         });
     }

@@ -13,6 +13,7 @@ use super::pod::PodSeen;
 use super::timers::Clock;
 use super::volumes::{HeldVolume, volumes_of};
 use super::words::{moment, span, when};
+use crate::explanation::some;
 use crate::objects::{ObjectKey, Objects};
 
 /// What is said of the pods and nodes of an outage.
@@ -138,6 +139,7 @@ impl Why<'_> {
             let there = volume.attachments.iter().filter(|a| Some(a.node.as_str()) == pod.node());
             out.extend(there.map(|a| format!("volume {} stays attached to {} meanwhile", held_name(&volume), a.node)));
         }
+        out.extend(self.out_of_reach(pod));
         out
     }
 
@@ -206,6 +208,7 @@ impl Why<'_> {
             None if eviction::brake(self.objects, self.clock, &node).is_some() => "it is not evicted".to_owned(),
             None => format!("it tolerates the taints of {name} for ever: it is not evicted"),
         });
+        out.extend(self.out_of_reach(pod));
         out
     }
 
@@ -216,6 +219,30 @@ impl Why<'_> {
             out.extend(self.volume(pod, &volume, scene));
         }
         out.extend(self.plain(pod));
+        out
+    }
+
+    /// Volumes that can be used only where nobody answers.
+    pub(crate) fn out_of_reach(&self, pod: PodSeen) -> Vec<String> {
+        let mut out = Vec::new();
+        for volume in volumes_of(self.objects, pod.namespace(), pod.0).iter().filter(|v| !v.only.is_empty()) {
+            let nodes = self.objects.of_kind("Node").filter_map(|(key, _)| NodeStanding::find(self.objects, &key.name));
+            let fits = |n: &NodeStanding| {
+                let has = |(key, values): &(String, Vec<String>)| n.label(key).is_some_and(|v| values.iter().any(|w| w == v));
+                volume.only.iter().all(has)
+            };
+            let there: Vec<String> = nodes.filter(fits).map(|n| n.name).collect();
+            if there.iter().all(|n| is_lost(self.objects, self.clock, n)) {
+                let place: Vec<String> = volume.only.iter().map(|(k, v)| format!("{k}={}", v.join(" or "))).collect();
+                let who = if there.is_empty() {
+                    "there is no such node".to_owned()
+                } else {
+                    format!("nothing is heard of the nodes there: {}", some(&there))
+                };
+                let (name, place) = (held_name(volume), place.join(", "));
+                out.push(format!("volume {name} can be used with {place} only, and {who}"));
+            }
+        }
         out
     }
 

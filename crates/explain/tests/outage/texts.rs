@@ -105,6 +105,20 @@ fn left_on_a_silent_node() {
     check(&there, "db-0", expect_file!["../golden/left-behind.txt"]);
 }
 
+#[test]
+fn a_zone_that_is_down() {
+    let there = cinder().silent("worker-3", 60.0, 110.0).change("Pod", "web-1-y", |p| {
+        *p = Pod::new("web-1-y", "ReplicaSet/web-1", 410.0).claim("data").0;
+    });
+    let explained = there.explain("web-1-y");
+    assert_eq!(explained.state, State::Unschedulable);
+    assert_eq!(explained.why, [
+        "volume pv-data can be used with zone=zoneA only, and nothing is heard of the nodes there: worker-0, worker-3"
+    ]);
+    let comes: Vec<bool> = explained.forecast.iter().map(|f| f.ready_at.is_some()).collect();
+    assert_eq!(comes, [false, true, false, false, false], "with the node alone: {:#?}", explained.forecast);
+}
+
 /// Whatever has nothing to do with nodes: each cause in a line, and no forecast.
 #[test]
 fn plain_causes() {
