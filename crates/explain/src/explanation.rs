@@ -151,7 +151,8 @@ pub fn explain(
         State::Placed if lost => {
             out.state = State::NotReady;
             out.why = why.left_behind(pod);
-            out.summary = format!("{} on node {}, of which nothing is heard", pod.phase(), pod.node().unwrap_or_default());
+            out.summary =
+                format!("{} on node {}, of which nothing is heard", pod.phase(), pod.node().unwrap_or_default());
         }
         State::Placed if !pod.ready() => {
             out.state = State::NotReady;
@@ -186,7 +187,11 @@ pub(crate) fn unread(kinds: &BTreeSet<String>) -> Vec<String> {
     let table = [
         ("Lease", "leases", "since when a node is silent is told by its conditions alone"),
         ("Event", "events", "what Kubernetes said of it is missing"),
-        ("VolumeAttachment", "volumeattachments", "where volumes are attached is not known, and no wait for them is foreseen"),
+        (
+            "VolumeAttachment",
+            "volumeattachments",
+            "where volumes are attached is not known, and no wait for them is foreseen",
+        ),
     ];
     let missing = table.into_iter().filter(|(kind, _, _)| !kinds.contains(*kind));
     missing.map(|(_, plural, lost)| format!("{plural} were not read: {lost}")).collect()

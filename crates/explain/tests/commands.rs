@@ -37,7 +37,13 @@ fn set(kind: &str, spec: Value) -> Value {
 
 fn explained(objects: Vec<Value>) -> Explanation {
     let kinds: BTreeSet<String> = BTreeSet::new();
-    explain(&Objects::from_items(objects), &ObjectKey::new("Pod", "ns", "p"), &kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH)).expect("the pod is there")
+    explain(
+        &Objects::from_items(objects),
+        &ObjectKey::new("Pod", "ns", "p"),
+        &kinds,
+        &Clock::at(jiff::Timestamp::UNIX_EPOCH),
+    )
+    .expect("the pod is there")
 }
 
 fn commands<'a>(e: &'a Explanation, text: &str) -> &'a [String] {

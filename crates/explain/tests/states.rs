@@ -30,7 +30,8 @@ fn pod(metadata: Value, spec: Value, status: Value) -> Value {
 fn explained(objects: Vec<Value>, kinds: &[&str]) -> Explanation {
     let kinds: BTreeSet<String> = kinds.iter().map(ToString::to_string).collect();
     let key = ObjectKey::new("Pod", "default", "p");
-    explain(&Objects::from_items(objects), &key, &kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH)).expect("the pod is there")
+    explain(&Objects::from_items(objects), &key, &kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH))
+        .expect("the pod is there")
 }
 
 #[test]

@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use stead_placement::{Cluster, evaluate};
 
-use super::eviction::{self, Tolerance, tolerance};
 use super::events;
+use super::eviction::{self, Tolerance, tolerance};
 use super::makers::{self, Maker};
 use super::node::{NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE, time};
 use super::pod::PodSeen;
-use super::timers::Clock;
+use super::timers::{Clock, LOST};
 use super::volumes::{Attachment, HeldVolume, volumes_of};
 use crate::objects::{self, ObjectError, ObjectKey, Objects};
 
@@ -126,6 +126,10 @@ pub(crate) struct Course<'a> {
     pub(crate) node: Option<&'a str>,
     /// The pods that are deleted by it.
     targets: BTreeSet<ObjectKey>,
+    /// When that node has the taint that evicts.
+    tainted: Option<Timestamp>,
+    /// When the objects of its pods are gone.
+    gone: Vec<(ObjectKey, Timestamp)>,
 }
 
 impl<'a> Course<'a> {
@@ -138,8 +142,10 @@ impl<'a> Course<'a> {
         node: Option<&'a str>,
         targets: BTreeSet<ObjectKey>,
     ) -> Result<Course<'a>, ObjectError> {
-        let mut course =
-            Course { objects, clock, cluster: cluster.clone(), later: None, way, node, targets };
+        let standing = node.and_then(|name| NodeStanding::find(objects, name));
+        let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
+        let (cluster, later, gone) = (cluster.clone(), None, Vec::new());
+        let mut course = Course { objects, clock, cluster, later, way, node, targets, tainted, gone };
         for (key, value) in objects.of_kind("Node") {
             let ours = node == Some(key.name.as_str());
             if ours && way == Way::DeleteNode {
@@ -154,6 +160,8 @@ impl<'a> Course<'a> {
                 objects::put(&mut course.cluster, key, &with_taint(value, taint))?;
             }
         }
+        let there = objects.of_kind("Pod").filter(|(_, p)| node.is_some() && PodSeen(p).node() == node);
+        course.gone = there.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
         Ok(course)
     }
 
@@ -212,7 +220,7 @@ impl<'a> Course<'a> {
             return (asked.or(Some(now)), end);
         }
         let node = NodeStanding::find(self.objects, name);
-        let evicted = || asked.or_else(|| eviction::evicted(self.objects, self.clock, node.as_ref()?, pod));
+        let evicted = || asked.or_else(|| self.evicted(node.as_ref()?, pod));
         match (self.life(name), &node) {
             (Life::Alive, _) => (asked, asked.and_then(|asked| self.stopped(name, asked, pod.due()))),
             (Life::Silent, Some(node)) if self.out_of_service(name) => {
@@ -233,6 +241,14 @@ impl<'a> Course<'a> {
                 let gone = timers.orphans_gone(since).max(now);
                 (asked.or([evicted(), Some(gone)].into_iter().flatten().min()), Some(gone))
             }
+        }
+    }
+
+    /// When a pod's deletion begins by taints.
+    fn evicted(&self, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
+        match self.node == Some(node.name.as_str()) {
+            true => eviction::evicted_after(self.clock, node, self.tainted?, pod),
+            false => eviction::evicted(self.objects, self.clock, node, pod),
         }
     }
 
@@ -311,7 +327,8 @@ impl<'a> Course<'a> {
                 return out.never(format!("pod {name} is made by the node's own kubelet, and there alone"));
             }
             Maker::EachNode if pod.node().is_none_or(|n| self.life(n) != Life::Alive) => {
-                return out.never(format!("a DaemonSet's pod is for its own node alone, and that is {}", self.word(pod)));
+                return out
+                    .never(format!("a DaemonSet's pod is for its own node alone, and that is {}", self.word(pod)));
             }
             Maker::Replicas { set } if !self.wanted(pod, set) => {
                 return out.never(format!("pod {name} is not made anew: its ReplicaSet wants no more pods"));
@@ -427,8 +444,8 @@ impl<'a> Course<'a> {
             if same_name {
                 objects::take(&mut cluster, &old.key());
             }
-            for gone in self.on_node().filter(|p| self.fate(*p).gone.is_some_and(|gone| gone <= at)) {
-                objects::take(&mut cluster, &gone.key());
+            for (gone, _) in self.gone.iter().filter(|(_, gone)| *gone <= at) {
+                objects::take(&mut cluster, gone);
             }
             match self.fitting(&cluster, &template) {
                 Ok(nodes) => {
@@ -439,12 +456,6 @@ impl<'a> Course<'a> {
             }
         }
         out.never(message.unwrap_or_else(|| "no node takes it".into()))
-    }
-
-    /// The pods of the node that the way is about.
-    fn on_node(&self) -> impl Iterator<Item = PodSeen<'_>> {
-        let all = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
-        all.filter(|p| p.node().is_some() && p.node() == self.node)
     }
 
     /// The nodes that take a pod, the best first; or what the scheduler says.
@@ -505,7 +516,10 @@ impl<'a> Course<'a> {
                 Some(at) => released = released.max(Some(at)),
                 None => {
                     let why = self.why_it_stays(holder, self.fate(holder), Maker::Nobody);
-                    return Err(format!("volume {name} stays attached to {node}, because pod {} holds it: {why}", holder.name()));
+                    return Err(format!(
+                        "volume {name} stays attached to {node}, because pod {} holds it: {why}",
+                        holder.name()
+                    ));
                 }
             }
         }
@@ -526,7 +540,9 @@ impl<'a> Course<'a> {
                 Err(format!("volume {name} stays attached to {node}: its kubelet has not said that it is unmounted"))
             }
             _ => forced.map(|at| at.max(now)).ok_or_else(|| {
-                format!("volume {name} stays attached to {node}: it is still mounted there, and detaching by force is off")
+                format!(
+                    "volume {name} stays attached to {node}: it is still mounted there, and detaching by force is off"
+                )
             }),
         }
     }
@@ -586,7 +602,7 @@ pub(crate) fn holders<'a>(
 /// Since when a volume is needed no more on a node where no pod has it: since the pod that had it is gone. That is
 /// when a StatefulSet made the one which waits now; with a ReplicaSet, that one may be older than the end of the other.
 pub(crate) fn released_before(objects: &Objects, now: Timestamp, pod: PodSeen) -> Timestamp {
-    let made = pod.created().unwrap_or(now);
+    let made = pod.created().map_or(now, |at| at + LOST);
     let uid = pod.0["metadata"]["uid"].as_str();
     let said = events::about(objects, "Pod", pod.namespace(), pod.name(), uid);
     let used = said.iter().rev().find(|s| s.reason == "FailedAttachVolume" && s.message.contains("used by pod"));
@@ -595,7 +611,7 @@ pub(crate) fn released_before(objects: &Objects, now: Timestamp, pod: PodSeen) -
     let set = pod.owner().and_then(|(kind, name)| objects.get(&ObjectKey::new(kind, pod.namespace(), name)));
     let fields = set.and_then(|s| s["metadata"]["managedFields"].as_array()).into_iter().flatten();
     let changed = fields.filter(|f| f["subresource"] == "status").filter_map(|f| time(&f["time"])).max();
-    changed.unwrap_or(seen).max(seen)
+    changed.unwrap_or(seen).max(seen) + LOST
 }
 
 /// Whether a container of a pod may run.

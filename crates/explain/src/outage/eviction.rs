@@ -12,7 +12,7 @@ use stead_semantics::taints::tolerates;
 
 use super::node::{NodeStanding, Readiness, UNREACHABLE, time};
 use super::pod::PodSeen;
-use super::timers::Clock;
+use super::timers::{Clock, LOST};
 use crate::objects::{Objects, part};
 
 /// The taint of a node whose kubelet says that it is not ready.
@@ -62,23 +62,34 @@ pub(crate) fn tolerance<'a>(pod: PodSeen, taints: impl IntoIterator<Item = &'a V
 
 /// When the deletion of a pod on a node begins by taints, as things are; none for never.
 pub(crate) fn evicted(objects: &Objects, clock: &Clock, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
+    evicted_after(clock, node, tainted(objects, clock, node)?, pod)
+}
+
+/// When a node got, or gets, the taint of the node controller that evicts its pods; none for never.
+pub(crate) fn tainted(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
+    match node.taints.iter().find(|t| is_ours(t)) {
+        Some(taint) => time(&taint["timeAdded"]).or(node.since).map(|at| at + LOST).or(Some(clock.now)),
+        None => taint_comes(objects, clock, node),
+    }
+}
+
+/// When a pod's deletion begins on a node that is tainted by the node controller at a moment.
+pub(crate) fn evicted_after(clock: &Clock, node: &NodeStanding, tainted: Timestamp, pod: PodSeen) -> Option<Timestamp> {
     let (now, timers) = (clock.now, &clock.timers);
-    let evicting: Vec<&Value> = node.taints.iter().filter(|t| t["effect"] == "NoExecute").collect();
-    let by_hand = evicting.iter().filter(|t| t["key"] != UNREACHABLE && t["key"] != NOT_READY);
-    let ours = evicting.iter().find(|t| t["key"] == UNREACHABLE || t["key"] == NOT_READY);
-    let tainted = match ours {
-        // Written down to the second: half of one is expected to be lost.
-        Some(taint) => time(&taint["timeAdded"]).or(node.since).unwrap_or(now),
-        None => taint_comes(objects, clock, node)?,
-    };
-    // The node controller's taints alone have a beginning; the others were there before the pod, or took it at once.
     let coming = json!({ "key": UNREACHABLE, "effect": "NoExecute" });
-    let taints = by_hand.copied().chain([ours.copied().unwrap_or(&coming)]);
-    match tolerance(pod, taints) {
+    let ours = node.taints.iter().find(|t| is_ours(t)).unwrap_or(&coming);
+    // Those of others were there before the pod, or took it at once: they have no beginning of their own.
+    let others = node.taints.iter().filter(|t| t["effect"] == "NoExecute" && !is_ours(t));
+    match tolerance(pod, others.chain([ours])) {
         Tolerance::None => Some(tainted.max(now)),
         Tolerance::For(time) => Some((timers.begun(tainted) + time).max(now)),
         Tolerance::Forever => None,
     }
+}
+
+/// Whether a taint is one of the node controller's that evict.
+fn is_ours(taint: &Value) -> bool {
+    taint["effect"] == "NoExecute" && (taint["key"] == UNREACHABLE || taint["key"] == NOT_READY)
 }
 
 /// When the node controller puts its evicting taint on a node that has none yet; none where it never does.
@@ -100,7 +111,7 @@ fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<
         .map(|(_, n)| NodeStanding::of(n, None))
         .filter(|other| other.zone_key() == node.zone_key())
         .flat_map(|other| other.taints)
-        .filter(|t| t["effect"] == "NoExecute" && (t["key"] == UNREACHABLE || t["key"] == NOT_READY))
+        .filter(is_ours)
         .filter_map(|t| time(&t["timeAdded"]))
         .max();
     Some(last.map_or(unknown, |last| unknown.max(last + interval)).max(now))

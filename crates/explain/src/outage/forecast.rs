@@ -164,7 +164,9 @@ pub(crate) fn risk(way: Way, scene: &Scene, attached: bool) -> String {
             } else {
                 ""
             };
-            format!("Kubernetes forgets the pod without knowing that it has ended: if {node} is not off, two of them run{volume}")
+            format!(
+                "Kubernetes forgets the pod without knowing that it has ended: if {node} is not off, two of them run{volume}"
+            )
         }
         Way::DeleteNode => format!(
             "all pods of {node} are given up without knowing that they have ended: if the machine is not off, two of \

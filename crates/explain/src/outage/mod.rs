@@ -1,8 +1,8 @@
 //! What the loss of a node means: how a node stands, what hangs on it, why pods wait for it, and the ways out.
 
 mod course;
-mod eviction;
 mod events;
+mod eviction;
 mod forecast;
 mod makers;
 mod moment;
@@ -19,7 +19,9 @@ pub use course::{Step, Way};
 pub use forecast::Forecast;
 pub use moment::{controllers_since, newest};
 pub use node::{BootId, LeaseSeen, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
-pub use on_node::{Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node};
+pub use on_node::{
+    Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node,
+};
 pub use timers::{Clock, Timers};
 pub use volumes::{Attachment, HeldVolume, volumes_of};
 

@@ -221,7 +221,9 @@ fn volumes_on(objects: &Objects, node: &str, standing: Option<&NodeStanding>) ->
             let handle = objects
                 .get(&ObjectKey::new("PersistentVolume", "", &volume))
                 .map(|v| &v["spec"]["csi"])
-                .and_then(|csi| Some(format!("kubernetes.io/csi/{}^{}", csi["driver"].as_str()?, csi["volumeHandle"].as_str()?)));
+                .and_then(|csi| {
+                    Some(format!("kubernetes.io/csi/{}^{}", csi["driver"].as_str()?, csi["volumeHandle"].as_str()?))
+                });
             let unique = unique.or(handle);
             VolumeOnNode {
                 attachment: key.name.clone(),
@@ -259,7 +261,8 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
             let never = steps.last().filter(|s| s.at.is_none()).map(|s| s.what.clone());
             each.push(PodForecast { pod: full_name(*pod), ready_at, nodes: its, never });
         }
-        let attached = pods.iter().any(|p| volumes_of(objects, p.namespace(), p.0).iter().any(|v| v.attached && !v.shared));
+        let attached =
+            pods.iter().any(|p| volumes_of(objects, p.namespace(), p.0).iter().any(|v| v.attached && !v.shared));
         out.push(NodeForecast {
             way,
             ready_at: last.filter(|_| whole),
@@ -312,13 +315,21 @@ pub fn render_node(e: &NodeExplanation) -> String {
         }
     }
     for volume in &e.volumes {
-        let by = if volume.pods.is_empty() { "no pod there uses it".into() } else { format!("used by {}", some(&volume.pods)) };
+        let by = if volume.pods.is_empty() {
+            "no pod there uses it".into()
+        } else {
+            format!("used by {}", some(&volume.pods))
+        };
         let mounted = match volume.mounted {
             Some(true) => ", mounted",
             Some(false) => ", not mounted",
             None => "",
         };
-        let error = volume.detach_error.as_ref().map(|m| format!("; detaching fails: its driver says {m:?}")).unwrap_or_default();
+        let error = volume
+            .detach_error
+            .as_ref()
+            .map(|m| format!("; detaching fails: its driver says {m:?}"))
+            .unwrap_or_default();
         let _ = writeln!(out, "  volume {} is attached{mounted}; {by}{error}", volume.volume);
     }
     if !e.forecast.is_empty() {

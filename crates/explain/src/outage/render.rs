@@ -16,7 +16,8 @@ pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Ti
     }
     for f in forecasts {
         let ready = f.ready_at.map_or("never".to_owned(), |at| when(at, now));
-        let place = if f.nodes.is_empty() || f.ready_at.is_none() { String::new() } else { format!(", on {}", some(&f.nodes)) };
+        let place =
+            if f.nodes.is_empty() || f.ready_at.is_none() { String::new() } else { format!(", on {}", some(&f.nodes)) };
         let _ = writeln!(out, "  {}: {ready}{place}", f.way.as_str());
         let steps: Vec<&Step> = f.steps.iter().filter(|s| s.what != "Ready").collect();
         for together in steps.chunk_by(|a, b| a.at == b.at) {

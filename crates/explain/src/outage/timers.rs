@@ -19,7 +19,8 @@ pub struct Timers {
     pub secondary_eviction_interval: SignedDuration,
     /// So often the pod collector looks.
     pub pod_gc_period: SignedDuration,
-    /// A moment at which it looked: the others are so many periods from it. Without one, half a period is expected.
+    /// A moment at which it looked: the others are so many periods from it. It looks first when the controllers start;
+    /// where neither is known, half a period is expected.
     pub pod_gc_seen: Option<Timestamp>,
     /// So long the pod collector waits before it takes a node that is not there for deleted.
     pub orphan_quarantine: SignedDuration,
@@ -39,6 +40,9 @@ pub struct Timers {
     /// From there to containers that run, where nothing is known of how long it took before.
     pub start: SignedDuration,
 }
+
+/// So long after its start the pod collector still looks in step: each look takes a few milliseconds more than its period.
+const STEADY: SignedDuration = SignedDuration::from_hours(1);
 
 impl Default for Timers {
     fn default() -> Timers {
@@ -67,7 +71,8 @@ impl Default for Timers {
 impl Timers {
     /// When the pod collector looks next, from a moment on.
     pub(crate) fn pod_gc(&self, from: Timestamp) -> Timestamp {
-        let (Some(seen), true) = (self.pod_gc_seen, self.pod_gc_period.is_positive()) else {
+        let started = self.controllers_since.filter(|since| from.duration_since(*since) < STEADY);
+        let (Some(seen), true) = (self.pod_gc_seen.or(started), self.pod_gc_period.is_positive()) else {
             return from + self.pod_gc_period / 2;
         };
         let (since, period) = (from.duration_since(seen).as_millis(), self.pod_gc_period.as_millis().max(1));
@@ -95,6 +100,9 @@ impl Timers {
         self.controllers_since.map_or(at, |since| since.max(at))
     }
 }
+
+/// Kubernetes writes most times down to the second, and so loses half of one as a rule.
+pub(crate) const LOST: SignedDuration = SignedDuration::from_millis(500);
 
 /// The time that an answer is given for.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,6 +135,9 @@ mod tests {
             assert_eq!(timers.pod_gc(at(from)), at(next), "from {from}");
         }
         assert_eq!(Timers::default().pod_gc(at(100)), at(110), "half a period is expected");
+        let started = Timers { controllers_since: Some(at(105)), ..Timers::default() };
+        assert_eq!(started.pod_gc(at(106)), at(125));
+        assert_eq!(started.pod_gc(at(10_000)), at(10_010), "it is out of step by then");
     }
 
     /// Seen of kube-controller-manager 1.36.4, whose collector began at 45.8 s: nodes that went at 51 s to 65 s had

@@ -29,7 +29,8 @@ impl HeldVolume {
     /// Whether the volume lives on one node and nowhere else, because of its kind or its affinity to a host.
     pub fn is_local(&self) -> bool {
         self.only.iter().any(|(key, values)| {
-            values.len() == 1 && (key == "kubernetes.io/hostname" || key.ends_with("/hostname") || key.ends_with("/node"))
+            values.len() == 1
+                && (key == "kubernetes.io/hostname" || key.ends_with("/hostname") || key.ends_with("/node"))
         })
     }
 }
@@ -119,6 +120,8 @@ fn affinity(spec: &Value) -> Vec<(String, Vec<String>)> {
     let terms = spec["nodeAffinity"]["required"]["nodeSelectorTerms"].as_array();
     let Some([term]) = terms.map(Vec::as_slice) else { return Vec::new() };
     let wants = term["matchExpressions"].as_array().into_iter().flatten().filter(|e| e["operator"] == "In");
-    let values = |e: &Value| e["values"].as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect();
+    let values = |e: &Value| {
+        e["values"].as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+    };
     wants.filter_map(|e| Some((e["key"].as_str()?.to_owned(), values(e)))).collect()
 }

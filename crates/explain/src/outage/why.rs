@@ -4,8 +4,8 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::course::{held_name, holders, released_before};
-use super::eviction::{self, Brake, Tolerance, tolerance};
 use super::events::{self, Said};
+use super::eviction::{self, Brake, Tolerance, tolerance};
 use super::forecast::{Scene, is_lost};
 use super::makers::{Maker, successor};
 use super::node::{NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE, time};
@@ -124,7 +124,9 @@ impl Why<'_> {
         out.extend(self.evictions(pod));
         out.push(match Maker::of(self.objects, pod) {
             Maker::Identities { .. } => {
-                format!("its StatefulSet makes {name} anew only when this object is gone: never two pods of one identity")
+                format!(
+                    "its StatefulSet makes {name} anew only when this object is gone: never two pods of one identity"
+                )
             }
             Maker::Replicas { .. } | Maker::Job(_) => match successor(self.objects, pod) {
                 Some(next) => format!("pod {} was made in its place: {}", next.name(), self.standing(next)),
@@ -163,7 +165,8 @@ impl Why<'_> {
     /// What the taint eviction controller said, read aright.
     fn evictions(&self, pod: PodSeen) -> Vec<String> {
         let said = events::about(self.objects, "Pod", pod.namespace(), pod.name(), None);
-        let last = |text: &str| said.iter().rev().find(|s| s.reason == "TaintManagerEviction" && s.message.starts_with(text));
+        let last =
+            |text: &str| said.iter().rev().find(|s| s.reason == "TaintManagerEviction" && s.message.starts_with(text));
         let mut out = Vec::new();
         let at = |said: &Said| said.at.map(|at| when(at, self.clock.now)).unwrap_or_default();
         if let Some(marked) = last("Marking for deletion") {
@@ -203,7 +206,10 @@ impl Why<'_> {
                     Tolerance::For(time) => format!("it tolerates that for {}", span(time)),
                     _ => "it does not tolerate that".to_owned(),
                 };
-                format!("{long}: its deletion begins at about {}, and then waits for the kubelet of {name}", when(at, now))
+                format!(
+                    "{long}: its deletion begins at about {}, and then waits for the kubelet of {name}",
+                    when(at, now)
+                )
             }
             None if eviction::brake(self.objects, self.clock, &node).is_some() => "it is not evicted".to_owned(),
             None => format!("it tolerates the taints of {name} for ever: it is not evicted"),
@@ -228,7 +234,8 @@ impl Why<'_> {
         for volume in volumes_of(self.objects, pod.namespace(), pod.0).iter().filter(|v| !v.only.is_empty()) {
             let nodes = self.objects.of_kind("Node").filter_map(|(key, _)| NodeStanding::find(self.objects, &key.name));
             let fits = |n: &NodeStanding| {
-                let has = |(key, values): &(String, Vec<String>)| n.label(key).is_some_and(|v| values.iter().any(|w| w == v));
+                let has =
+                    |(key, values): &(String, Vec<String>)| n.label(key).is_some_and(|v| values.iter().any(|w| w == v));
                 volume.only.iter().all(has)
             };
             let there: Vec<String> = nodes.filter(fits).map(|n| n.name).collect();
@@ -265,7 +272,10 @@ impl Why<'_> {
         };
         let here = volume.attachments.iter().find(|a| Some(a.node.as_str()) == pod.node());
         if let Some(error) = here.and_then(|a| a.attach_error.as_ref()) {
-            out.push(format!("volume {name} (claim {claim}) cannot be attached to {}: its driver says {error:?}", pod.node().unwrap_or_default()));
+            out.push(format!(
+                "volume {name} (claim {claim}) cannot be attached to {}: its driver says {error:?}",
+                pod.node().unwrap_or_default()
+            ));
             if error.contains("attached to a different instance") && volume.attachments.len() == 1 {
                 out.push(
                     "Kubernetes knows of no other attachment: the storage itself still has it elsewhere, and only \
@@ -308,7 +318,9 @@ impl Why<'_> {
         let (now, timers) = (self.clock.now, &self.clock.timers);
         let lost = is_lost(self.objects, self.clock, node);
         let Some(wait) = timers.force_detach else {
-            return vec!["volumes are not detached by force in this cluster (--disable-force-detach-on-timeout)".into()];
+            return vec![
+                "volumes are not detached by force in this cluster (--disable-force-detach-on-timeout)".into(),
+            ];
         };
         let long = span(wait);
         if by.iter().any(|h| h.needs_volumes()) {

@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn lengths_read_as_kubectl_has_them() {
-        let table = [(0, "0s"), (59, "59s"), (60, "1m"), (372, "6m12s"), (3600, "1h"), (7260, "2h1m"), (243_000, "2d19h")];
+        let table =
+            [(0, "0s"), (59, "59s"), (60, "1m"), (372, "6m12s"), (3600, "1h"), (7260, "2h1m"), (243_000, "2d19h")];
         for (seconds, text) in table {
             assert_eq!(span(SignedDuration::from_secs(seconds)), text);
         }

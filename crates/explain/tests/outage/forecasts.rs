@@ -12,6 +12,8 @@ const NODES: [&str; 3] = ["a:x", "b:x", "c:y"];
 const ATTACHED: f64 = 0.6 + 2.0;
 const PLACED: f64 = 2.0;
 
+/// Times are written down to the second: half of one is taken to be lost of those that something begins with.
+///
 /// A node `a` that was heard of last at 0 s, found silent at 50 s; it is 100 s now.
 fn silent(situation: Situation) -> Situation {
     situation.silent("a", 0.0, 50.0).now(100.0)
@@ -48,14 +50,18 @@ fn check(there: &Situation, pod: &str, table: &[(Way, Option<f64>)]) {
 #[test]
 fn a_deployment_without_volumes_moves_by_itself() {
     let there = silent(web().put(pod("web-1-x", "ReplicaSet/web-1").0));
-    check(&there, "web-1-x", &[
-        (Way::DoNothing, Some(350.0 + PLACED)),
-        (Way::NodeReturns, Some(101.0)),
-        (Way::ForceDeletePod, Some(100.0 + PLACED)),
-        // The pod collector looks in ten seconds, as is to be expected, and again twice.
-        (Way::DeleteNode, Some(100.0 + 50.0 + PLACED)),
-        (Way::OutOfService, Some(100.0 + PLACED)),
-    ]);
+    check(
+        &there,
+        "web-1-x",
+        &[
+            (Way::DoNothing, Some(350.5 + PLACED)),
+            (Way::NodeReturns, Some(101.0)),
+            (Way::ForceDeletePod, Some(100.0 + PLACED)),
+            // The pod collector looks in ten seconds, as is to be expected, and again twice.
+            (Way::DeleteNode, Some(100.0 + 50.0 + PLACED)),
+            (Way::OutOfService, Some(100.0 + PLACED)),
+        ],
+    );
     assert_eq!(there.forecast("web-1-x", Way::DoNothing).nodes, ["b", "c"]);
 }
 
@@ -85,10 +91,11 @@ fn a_volume_that_is_attached_to_a_silent_node_waits_for_the_old_object() {
     // A collector that is known to look at 5 s, 25 s, …
     let mut known = there.clone();
     known.clock.timers = Timers { pod_gc_seen: Some(at(5.0)), ..Timers::default() };
-    check(&known, "web-1-x", &[
-        (Way::OutOfService, Some(105.0 + ATTACHED)),
-        (Way::DeleteNode, Some(145.0 + 360.0 + ATTACHED)),
-    ]);
+    check(
+        &known,
+        "web-1-x",
+        &[(Way::OutOfService, Some(105.0 + ATTACHED)), (Way::DeleteNode, Some(145.0 + 360.0 + ATTACHED))],
+    );
     // A driver that fails to detach.
     let failing = there.change("VolumeAttachment", "csi-data-a", |v| {
         v["status"]["detachError"] = json!({ "message": "rpc error: code = Internal" });
@@ -106,12 +113,16 @@ fn a_successor_on_its_node_waits_as_its_predecessor_does() {
         .silent("a", 0.0, 50.0)
         .now(400.0);
     for pod in ["web-1-x", "web-1-y"] {
-        check(&there, pod, &[
-            (Way::DoNothing, None),
-            (Way::NodeReturns, Some(400.0 + 1.0 + 1.0 + 5.0 + ATTACHED)),
-            (Way::ForceDeletePod, Some(400.0 + 360.0 + ATTACHED)),
-            (Way::OutOfService, Some(410.0 + ATTACHED)),
-        ]);
+        check(
+            &there,
+            pod,
+            &[
+                (Way::DoNothing, None),
+                (Way::NodeReturns, Some(400.0 + 1.0 + 1.0 + 5.0 + ATTACHED)),
+                (Way::ForceDeletePod, Some(400.0 + 360.0 + ATTACHED)),
+                (Way::OutOfService, Some(410.0 + ATTACHED)),
+            ],
+        );
         assert_eq!(there.forecast(pod, Way::ForceDeletePod).nodes, ["b"]);
         let typed = &there.forecast(pod, Way::ForceDeletePod).commands;
         assert_eq!(typed, &["kubectl -n default delete pod web-1-x --force --grace-period=0"]);
@@ -120,7 +131,7 @@ fn a_successor_on_its_node_waits_as_its_predecessor_does() {
     let mut anew = there.remove("Pod", "web-1-x");
     // Nothing is left that tells how long it takes to start.
     const UNKNOWN: f64 = 0.6 + 3.0;
-    check(&anew, "web-1-y", &[(Way::DoNothing, Some(350.0 + 360.0 + UNKNOWN))]);
+    check(&anew, "web-1-y", &[(Way::DoNothing, Some(350.5 + 360.0 + UNKNOWN))]);
     anew.clock.timers.controllers_since = Some(at(380.0));
     check(&anew, "web-1-y", &[(Way::DoNothing, Some(380.0 + 360.0 + UNKNOWN))]);
 }
@@ -128,13 +139,17 @@ fn a_successor_on_its_node_waits_as_its_predecessor_does() {
 #[test]
 fn a_stateful_set_never_has_two_of_one_identity() {
     let there = silent(set(false).put(pod("db-0", "StatefulSet/db").0));
-    check(&there, "db-0", &[
-        (Way::DoNothing, None),
-        (Way::NodeReturns, Some(101.0)),
-        (Way::ForceDeletePod, Some(100.0 + PLACED)),
-        (Way::OutOfService, Some(110.0 + PLACED)),
-        (Way::DeleteNode, Some(150.0 + PLACED)),
-    ]);
+    check(
+        &there,
+        "db-0",
+        &[
+            (Way::DoNothing, None),
+            (Way::NodeReturns, Some(101.0)),
+            (Way::ForceDeletePod, Some(100.0 + PLACED)),
+            (Way::OutOfService, Some(110.0 + PLACED)),
+            (Way::DeleteNode, Some(150.0 + PLACED)),
+        ],
+    );
     // Volumes that need no attaching are there at once; shared ones too.
     for (sort, mode) in [(Storage::Everywhere, "ReadWriteOnce"), (Storage::Zone("x"), "ReadWriteMany")] {
         let there = set(false).claim("data", sort, mode).put(pod("db-0", "StatefulSet/db").claim("data").0);
@@ -144,24 +159,32 @@ fn a_stateful_set_never_has_two_of_one_identity() {
     // A volume on that very node is nowhere else.
     let there = set(false).claim("data", Storage::Node("a"), "ReadWriteOnce");
     let there = silent(there.put(pod("db-0", "StatefulSet/db").claim("data").0));
-    check(&there, "db-0", &[
-        (Way::DoNothing, None),
-        (Way::NodeReturns, Some(101.0)),
-        (Way::ForceDeletePod, None),
-        (Way::OutOfService, None),
-        (Way::DeleteNode, None),
-    ]);
+    check(
+        &there,
+        "db-0",
+        &[
+            (Way::DoNothing, None),
+            (Way::NodeReturns, Some(101.0)),
+            (Way::ForceDeletePod, None),
+            (Way::OutOfService, None),
+            (Way::DeleteNode, None),
+        ],
+    );
 }
 
 #[test]
 fn in_order_each_waits_for_those_before_it() {
     let both = set(true).put(pod("db-0", "StatefulSet/db").0).put(pod("db-1", "StatefulSet/db").0);
     let there = silent(both);
-    check(&there, "db-1", &[
-        // db-0 stays where it is.
-        (Way::ForceDeletePod, None),
-        (Way::OutOfService, Some(110.0 + PLACED + PLACED)),
-    ]);
+    check(
+        &there,
+        "db-1",
+        &[
+            // db-0 stays where it is.
+            (Way::ForceDeletePod, None),
+            (Way::OutOfService, Some(110.0 + PLACED + PLACED)),
+        ],
+    );
     check(&there, "db-0", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
 }
 
@@ -171,13 +194,17 @@ fn some_are_not_made_anew() {
     check(&bare, "p", &[(Way::DoNothing, None), (Way::NodeReturns, Some(101.0)), (Way::ForceDeletePod, None)]);
     let everywhere = pod("d", "DaemonSet/d").with(|p| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]));
     let there = silent(Situation::new(&NODES).workload("DaemonSet", "d").put(everywhere.0));
-    check(&there, "d", &[
-        (Way::DoNothing, None),
-        (Way::NodeReturns, Some(101.0)),
-        (Way::ForceDeletePod, None),
-        (Way::DeleteNode, None),
-        (Way::OutOfService, None),
-    ]);
+    check(
+        &there,
+        "d",
+        &[
+            (Way::DoNothing, None),
+            (Way::NodeReturns, Some(101.0)),
+            (Way::ForceDeletePod, None),
+            (Way::DeleteNode, None),
+            (Way::OutOfService, None),
+        ],
+    );
     let fixed = pod("a-static", "Node/a");
     check(&silent(Situation::new(&NODES).put(fixed.0)), "a-static", &[(Way::ForceDeletePod, None)]);
 }
@@ -189,7 +216,7 @@ fn a_job_counts_it_as_a_failure() {
         silent(there.change("Job", "j", |j| j["status"] = json!({ "failed": failed })))
     };
     // Not ready since 50 s, so the ten seconds of the first failure are over.
-    check(&job(0), "j-x", &[(Way::ForceDeletePod, Some(100.0 + PLACED)), (Way::DoNothing, Some(350.0 + PLACED))]);
+    check(&job(0), "j-x", &[(Way::ForceDeletePod, Some(100.0 + PLACED)), (Way::DoNothing, Some(350.5 + PLACED))]);
     // Eighty seconds of the fourth are not.
     check(&job(3), "j-x", &[(Way::ForceDeletePod, Some(130.0 + PLACED))]);
     check(&job(6), "j-x", &[(Way::ForceDeletePod, None)]);
@@ -202,9 +229,9 @@ fn tolerations_decide_when_it_goes() {
         silent(web().put(pod.0))
     };
     let for_seconds = |s: i64| json!([{ "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": s }]);
-    check(&with(for_seconds(60)), "web-1-x", &[(Way::DoNothing, Some(110.0 + PLACED))]);
+    check(&with(for_seconds(60)), "web-1-x", &[(Way::DoNothing, Some(110.5 + PLACED))]);
     // It has that time for the out-of-service taint as well.
-    check(&with(for_seconds(60)), "web-1-x", &[(Way::OutOfService, Some(110.0 + PLACED))]);
+    check(&with(for_seconds(60)), "web-1-x", &[(Way::OutOfService, Some(110.5 + PLACED))]);
     check(&with(json!([])), "web-1-x", &[(Way::DoNothing, Some(100.0 + PLACED))]);
     let forever = with(json!([{ "operator": "Exists" }]));
     check(&forever, "web-1-x", &[(Way::DoNothing, None), (Way::OutOfService, None)]);
@@ -232,7 +259,11 @@ fn a_disturbed_zone_evicts_nobody() {
 fn a_node_that_is_not_yet_known_to_be_silent() {
     let there = web().put(pod("web-1-x", "ReplicaSet/web-1").0).put(lease("a", 0.0)).now(41.0);
     // Found silent at 52.5 s, evicted 300 s later; the collector waits for the first, too.
-    check(&there, "web-1-x", &[(Way::DoNothing, Some(52.5 + 300.0 + PLACED)), (Way::OutOfService, Some(41.0 + PLACED))]);
+    check(
+        &there,
+        "web-1-x",
+        &[(Way::DoNothing, Some(52.5 + 300.0 + PLACED)), (Way::OutOfService, Some(41.0 + PLACED))],
+    );
     let set = set(false).put(pod("db-0", "StatefulSet/db").0).put(lease("a", 0.0)).now(41.0);
     check(&set, "db-0", &[(Way::OutOfService, Some(52.5 + 10.0 + PLACED))]);
     let young = web().put(pod("web-1-x", "ReplicaSet/web-1").0).put(lease("a", 0.0)).now(39.0);
@@ -254,10 +285,10 @@ fn a_node_that_is_gone_is_missed_by_the_collector() {
         .put(removing)
         .now(100.0);
     check(&there, "db-0", &[(Way::DoNothing, Some(140.0 + 360.0 + ATTACHED))]);
-    assert_eq!(there.explain("db-0").forecast.iter().map(|f| f.way).collect::<Vec<_>>(), [
-        Way::DoNothing,
-        Way::ForceDeletePod
-    ]);
+    assert_eq!(
+        there.explain("db-0").forecast.iter().map(|f| f.way).collect::<Vec<_>>(),
+        [Way::DoNothing, Way::ForceDeletePod]
+    );
 }
 
 #[test]
@@ -276,11 +307,15 @@ fn a_claim_for_one_pod_alone_is_waited_for_by_the_scheduler() {
     let there = web()
         .claim("data", Storage::Everywhere, "ReadWriteOncePod")
         .put(pod("web-1-x", "ReplicaSet/web-1").claim("data").0);
-    check(&silent(there), "web-1-x", &[
-        (Way::DoNothing, None),
-        (Way::ForceDeletePod, Some(100.0 + PLACED)),
-        (Way::OutOfService, Some(110.0 + PLACED)),
-    ]);
+    check(
+        &silent(there),
+        "web-1-x",
+        &[
+            (Way::DoNothing, None),
+            (Way::ForceDeletePod, Some(100.0 + PLACED)),
+            (Way::OutOfService, Some(110.0 + PLACED)),
+        ],
+    );
 }
 
 #[test]

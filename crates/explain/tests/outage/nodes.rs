@@ -37,13 +37,16 @@ fn a_silent_node() {
     let e = explained(&there, "worker-0").expect("it is there");
     expect_file!["../golden/node.txt"].assert_eq(&render_node(&e));
     let fares: Vec<(&str, Fares)> = e.pods.iter().map(|p| (p.pod.as_str(), p.fares)).collect();
-    assert_eq!(fares, [
-        ("default/agent-x", Fares::NodesOwn),
-        ("default/bare", Fares::WithNode),
-        ("default/db-0", Fares::WithHelp),
-        ("default/local-0", Fares::WithNode),
-        ("default/web-1-x", Fares::ByItself),
-    ]);
+    assert_eq!(
+        fares,
+        [
+            ("default/agent-x", Fares::NodesOwn),
+            ("default/bare", Fares::WithNode),
+            ("default/db-0", Fares::WithHelp),
+            ("default/local-0", Fares::WithNode),
+            ("default/web-1-x", Fares::ByItself),
+        ]
+    );
     let back = e.forecast.iter().find(|f| f.way == Way::NodeReturns).expect("a way");
     assert!(back.ready_at.is_some(), "with the node, all come back");
     assert!(e.forecast.iter().filter(|f| f.way != Way::NodeReturns).all(|f| f.ready_at.is_none()));

@@ -9,17 +9,25 @@ use stead_explain::outage::Way;
 
 use crate::situation::{Pod, Situation, Storage};
 
+const CINDER: &str = include_str!("../../../../testdata/traces/cinder.jsonl");
+const GLANCE: &str = include_str!("../../../../testdata/traces/glance.jsonl");
+
 /// The nodes of the recordings.
-const SEVEN: [&str; 7] =
-    ["master-0:zoneA", "master-1:zoneB", "master-2:zoneC", "worker-0:zoneA", "worker-1:zoneB", "worker-2:zoneC", "worker-3:zoneA"];
+const SEVEN: [&str; 7] = [
+    "master-0:zoneA",
+    "master-1:zoneB",
+    "master-2:zoneC",
+    "worker-0:zoneA",
+    "worker-1:zoneB",
+    "worker-2:zoneC",
+    "worker-3:zoneA",
+];
 
 /// A recording's lines.
 struct Recording(Vec<Value>);
 
 impl Recording {
-    fn read(name: &str) -> Recording {
-        let path = format!("{}/../../testdata/traces/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    fn read(text: &str) -> Recording {
         Recording(text.lines().map(|l| serde_json::from_str(l).expect("a line of JSON")).collect())
     }
 
@@ -58,7 +66,7 @@ fn cinder() -> Situation {
 
 #[test]
 fn a_rolling_update_locks_itself_until_it_recreates() {
-    let seen = Recording::read("cinder");
+    let seen = Recording::read(CINDER);
     let (old, new) = ("test-cinder-8c5c85484-6t94s", "test-cinder-7956c54757-7gh8h");
     let waits = seen.pod(23.0, new, "0/1", "ContainerCreating");
     let told = seen.first(60.0, |l| l["pod"] == old && l["status"] == "Terminating");
@@ -75,7 +83,7 @@ fn a_rolling_update_locks_itself_until_it_recreates() {
 
 #[test]
 fn a_node_is_shut_down_under_a_deployment() {
-    let seen = Recording::read("cinder");
+    let seen = Recording::read(CINDER);
     let (old, new) = ("test-cinder-7956c54757-qg8l7", "test-cinder-7956c54757-mnw55");
     let ready = seen.pod(70.0, old, "1/1", "Running");
     let unknown = seen.unknown(ready, "master-0");
@@ -108,8 +116,10 @@ fn a_node_is_shut_down_under_a_deployment() {
         within(there.ready(pod, Way::ForceDeletePod), came, 3.0, pod);
     }
     // A minute later, with the old pod gone, the timer's beginning has to be read from what is left.
-    let said = "Waiting for detach for volume \"pv-data\" Volume is already used by pod(s) test-cinder-7956c54757-qg8l7";
-    let status = serde_json::json!([{ "subresource": "status", "time": crate::situation::at(gone.floor()).to_string() }]);
+    let said =
+        "Waiting for detach for volume \"pv-data\" Volume is already used by pod(s) test-cinder-7956c54757-qg8l7";
+    let status =
+        serde_json::json!([{ "subresource": "status", "time": crate::situation::at(gone.floor()).to_string() }]);
     let there = there
         .remove("Pod", old)
         .said("attachdetach-controller", new, "FailedAttachVolume", said, evicted)
@@ -120,7 +130,7 @@ fn a_node_is_shut_down_under_a_deployment() {
 
 #[test]
 fn a_node_is_shut_down_and_tainted() {
-    let seen = Recording::read("cinder");
+    let seen = Recording::read(CINDER);
     let (old, new) = ("test-cinder-7956c54757-mnw55", "test-cinder-7956c54757-d9fp8");
     let tainted = seen.first(1300.0, |l| l["taints"][0][0] == "node.kubernetes.io/out-of-service");
     let unknown = seen.unknown(1300.0, "worker-0");
@@ -137,7 +147,7 @@ fn a_node_is_shut_down_and_tainted() {
 
 #[test]
 fn a_whole_zone_is_down_and_comes_back() {
-    let seen = Recording::read("cinder");
+    let seen = Recording::read(CINDER);
     let (old, new) = ("test-cinder-7956c54757-d9fp8", "test-cinder-7956c54757-ds7qx");
     let unknown = |node| seen.unknown(1400.0, node);
     let made = seen.pod(1700.0, new, "0/1", "Pending");
@@ -165,7 +175,7 @@ fn a_whole_zone_is_down_and_comes_back() {
 
 #[test]
 fn the_glance_pods_of_a_silent_node() {
-    let seen = Recording::read("glance");
+    let seen = Recording::read(GLANCE);
     let name = |i: usize| format!("glance-azone-edge-api-{i}");
     let unknown = seen.unknown(100.0, "worker-0");
     let mut there = Situation::new(&SEVEN).workload("StatefulSet", "glance-azone-edge-api");

@@ -14,7 +14,7 @@ pub(crate) const BEGIN: &str = "2026-01-01T00:00:00Z";
 pub(crate) fn at(seconds: f64) -> Timestamp {
     #[expect(clippy::cast_possible_truncation, reason = "tests are no longer than that")]
     let length = SignedDuration::from_millis((seconds * 1000.0) as i64);
-    BEGIN.parse::<Timestamp>().unwrap() + length
+    BEGIN.parse::<Timestamp>().expect("a time") + length
 }
 
 /// The same as Kubernetes writes it.
@@ -158,7 +158,8 @@ impl Situation {
     pub(crate) fn attached_at(self, claim: &str, node: &str, since: f64) -> Situation {
         let name = format!("csi-{claim}-{node}");
         let since = text(since);
-        self.attached(claim, node).change("VolumeAttachment", &name, |a| a["metadata"]["creationTimestamp"] = since.into())
+        self.attached(claim, node)
+            .change("VolumeAttachment", &name, |a| a["metadata"]["creationTimestamp"] = since.into())
     }
 
     /// The volume of a claim is attached to a node, and mounted there.
@@ -193,8 +194,20 @@ impl Situation {
 
     /// The kinds that were read: all.
     pub(crate) fn kinds() -> BTreeSet<String> {
-        let kinds = ["Node", "Pod", "Lease", "Event", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode",
-                     "VolumeAttachment", "CSIDriver", "CSIStorageCapacity", "Namespace"];
+        let kinds = [
+            "Node",
+            "Pod",
+            "Lease",
+            "Event",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "StorageClass",
+            "CSINode",
+            "VolumeAttachment",
+            "CSIDriver",
+            "CSIStorageCapacity",
+            "Namespace",
+        ];
         kinds.into_iter().map(str::to_owned).collect()
     }
 

@@ -27,7 +27,7 @@ fn terminating_for_days() {
                     let said = "Taint manager: deleting due to NoExecute taint";
                     let condition = json!({ "type": "DisruptionTarget", "status": "True",
                         "reason": "DeletionByTaintManager", "message": said });
-                    p["status"]["conditions"].as_array_mut().unwrap().push(condition);
+                    p["status"]["conditions"].as_array_mut().expect("a list").push(condition);
                 })
                 .0,
         )
@@ -58,7 +58,14 @@ fn cinder() -> Situation {
         .deployment("Recreate")
         .workload("ReplicaSet", "web-1")
         .claim("data", Storage::Zone("zoneA"), "ReadWriteOnce")
-        .put(Pod::new("web-1-x", "ReplicaSet/web-1", 0.0).claim("data").on("worker-0", 0.0).ready(2.0, 3.0).deleted(410.0).0)
+        .put(
+            Pod::new("web-1-x", "ReplicaSet/web-1", 0.0)
+                .claim("data")
+                .on("worker-0", 0.0)
+                .ready(2.0, 3.0)
+                .deleted(410.0)
+                .0,
+        )
         .put(Pod::new("web-1-y", "ReplicaSet/web-1", 410.0).claim("data").on("worker-3", 410.0).0)
         .attached("data", "worker-0")
         .silent("worker-0", 60.0, 110.0)
@@ -112,9 +119,12 @@ fn a_zone_that_is_down() {
     });
     let explained = there.explain("web-1-y");
     assert_eq!(explained.state, State::Unschedulable);
-    assert_eq!(explained.why, [
-        "volume pv-data can be used with zone=zoneA only, and nothing is heard of the nodes there: worker-0, worker-3"
-    ]);
+    assert_eq!(
+        explained.why,
+        [
+            "volume pv-data can be used with zone=zoneA only, and nothing is heard of the nodes there: worker-0, worker-3"
+        ]
+    );
     let comes: Vec<bool> = explained.forecast.iter().map(|f| f.ready_at.is_some()).collect();
     assert_eq!(comes, [false, true, false, false, false], "with the node alone: {:#?}", explained.forecast);
 }
@@ -122,9 +132,7 @@ fn a_zone_that_is_down() {
 /// Whatever has nothing to do with nodes: each cause in a line, and no forecast.
 #[test]
 fn plain_causes() {
-    let waiting = |reason: &str, message: &str| {
-        json!([{ "name": "c", "ready": false, "state": { "waiting": { "reason": reason, "message": message } } }])
-    };
+    let waiting = |reason: &str, message: &str| json!([{ "name": "c", "ready": false, "state": { "waiting": { "reason": reason, "message": message } } }]);
     let image = "Back-off pulling image \"nope:1\"";
     let secret = "secret \"db-password\" not found";
     let crash = json!([{ "name": "c", "ready": false, "restartCount": 4,
@@ -133,7 +141,12 @@ fn plain_causes() {
     let runs = json!([{ "name": "c", "ready": false, "state": { "running": { "startedAt": at(20.0).to_string() } } }]);
     let table = [
         ("containerStatuses", waiting("ImagePullBackOff", image), None, vec!["its image cannot be had", image]),
-        ("containerStatuses", waiting("CreateContainerConfigError", secret), None, vec!["configured from is missing", secret]),
+        (
+            "containerStatuses",
+            waiting("CreateContainerConfigError", secret),
+            None,
+            vec!["configured from is missing", secret],
+        ),
         ("containerStatuses", crash.clone(), None, vec!["again and again", "exit code 1, Error"]),
         ("initContainerStatuses", crash, None, vec!["container c", "exit code 1"]),
         (
@@ -145,7 +158,11 @@ fn plain_causes() {
         (
             "containerStatuses",
             waiting("ContainerCreating", ""),
-            Some(("kubelet", "FailedMount", "MountVolume.SetUp failed for volume \"c\" : configmap \"settings\" not found")),
+            Some((
+                "kubelet",
+                "FailedMount",
+                "MountVolume.SetUp failed for volume \"c\" : configmap \"settings\" not found",
+            )),
             vec!["FailedMount", "settings"],
         ),
         (
@@ -211,4 +228,3 @@ fn the_drivers_words_are_kept() {
     let why = there.explain("db-0").why.join("\n");
     assert!(why.contains(error) && why.contains("openstack server remove volume"), "{why}");
 }
-
