@@ -6,12 +6,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use stead_placement::Cluster;
 
-use super::course::{Course, Step, Way, holders};
+use super::course::Course;
+use super::detaching::holders;
 use super::makers::{deployment, same_workload};
 use super::node::{NodeStanding, OUT_OF_SERVICE};
 use super::pod::PodSeen;
 use super::timers::Clock;
 use super::volumes::volumes_of;
+use super::way::{Step, Way};
 use crate::objects::{ObjectError, ObjectKey, Objects};
 
 /// What a way leads to.

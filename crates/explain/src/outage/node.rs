@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((seen.zone.as_deref(), seen.boot_id.as_deref()), (Some("A"), Some("b")));
         assert_eq!(seen.annotation("k"), Some("v"));
         assert!(seen.taint(UNREACHABLE).is_some() && seen.taint(OUT_OF_SERVICE).is_none());
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time");
         assert_eq!(seen.last_heard(), Some(at("2026-01-01T00:00:04Z")));
         assert!(seen.lease_is_fresh(at("2026-01-01T00:00:44Z")));
         assert!(!seen.lease_is_fresh(at("2026-01-01T00:00:45Z")));

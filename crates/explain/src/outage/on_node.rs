@@ -7,13 +7,15 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::course::{Course, Outcome, Way, held_name};
+use super::course::Course;
+use super::detaching::held_name;
 use super::forecast::{Scene, commands, risk};
 use super::makers::Maker;
 use super::node::{NodeStanding, Readiness};
 use super::pod::PodSeen;
 use super::timers::Clock;
 use super::volumes::volumes_of;
+use super::way::{Outcome, Way};
 use super::why::Why;
 use super::words::when;
 use crate::explanation::{some, unread};

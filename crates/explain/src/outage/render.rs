@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use super::course::Step;
 use super::forecast::Forecast;
+use super::way::Step;
 use super::words::when;
 use crate::explanation::some;
 

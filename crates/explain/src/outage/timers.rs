@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
+        Timestamp::from_second(seconds).expect("a time")
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::course::{held_name, holders, released_before};
+use super::detaching::{held_name, holders, released_before};
 use super::events::{self, Said};
 use super::eviction::{self, Brake, Tolerance, tolerance};
 use super::forecast::{Scene, is_lost};
