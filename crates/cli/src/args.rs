@@ -77,7 +77,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
     Place(PlaceArgs),
     Operator(OperatorArgs),
     Install(InstallArgs),

@@ -9,7 +9,7 @@ use super::events;
 use super::makers::Maker;
 use super::node::{NodeStanding, Readiness, time};
 use super::pod::PodSeen;
-use super::timers::LOST;
+use super::timers::{Clock, LOST};
 use super::volumes::{Attachment, HeldVolume, volumes_of};
 use crate::objects::{ObjectKey, Objects};
 
@@ -38,7 +38,7 @@ impl Course<'_> {
             }
         }
         let known = released.is_some();
-        let released = released.unwrap_or_else(|| timers.begun(released_before(self.objects, now, pod)));
+        let released = released.unwrap_or_else(|| timers.begun(released_before(self.objects, self.clock, pod)));
         let standing = NodeStanding::find(self.objects, node);
         let mounted = match (&standing, &volume.unique_name) {
             (Some(node), Some(unique)) => node.volumes_in_use.contains(unique),
@@ -82,8 +82,8 @@ pub(crate) fn holders<'a>(
 
 /// Since when a volume is needed no more on a node where no pod has it: since the pod that had it is gone. That is
 /// when a StatefulSet made the one which waits now; with a ReplicaSet, that one may be older than the end of the other.
-pub(crate) fn released_before(objects: &Objects, now: Timestamp, pod: PodSeen) -> Timestamp {
-    let made = pod.created().map_or(now, |at| at + LOST);
+pub(crate) fn released_before(objects: &Objects, clock: &Clock, pod: PodSeen) -> Timestamp {
+    let made = pod.created().map_or(clock.now, |at| at + LOST);
     let uid = pod.0["metadata"]["uid"].as_str();
     let said = events::about(objects, "Pod", pod.namespace(), pod.name(), uid);
     let used = said.iter().rev().find(|s| s.reason == "FailedAttachVolume" && s.message.contains("used by pod"));
@@ -92,5 +92,12 @@ pub(crate) fn released_before(objects: &Objects, now: Timestamp, pod: PodSeen) -
     let set = pod.owner().and_then(|(kind, name)| objects.get(&ObjectKey::new(kind, pod.namespace(), name)));
     let fields = set.and_then(|s| s["metadata"]["managedFields"].as_array()).into_iter().flatten();
     let changed = fields.filter(|f| f["subresource"] == "status").filter_map(|f| time(&f["time"])).max();
-    changed.unwrap_or(seen).max(seen) + LOST
+    match changed.filter(|at| *at > seen) {
+        Some(at) => at + LOST,
+        // At some time since then, and not so long ago that the volume would be gone: half of that is expected.
+        None => {
+            let first = clock.timers.force_detach.map_or(seen, |wait| seen.max(clock.now - wait));
+            first + clock.now.duration_since(first) / 2
+        }
+    }
 }

@@ -341,7 +341,7 @@ impl Why<'_> {
         if !mounted {
             return vec![format!("{node} did not say that it is mounted: it is detached as soon as that is seen")];
         }
-        let since = timers.begun(released_before(self.objects, now, pod));
+        let since = timers.begun(released_before(self.objects, self.clock, pod));
         vec![format!(
             "no pod holds it there any more, so the {long} after which it is detached by force run since about {}, until \
              {}; the timer is in the memory of kube-controller-manager and begins anew with it",

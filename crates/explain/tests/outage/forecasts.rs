@@ -137,6 +137,24 @@ fn a_successor_on_its_node_waits_as_its_predecessor_does() {
 }
 
 #[test]
+fn a_timer_whose_beginning_nothing_tells_is_half_over() {
+    let said = "Waiting for detach for volume \"pv-data\" Volume is already used by pod(s) web-1-x";
+    let there = web()
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(Pod::new("web-1-y", "ReplicaSet/web-1", 350.0).claim("data").on("b", 350.0).0)
+        .attached("data", "a")
+        .silent("a", 0.0, 50.0)
+        .said("attachdetach-controller", "web-1-y", "FailedAttachVolume", said, 351.0);
+    let ready = |now: f64, begun: f64| {
+        let there = there.clone().now(now);
+        check(&there, "web-1-y", &[(Way::DoNothing, Some(begun + 360.0 + 3.6))]);
+    };
+    ready(451.0, 401.0);
+    // It can have begun six minutes ago at the most.
+    ready(5000.0, 4820.0);
+}
+
+#[test]
 fn a_stateful_set_never_has_two_of_one_identity() {
     let there = silent(set(false).put(pod("db-0", "StatefulSet/db").0));
     check(
