@@ -446,6 +446,7 @@ items:
   spec: {nodeName: a, containers: [{name: c, image: i}]}
   status:
     phase: Running
+    startTime: "2026-01-01T00:00:00Z"
     containerStatuses: [{name: c, ready: true, state: {running: {startedAt: "2026-01-01T00:00:01Z"}}}]
 - apiVersion: coordination.k8s.io/v1
   kind: Lease
@@ -475,7 +476,7 @@ fn an_outage_in_a_dump_is_foreseen_from_its_own_time() {
     let answer = ask(&["pod/db-0"]);
     assert_eq!((&answer["state"], &answer["asOf"]), (&"not-ready".into(), &"2026-01-01T00:02:00Z".into()));
     assert_eq!(way(&answer, "do-nothing"), Value::Null);
-    // Half of the collector's twenty seconds, and three to start.
+    // Half of the collector's twenty seconds, one to start as before, and one to be ready.
     assert_eq!(way(&answer, "out-of-service"), "2026-01-01T00:02:12Z");
     let told = ask(&["pod/db-0", "--now", "2026-01-01T00:03:00Z", "--pod-gc-period", "4s", "--pod-start", "7s"]);
     assert_eq!(way(&told, "out-of-service"), "2026-01-01T00:03:04Z", "it started in a second before");

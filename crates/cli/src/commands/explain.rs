@@ -32,7 +32,7 @@ fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
     timers.controllers_since = timers.controllers_since.or_else(|| outage::controllers_since(objects));
     let dumped = || outage::newest(objects).unwrap_or_else(Timestamp::now);
     let now = if args.source.from.is_empty() { Timestamp::now() } else { args.now.unwrap_or_else(dumped) };
-    Clock { now, timers }
+    Clock::new(objects, now, timers)
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {

@@ -108,7 +108,7 @@ impl<'a> Course<'a> {
             None => Life::Gone,
             Some(_) if ours && self.way == Way::DeleteNode => Life::Gone,
             Some(_) if ours && self.way == Way::NodeReturns => Life::Alive,
-            Some(node) if node.is_silent(self.now()) => Life::Silent,
+            Some(node) if node.is_silent(self.clock.leases) => Life::Silent,
             Some(_) => Life::Alive,
         }
     }

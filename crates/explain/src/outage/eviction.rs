@@ -120,7 +120,7 @@ fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<
 /// From when on a node is not ready; none where its kubelet is alive and well.
 pub(crate) fn unknown_from(clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
     match node.readiness {
-        Readiness::Ready if node.is_silent(clock.now) => {
+        Readiness::Ready if node.is_silent(clock.leases) => {
             Some(node.last_heard().map_or(clock.now, |heard| clock.timers.unknown(heard)).max(clock.now))
         }
         Readiness::Ready => None,
@@ -147,7 +147,7 @@ impl Zones {
             }
             let (all, down) = zones.entry(other.zone_key()).or_default();
             *all += 1;
-            let silent = other.name == node.name || other.is_silent(clock.now);
+            let silent = other.name == node.name || other.is_silent(clock.leases);
             *down += usize::from(other.readiness != Readiness::Ready || silent);
         }
         Zones(zones)

@@ -93,7 +93,7 @@ impl Scene {
     /// The ways that apply.
     pub(crate) fn ways(&self, objects: &Objects, clock: &Clock) -> Vec<Way> {
         let node = self.node.as_deref().and_then(|n| NodeStanding::find(objects, n));
-        let silent = node.as_ref().is_some_and(|n| n.is_silent(clock.now));
+        let silent = node.as_ref().is_some_and(|n| n.is_silent(clock.leases));
         let tainted = node.is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
         let all = [
             (Way::DoNothing, true),
@@ -109,7 +109,7 @@ impl Scene {
 
 /// Whether nothing is heard of a node, or it is not even there.
 pub(crate) fn is_lost(objects: &Objects, clock: &Clock, node: &str) -> bool {
-    NodeStanding::find(objects, node).is_none_or(|n| n.is_silent(clock.now))
+    NodeStanding::find(objects, node).is_none_or(|n| n.is_silent(clock.leases))
 }
 
 /// The pod's Deployment, where it starts new pods before it ends old ones.

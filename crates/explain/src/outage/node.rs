@@ -15,7 +15,7 @@ pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Where the kubelets' leases are.
-const LEASES: &str = "kube-node-lease";
+pub(crate) const LEASES: &str = "kube-node-lease";
 
 /// How long a lease lasts that does not say it.
 const LEASE_SECONDS: i64 = 40;

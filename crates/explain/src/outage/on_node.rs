@@ -157,7 +157,7 @@ pub fn explain_node(
     if standing.is_none() && pods.is_empty() && volumes.is_empty() {
         return Ok(None);
     }
-    let lost = standing.as_ref().is_none_or(|n| n.is_silent(clock.now));
+    let lost = standing.as_ref().is_none_or(|n| n.is_silent(clock.leases));
     let forecast = if lost { forecasts(objects, name, clock, &pods)? } else { Vec::new() };
     let heard = standing.as_ref().and_then(NodeStanding::last_heard).map(|at| when(at, clock.now));
     Ok(Some(NodeExplanation {

@@ -2,6 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::node::{LEASES, time};
+use crate::objects::Objects;
+
 /// The waiting times of a control plane and of its kubelets. The defaults are those of Kubernetes 1.36.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timers {
@@ -81,7 +84,8 @@ impl Timers {
     }
 
     /// When the pod collector ends the pods of a node whose object goes at a moment: it has to miss the node once, and
-    /// again when the quarantine is over.
+    /// again when the quarantine is over. That is over just when it looks for the third time, so that now and then it is
+    /// the fourth: which one is chance.
     pub(crate) fn orphans_gone(&self, from: Timestamp) -> Timestamp {
         let missed = self.pod_gc(from);
         let period = self.pod_gc_period.as_millis().max(1);
@@ -109,14 +113,23 @@ pub(crate) const LOST: SignedDuration = SignedDuration::from_millis(500);
 pub struct Clock {
     /// The moment of which the objects tell.
     pub now: Timestamp,
+    /// The moment of which the leases tell: what was read one after the other is not all of one moment.
+    pub leases: Timestamp,
     /// The cluster's waiting times.
     pub timers: Timers,
 }
 
 impl Clock {
+    /// That moment, in a cluster with these objects and waiting times.
+    pub fn new(objects: &Objects, now: Timestamp, timers: Timers) -> Clock {
+        let renewed = objects.of_kind("Lease").filter(|(key, _)| key.namespace == LEASES);
+        let newest = renewed.filter_map(|(_, lease)| time(&lease["spec"]["renewTime"])).max();
+        Clock { now, leases: newest.unwrap_or(now).min(now), timers }
+    }
+
     /// That moment, in a cluster with Kubernetes' own waiting times.
     pub fn at(now: Timestamp) -> Clock {
-        Clock { now, timers: Timers::default() }
+        Clock { now, leases: now, timers: Timers::default() }
     }
 }
 

@@ -43,7 +43,7 @@ impl Why<'_> {
         if let Some(message) = self.ready_message(name) {
             out.push(format!("its condition says {message:?}"));
         }
-        if node.is_silent(now) {
+        if node.is_silent(self.clock.leases) {
             let heard = node.last_heard().map_or("nobody knows when".into(), |at| when(at, now));
             let by = if node.lease.is_some() { "its Lease was renewed last" } else { "its kubelet spoke last" };
             out.push(format!("{by} at {heard}"));
@@ -68,7 +68,7 @@ impl Why<'_> {
         if let Some(taint) = evicting {
             let since = time(&taint["timeAdded"]).map(|at| format!(" since {}", moment(at))).unwrap_or_default();
             out.push(format!("it has the taint {UNREACHABLE}:NoExecute{since}, which evicts its pods"));
-        } else if node.is_silent(self.clock.now) {
+        } else if node.is_silent(self.clock.leases) {
             match eviction::brake(self.objects, self.clock, node) {
                 Some(Brake::AllDown) => out.push(
                     "no node is ready: Kubernetes evicts nobody then, and takes the fault to be its own".to_owned(),

@@ -275,17 +275,20 @@ fn a_disturbed_zone_evicts_nobody() {
 
 #[test]
 fn a_node_that_is_not_yet_known_to_be_silent() {
-    let there = web().put(pod("web-1-x", "ReplicaSet/web-1").0).put(lease("a", 0.0)).now(41.0);
+    let leases = |there: Situation| there.put(lease("a", 0.0)).put(lease("b", 41.0)).put(lease("c", 35.0)).now(41.0);
+    let there = leases(web().put(pod("web-1-x", "ReplicaSet/web-1").0));
     // Found silent at 52.5 s, evicted 300 s later; the collector waits for the first, too.
     check(
         &there,
         "web-1-x",
         &[(Way::DoNothing, Some(52.5 + 300.0 + PLACED)), (Way::OutOfService, Some(41.0 + PLACED))],
     );
-    let set = set(false).put(pod("db-0", "StatefulSet/db").0).put(lease("a", 0.0)).now(41.0);
+    let set = leases(set(false).put(pod("db-0", "StatefulSet/db").0));
     check(&set, "db-0", &[(Way::OutOfService, Some(52.5 + 10.0 + PLACED))]);
-    let young = web().put(pod("web-1-x", "ReplicaSet/web-1").0).put(lease("a", 0.0)).now(39.0);
+    let young = there.clone().change("Lease", "a", |l| *l = lease("a", 2.0));
     assert!(young.explain("web-1-x").forecast.is_empty(), "its lease is good");
+    // Leases that were read long before the rest: what they say was true then.
+    assert!(young.now(500.0).explain("web-1-x").forecast.is_empty(), "nothing newer is known of any");
 }
 
 #[test]

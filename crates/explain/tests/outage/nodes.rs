@@ -9,7 +9,7 @@ use crate::situation::{Pod, Situation, Storage};
 const NODES: [&str; 4] = ["worker-0:zoneA", "worker-1:zoneB", "worker-2:zoneC", "worker-3:zoneA"];
 
 fn explained(there: &Situation, node: &str) -> Option<NodeExplanation> {
-    explain_node(&there.objects(), node, &Situation::kinds(), &there.clock).expect("it can be explained")
+    explain_node(&there.objects(), node, &Situation::kinds(), &there.clock()).expect("it can be explained")
 }
 
 /// A node with a bit of everything.

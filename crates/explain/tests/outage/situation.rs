@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stead_explain::outage::{Clock, Forecast, Timers, UNREACHABLE, Way};
+use stead_explain::outage::{Clock, Forecast, UNREACHABLE, Way};
 use stead_explain::{Explanation, ObjectKey, Objects, explain};
 
 /// Everything is some seconds from here.
@@ -32,7 +32,7 @@ pub(crate) struct Situation {
 impl Situation {
     /// These nodes, each `name:zone`, all of them well.
     pub(crate) fn new(nodes: &[&str]) -> Situation {
-        let mut out = Situation { items: Vec::new(), clock: Clock { now: at(0.0), timers: Timers::default() } };
+        let mut out = Situation { items: Vec::new(), clock: Clock::at(at(0.0)) };
         for (name, zone) in nodes.iter().filter_map(|n| n.split_once(':')) {
             out.items.push(json!({
                 "apiVersion": "v1", "kind": "Node",
@@ -211,9 +211,14 @@ impl Situation {
         kinds.into_iter().map(str::to_owned).collect()
     }
 
+    /// Its time.
+    pub(crate) fn clock(&self) -> Clock {
+        Clock::new(&self.objects(), self.clock.now, self.clock.timers.clone())
+    }
+
     pub(crate) fn explain(&self, pod: &str) -> Explanation {
         let key = ObjectKey::new("Pod", "default", pod);
-        explain(&self.objects(), &key, &Situation::kinds(), &self.clock).expect("it can be explained")
+        explain(&self.objects(), &key, &Situation::kinds(), &self.clock()).expect("it can be explained")
     }
 
     pub(crate) fn forecast(&self, pod: &str, way: Way) -> Forecast {
