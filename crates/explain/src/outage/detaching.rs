@@ -11,6 +11,7 @@ use super::node::{NodeStanding, Readiness, time};
 use super::pod::PodSeen;
 use super::timers::{Clock, LOST};
 use super::volumes::{Attachment, HeldVolume, volumes_of};
+use super::way::Way;
 use crate::objects::{ObjectKey, Objects};
 
 impl Course<'_> {
@@ -25,7 +26,7 @@ impl Course<'_> {
             return Ok(now + timers.attach);
         }
         let mut released = None;
-        for holder in holders(self.objects, volume, node).filter(|h| h.name() != pod.name() || h.node().is_some()) {
+        for holder in holders(self.objects, volume, node) {
             match self.fate(holder).released {
                 Some(at) => released = released.max(Some(at)),
                 None => {
@@ -45,12 +46,14 @@ impl Course<'_> {
             _ => true,
         };
         let life = self.life(node);
-        let sick = standing.as_ref().is_none_or(|n| n.readiness != Readiness::Ready) || life != Life::Alive;
+        let ready = standing.as_ref().is_some_and(|n| n.readiness == Readiness::Ready);
+        let back = self.way == Way::NodeReturns && self.node == Some(node);
         let forced = timers.force_detach.map(|wait| timers.begun(released) + wait);
         match life {
             _ if self.out_of_service(node) || !mounted => Ok(released.max(now)),
+            Life::Alive if back => Ok(released.max(now + timers.kubelet_return) + timers.node_status_period / 2),
             Life::Alive if known || now <= released + PATIENCE => Ok(released.max(now) + timers.node_status_period / 2),
-            Life::Alive if !sick => {
+            Life::Alive if ready => {
                 Err(format!("volume {name} stays attached to {node}: its kubelet has not said that it is unmounted"))
             }
             _ => forced.map(|at| at.max(now)).ok_or_else(|| {

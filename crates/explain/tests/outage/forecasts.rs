@@ -150,6 +150,9 @@ fn a_timer_whose_beginning_nothing_tells_is_half_over() {
         check(&there, "web-1-y", &[(Way::DoNothing, Some(begun + 360.0 + 3.6))]);
     };
     ready(451.0, 401.0);
+    // A kubelet that is back unmounts what nobody needs, however long ago that was.
+    let back = there.clone().now(600.0);
+    check(&back, "web-1-y", &[(Way::NodeReturns, Some(600.0 + 1.0 + 5.0 + 3.6))]);
     // It can have begun six minutes ago at the most.
     ready(5000.0, 4820.0);
 }
