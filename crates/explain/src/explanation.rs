@@ -154,7 +154,8 @@ pub fn explain(
             out.summary =
                 format!("{} on node {}, of which nothing is heard", pod.phase(), pod.node().unwrap_or_default());
         }
-        State::Placed if !pod.ready() => {
+        // Of a pod that runs and says nothing more, nothing more is known.
+        State::Placed if !pod.ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
             out.state = State::NotReady;
             out.why = why.not_ready(pod, &scene);
             out.summary = format!("{} on node {}, not Ready", doing(pod), pod.node().unwrap_or_default());
