@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use jiff::Timestamp;
 
 use crate::connect::ConnectArgs;
 
@@ -12,6 +13,7 @@ mod gluster;
 mod install;
 mod operator;
 mod recover;
+mod timers;
 
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
@@ -20,11 +22,18 @@ pub(crate) use gluster::{
 pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, UninstallArgs};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
+pub(crate) use timers::TimerArgs;
 
 const EXAMPLES: &str = "\
 Examples:
   Why is this pod Pending, and what would let it in?
     stead explain pod/glance-default-external-api-2 -n openstack
+
+  Why is it Terminating, or ContainerCreating, for hours? When does each way out have it Ready?
+    stead explain pod/glance-azone-edge-api-1 -n openstack
+
+  What hangs on this node that nothing is heard of?
+    stead explain node/worker-0
 
   Who uses this Topology, what does it do to them, and what is wrong with it?
     stead explain topology/glance-default-spread-pods -n openstack
@@ -34,8 +43,9 @@ Examples:
 
   The same without a cluster at hand, from what kubectl printed:
     kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
+    kubectl get leases,events,volumeattachments,csidrivers,deployments,daemonsets,jobs -A -o yaml > outage.yaml
     kubectl get topologies,glances,glanceapis,openstackcontrolplanes -A -o yaml > openstack.yaml
-    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml openstack.yaml
+    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml outage.yaml openstack.yaml
 
   Where would this pod go, and why not elsewhere?
     stead place -f pod.yaml
@@ -69,7 +79,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
     Recover(RecoverArgs),
     Place(PlaceArgs),
     Operator(OperatorArgs),
@@ -80,11 +90,21 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// Say why a pod is Pending and what would let it in; or how a Topology or a Glance stands.
+/// Say why a pod is Pending, Terminating or not Ready, and every way out; what hangs on a node; or how a Topology or a
+/// Glance stands.
 ///
-/// Of a pod: the reasons with the nodes of each, what stands behind them (which Topology, which volume and where it
+/// Of a pod that waits for a node: the reasons with the nodes of each, what stands behind them (which Topology, which volume and where it
 /// lies, how the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried
 /// on a copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type.
+///
+/// Of a pod that is Terminating, or on a node and not Ready: which node is silent and since when, what Kubernetes waits
+/// for and whether that ever comes, which volume hangs where and who holds it; and a forecast: for each way out (do
+/// nothing, wait for the node, delete the pod by force, delete the Node object, taint it out of service, change the update
+/// strategy) when the pod would be Ready, or never, where, and what can go wrong. Times are those of Kubernetes' own
+/// settings; flags tell of others.
+///
+/// Of a node: how it stands, which pods and volumes hang on it, and the same forecast for all of them. A Node object that
+/// is gone is explained too, while something still hangs on it.
 ///
 /// Of a Topology: what it says in plain words, who uses it and through which reference, where their pods are, and what
 /// is wrong with it. Of a Glance or GlanceAPI: its APIs, which of their pods are not ready, and why.
@@ -93,7 +113,7 @@ pub(crate) enum Command {
 /// one. Nothing is changed.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// What to explain: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+    /// What to explain: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME
     #[arg(value_name = "KIND/NAME")]
     pub(crate) target: String,
 
@@ -103,6 +123,13 @@ pub(crate) struct ExplainArgs {
     /// How to print it (wide is table)
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) output: Format,
+
+    /// The moment that a dump tells of; without it, the newest time in the dump
+    #[arg(long, value_name = "RFC3339", requires = "from")]
+    pub(crate) now: Option<Timestamp>,
+
+    #[command(flatten)]
+    pub(crate) timers: TimerArgs,
 }
 
 /// Say where kube-scheduler would put a pod.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use stead_explain::Kind;
-use stead_live::{DEFAULTS, OWNERS, ReadError, Resource};
+use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
 
 use crate::args::SourceArgs;
 use crate::connect::{Connection, connect};
@@ -27,9 +27,18 @@ pub(crate) struct Seen {
     pub(crate) place: &'static str,
 }
 
+/// How far further kinds are read from a live cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// In the namespace that is asked about: owners are in the namespace of what they own.
+    Namespace,
+    /// In all of them.
+    Cluster,
+}
+
 /// Reads a cluster: what placement looks at, and the further kinds that are asked for.
-pub(crate) fn read(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
-    if source.from.is_empty() { live(source, more) } else { dump(source, more) }
+pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
+    if source.from.is_empty() { live(source, more, scope) } else { dump(source, more) }
 }
 
 fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
@@ -54,12 +63,12 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     })
 }
 
-fn live(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
+fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the client")?.block_on(async {
         let connection = connect(&source.connect).await?;
         let namespace = source.namespace.clone().unwrap_or_else(|| connection.namespace.clone());
-        let resources = resources(more, &namespace);
+        let resources = resources(more, scope, &namespace);
         let progress = Progress::new();
         let live = stead_live::read(&connection.client, &resources, &|done, of| progress.tell(done, of)).await;
         progress.end();
@@ -71,11 +80,21 @@ fn live(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     })
 }
 
-/// What is read from a live cluster. Owners are in the namespace of what they own.
-fn resources(more: &[&str], namespace: &str) -> Vec<Resource> {
-    let owners = OWNERS.iter().filter(|f| more.contains(&f.0)).map(|f| Resource::from(*f).within(namespace));
-    let defaults = DEFAULTS.iter().filter(|f| more.contains(&f.0)).map(|f| Resource::from(*f));
-    stead_live::placement().into_iter().chain(owners).chain(defaults).collect()
+/// What is read from a live cluster.
+fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
+    let wanted = |f: &&stead_live::Further| more.contains(&f.0);
+    let owners = OWNERS.iter().filter(wanted).map(|f| match scope {
+        Scope::Namespace => Resource::from(*f).within(namespace),
+        Scope::Cluster => Resource::from(*f),
+    });
+    let defaults = DEFAULTS.iter().filter(wanted).map(|f| Resource::from(*f));
+    let outage = OUTAGE.iter().filter(wanted).flat_map(|f| {
+        // Kubelets' leases, and the controllers' own; events about nodes are in the namespace default.
+        let namespaces = if f.0 == "Lease" { ["kube-node-lease", "kube-system"] } else { ["default", namespace] };
+        let same = namespaces[0] == namespaces[1];
+        namespaces.into_iter().skip(usize::from(same)).map(|n| Resource::from(*f).within(n)).collect::<Vec<_>>()
+    });
+    stead_live::placement().into_iter().chain(owners).chain(defaults).chain(outage).collect()
 }
 
 /// Says which cluster it was, and what might help.

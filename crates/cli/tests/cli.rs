@@ -156,13 +156,22 @@ fn mistakes_are_said_in_one_line() {
         "#]],
     );
     check(
-        &["explain", "node/worker-3", "--from", "examples/glance-zones"],
+        &["explain", "volume/v", "--from", "examples/glance-zones"],
         "",
         1,
         &expect![""],
         &expect![[r#"
-        error: cannot explain "node/worker-3"
-        hint: say which: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+        error: cannot explain "volume/v"
+        hint: say which: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+    "#]],
+    );
+    check(
+        &["explain", "node/worker-9", "--from", "examples/glance-zones"],
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+        error: node worker-9 not found in the dump
     "#]],
     );
 }
@@ -405,4 +414,75 @@ fn a_batch_prints_one_line() {
     let line: Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert_eq!((&line["nodes"], &line["queue"], &line["placed"]), (&2.into(), &5.into(), &4.into()), "{line}");
     assert!(line["seconds"].is_number() && line["podsPerSecond"].is_number());
+}
+
+/// A silent node with a StatefulSet's pod on it, and one that is well.
+const OUTAGE: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: a}
+  spec:
+    taints:
+    - {key: node.kubernetes.io/unreachable, effect: NoExecute, timeAdded: "2026-01-01T00:01:00Z"}
+  status:
+    allocatable: {cpu: "4", memory: 8Gi, pods: "10"}
+    conditions: [{type: Ready, status: Unknown, lastTransitionTime: "2026-01-01T00:01:00Z"}]
+- apiVersion: v1
+  kind: Node
+  metadata: {name: b}
+  status:
+    allocatable: {cpu: "4", memory: 8Gi, pods: "10"}
+    conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: db-0
+    namespace: default
+    creationTimestamp: "2026-01-01T00:00:00Z"
+    ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: db, uid: u, controller: true}]
+  spec: {nodeName: a, containers: [{name: c, image: i}]}
+  status:
+    phase: Running
+    startTime: "2026-01-01T00:00:00Z"
+    containerStatuses: [{name: c, ready: true, state: {running: {startedAt: "2026-01-01T00:00:01Z"}}}]
+- apiVersion: coordination.k8s.io/v1
+  kind: Lease
+  metadata: {name: a, namespace: kube-node-lease}
+  spec: {leaseDurationSeconds: 40, renewTime: "2026-01-01T00:00:10.000000Z"}
+- apiVersion: coordination.k8s.io/v1
+  kind: Lease
+  metadata: {name: b, namespace: kube-node-lease}
+  spec: {leaseDurationSeconds: 40, renewTime: "2026-01-01T00:02:00.000000Z"}
+"#;
+
+#[test]
+fn an_outage_in_a_dump_is_foreseen_from_its_own_time() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outage.yaml");
+    std::fs::write(&file, OUTAGE).expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let ask = |more: &[&str]| -> Value {
+        let args: Vec<&str> = [&["explain"], more, &["--from", file, "-o", "json"]].concat();
+        let run = stead(&args, "");
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        serde_json::from_str(&run.stdout).expect("JSON")
+    };
+    let way = |answer: &Value, way: &str| {
+        let mut all = answer["forecast"].as_array().expect("a forecast").iter();
+        all.find(|f| f["way"] == way).expect("the way")["readyAt"].clone()
+    };
+    let answer = ask(&["pod/db-0"]);
+    assert_eq!((&answer["state"], &answer["asOf"]), (&"not-ready".into(), &"2026-01-01T00:02:00Z".into()));
+    assert_eq!(way(&answer, "do-nothing"), Value::Null);
+    // Half of the collector's twenty seconds, one to start as before, and one to be ready.
+    assert_eq!(way(&answer, "out-of-service"), "2026-01-01T00:02:12Z");
+    let told = ask(&["pod/db-0", "--now", "2026-01-01T00:03:00Z", "--pod-gc-period", "4s", "--pod-start", "7s"]);
+    assert_eq!(way(&told, "out-of-service"), "2026-01-01T00:03:04Z", "it started in a second before");
+    let node = ask(&["node/a"]);
+    assert_eq!(node["pods"][0]["fares"], "with-help");
+    assert_eq!(way(&node, "node-returns"), "2026-01-01T00:02:01Z");
+    let run = stead(&["explain", "pod/db-0", "--now", "2026-01-01T00:03:00Z"], "");
+    assert_eq!(run.code, Some(2), "a live cluster has its own time: {}", run.stderr);
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stead_placement::{Attempt, Fault, NodeInfo, PodSpec, evaluate};
@@ -11,6 +12,7 @@ use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
 use crate::commands::{also_used, commands};
 use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
+use crate::outage::{self, Clock, Forecast, PodSeen, Scene, Why};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
 
@@ -36,6 +38,15 @@ pub struct Explanation {
     /// The ways out, the least harmful first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fixes: Vec<Offer>,
+    /// Why a pod that is Terminating, or on a node and not Ready, is so: line by line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<String>,
+    /// The moment that the forecast is made at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Timestamp>,
+    /// What each way out of an outage leads to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forecast: Vec<Forecast>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -51,8 +62,10 @@ pub enum State {
     Schedulable,
     /// A gate keeps the scheduler from it.
     Gated,
-    /// It is on a node.
+    /// It is on a node, and all is well or nothing is known of what is not.
     Placed,
+    /// It is on a node, and not Ready.
+    NotReady,
     /// Its deletion has begun.
     Terminating,
     /// It has ended.
@@ -112,8 +125,85 @@ pub struct Offer {
     pub commands: Vec<String>,
 }
 
-/// Explains a pod. `kinds` are those that were read, those of which there are none included.
-pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> Result<Explanation, ObjectError> {
+/// Explains a pod, as of a moment. `kinds` are those that were read, those of which there are none included.
+pub fn explain(
+    objects: &Objects,
+    key: &ObjectKey,
+    kinds: &BTreeSet<String>,
+    clock: &Clock,
+) -> Result<Explanation, ObjectError> {
+    let mut out = explain_placement(objects, key, kinds)?;
+    let Some(pod) = objects.get(key).map(PodSeen) else { return Ok(out) };
+    if !matches!(out.state, State::Placed | State::Terminating | State::Unschedulable) {
+        return Ok(out);
+    }
+    let (scene, why) = (Scene::of(objects, clock, pod), Why { objects, clock });
+    let lost = scene.lost.contains(key) && scene.node.is_some();
+    let mut troubled = scene.node.is_some() || scene.deployment.is_some();
+    match out.state {
+        State::Terminating => {
+            troubled = true;
+            out.why = why.terminating(pod, &scene);
+            let place = pod.node().map(|n| format!(" on node {n}")).unwrap_or_default();
+            let since = pod.deleted().map(|at| outage::when(at, clock.now)).unwrap_or_default();
+            out.summary = format!("Terminating{place} since {since}");
+        }
+        State::Placed if lost => {
+            out.state = State::NotReady;
+            out.why = why.left_behind(pod);
+            out.summary =
+                format!("{} on node {}, of which nothing is heard", pod.phase(), pod.node().unwrap_or_default());
+        }
+        // Of a pod that runs and says nothing more, nothing more is known.
+        State::Placed if !pod.ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
+            out.state = State::NotReady;
+            out.why = why.not_ready(pod, &scene);
+            out.summary = format!("{} on node {}, not Ready", doing(pod), pod.node().unwrap_or_default());
+        }
+        State::Unschedulable => out.why = why.out_of_reach(pod),
+        _ => {}
+    }
+    if troubled {
+        out.notes.extend(unread(kinds));
+        out.as_of = Some(clock.now);
+        // The pod is in it: where it is in its own way, the fork takes it out.
+        let nowhere = ObjectKey::new("Pod", "", "");
+        out.forecast = outage::forecasts(objects, clock, &objects.cluster(&nowhere)?, pod, &scene)?;
+    }
+    Ok(out)
+}
+
+/// What a pod that is not Ready does, as kubectl has it.
+fn doing(pod: PodSeen) -> String {
+    let waiting = pod.containers().filter_map(|c| c["state"]["waiting"]["reason"].as_str());
+    match waiting.max_by_key(|r| !matches!(*r, "ContainerCreating" | "PodInitializing")) {
+        Some(reason) => reason.to_owned(),
+        None if pod.phase() == "Pending" => "ContainerCreating".to_owned(),
+        None => pod.phase().to_owned(),
+    }
+}
+
+/// What was not read of an outage.
+pub(crate) fn unread(kinds: &BTreeSet<String>) -> Vec<String> {
+    let table = [
+        ("Lease", "leases", "since when a node is silent is told by its conditions alone"),
+        ("Event", "events", "what Kubernetes said of it is missing"),
+        (
+            "VolumeAttachment",
+            "volumeattachments",
+            "where volumes are attached is not known, and no wait for them is foreseen",
+        ),
+    ];
+    let missing = table.into_iter().filter(|(kind, _, _)| !kinds.contains(*kind));
+    missing.map(|(_, plural, lost)| format!("{plural} were not read: {lost}")).collect()
+}
+
+/// Explains a pod's placement alone: why it waits for a node, if it does. This needs no clock.
+pub fn explain_placement(
+    objects: &Objects,
+    key: &ObjectKey,
+    kinds: &BTreeSet<String>,
+) -> Result<Explanation, ObjectError> {
     let trial = Trial::new(objects, key)?;
     let raw = trial.raw_pod();
     let mut out = Explanation {
@@ -124,6 +214,9 @@ pub fn explain(objects: &Objects, key: &ObjectKey, kinds: &BTreeSet<String>) -> 
         status_message: None,
         reasons: Vec::new(),
         fixes: Vec::new(),
+        why: Vec::new(),
+        as_of: None,
+        forecast: Vec::new(),
         notes: Vec::new(),
     };
     if let Some((state, summary)) = not_waiting(raw) {

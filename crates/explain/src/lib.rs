@@ -5,7 +5,9 @@
 //! own rules before it is offered; what the scheduler would not let in is never shown.
 //!
 //! Data flows one way: objects → placement's verdict → what is behind each reason → remedies for it → a search over
-//! forks → [`Explanation`] → [`render`]. This crate knows no client, no clock and no files.
+//! forks → [`Explanation`] → [`render`]. Of pods that end or start not ([`outage`]): objects and the time → what hangs
+//! where, and who holds it → the moments that follow on each way out. This crate knows no client, no clock (it is told the
+//! time) and no files.
 
 mod because;
 mod change;
@@ -23,7 +25,7 @@ pub mod topology;
 mod workload_pods;
 
 pub use change::{Action, Change, apply_to_case};
-pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain};
+pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain, explain_placement};
 pub use objects::{KINDS, Kind, ObjectError, ObjectKey, Objects};
 pub use references::{Chosen, Level, Reference};
 pub use remedies::Harm;

@@ -272,6 +272,12 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &ObjectKey, value: &Value) -> Res
     })
 }
 
+/// A pod's object, compiled for placing, whether or not it is among the objects.
+pub(crate) fn compile_pod(value: &Value) -> Result<Pod, ObjectError> {
+    let key = ObjectKey::of_kind("Pod", value).unwrap_or_else(|| ObjectKey::new("Pod", "", ""));
+    Ok(Pod { node: None, ..Pod::compile(&decode(&key, value)?)? })
+}
+
 /// Tells a cluster about an object. Kinds that placement does not look at are passed over.
 pub(crate) fn put(cluster: &mut Cluster, key: &ObjectKey, value: &Value) -> Result<(), ObjectError> {
     match key.kind.as_str() {

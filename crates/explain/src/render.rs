@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::explanation::{Explanation, NodeNote, Reason, some};
+use crate::outage::render_forecasts;
 
 /// The explanation as text, lines no longer than they have to be.
 pub fn render(e: &Explanation) -> String {
@@ -34,6 +35,15 @@ pub fn render(e: &Explanation) -> String {
                 let _ = writeln!(out, "       {line}");
             }
         }
+    }
+    if !e.why.is_empty() {
+        let _ = writeln!(out, "\nWhy");
+    }
+    for line in &e.why {
+        let _ = writeln!(out, "  - {line}");
+    }
+    if let Some(now) = e.as_of {
+        render_forecasts(&mut out, &e.forecast, now);
     }
     if e.message.is_some() && e.fixes.is_empty() {
         let _ = writeln!(out, "\nNo way out was found in up to three changes, nor would a node more help.");

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::explanation::{Offer, State, explain};
+use crate::explanation::{Offer, State, explain_placement};
 use crate::objects::{ObjectError, ObjectKey, Objects};
 use crate::remedies::join;
 
@@ -94,7 +94,7 @@ impl<'a> Observer<'a> {
     }
 
     fn look_into(&self, key: &ObjectKey, standing: &mut PodStanding) -> Result<(), ObjectError> {
-        let explained = explain(self.objects, key, self.kinds)?;
+        let explained = explain_placement(self.objects, key, self.kinds)?;
         if explained.state != State::Unschedulable {
             standing.state = explained.summary;
             return Ok(());

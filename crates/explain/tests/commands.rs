@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use stead_explain::outage::Clock;
 use stead_explain::{Explanation, ObjectKey, Objects, explain};
 
 fn node(name: &str, spec: Value) -> Value {
@@ -36,7 +37,13 @@ fn set(kind: &str, spec: Value) -> Value {
 
 fn explained(objects: Vec<Value>) -> Explanation {
     let kinds: BTreeSet<String> = BTreeSet::new();
-    explain(&Objects::from_items(objects), &ObjectKey::new("Pod", "ns", "p"), &kinds).expect("the pod is there")
+    explain(
+        &Objects::from_items(objects),
+        &ObjectKey::new("Pod", "ns", "p"),
+        &kinds,
+        &Clock::at(jiff::Timestamp::UNIX_EPOCH),
+    )
+    .expect("the pod is there")
 }
 
 fn commands<'a>(e: &'a Explanation, text: &str) -> &'a [String] {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use expect_test::expect_file;
+use stead_explain::outage::Clock;
 use stead_explain::{Explanation, ObjectKey, Objects, State, explain, render};
 
 fn explained(pod: &str) -> Explanation {
@@ -10,7 +11,7 @@ fn explained(pod: &str) -> Explanation {
     let dump = stead_dump::read(&[from], &|_, _| true).expect("the example can be read");
     let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value));
     let key = ObjectKey::new("Pod", "openstack", pod);
-    explain(&objects, &key, &dump.kinds).expect("the pod is there")
+    explain(&objects, &key, &dump.kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH)).expect("the pod is there")
 }
 
 #[test]

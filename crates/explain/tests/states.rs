@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use stead_explain::outage::Clock;
 use stead_explain::{Explanation, KINDS, ObjectKey, Objects, State, explain};
 
 fn node(name: &str) -> Value {
@@ -29,7 +30,8 @@ fn pod(metadata: Value, spec: Value, status: Value) -> Value {
 fn explained(objects: Vec<Value>, kinds: &[&str]) -> Explanation {
     let kinds: BTreeSet<String> = kinds.iter().map(ToString::to_string).collect();
     let key = ObjectKey::new("Pod", "default", "p");
-    explain(&Objects::from_items(objects), &key, &kinds).expect("the pod is there")
+    explain(&Objects::from_items(objects), &key, &kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH))
+        .expect("the pod is there")
 }
 
 #[test]

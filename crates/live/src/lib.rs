@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use error::ReadError;
 use futures::{StreamExt, TryStreamExt};
 use kube::Client;
-pub use resource::{DEFAULTS, OWNERS, Resource, placement};
+pub use resource::{DEFAULTS, Further, OUTAGE, OWNERS, Resource, placement};
 use serde_json::Value;
 
 use list::Listed;
@@ -92,6 +92,7 @@ fn warnings(barred: &[&Resource]) -> Vec<String> {
     let mut by_loss: Vec<(&str, Vec<&str>)> = Vec::new();
     for resource in barred {
         match by_loss.iter_mut().find(|(lost, _)| *lost == resource.lost) {
+            Some((_, plurals)) if plurals.contains(&resource.plural.as_str()) => {}
             Some((_, plurals)) => plurals.push(&resource.plural),
             None => by_loss.push((resource.lost, vec![&resource.plural])),
         }

@@ -72,7 +72,7 @@ pub fn placement() -> Vec<Resource> {
 }
 
 /// A kind, its API version, its name in a path, and what is lost without it.
-type Further = (&'static str, &'static str, &'static str, &'static str);
+pub type Further = (&'static str, &'static str, &'static str, &'static str);
 
 const WHOSE: &str =
     "it is not said which Topology a rule comes from, who uses it, or what to change in OpenStack's objects";
@@ -94,6 +94,12 @@ pub const DEFAULTS: [Further; 3] = [
     ("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", "the pod counts with priority 0"),
     ("LimitRange", "v1", "limitranges", "the namespace's default requests are left out"),
     ("RuntimeClass", "node.k8s.io/v1", "runtimeclasses", "a runtime's overhead and nodes are left out"),
+];
+
+/// Kinds that tell how a node stands and what was said of it, of which only some namespaces are read.
+pub const OUTAGE: [Further; 2] = [
+    ("Lease", "coordination.k8s.io/v1", "leases", "since when a node is silent is told by its conditions alone"),
+    ("Event", "v1", "events", "what Kubernetes said of it is missing"),
 ];
 
 impl From<Further> for Resource {
@@ -128,7 +134,7 @@ mod tests {
 
     #[test]
     fn no_secret_is_ever_read() {
-        let further = OWNERS.iter().chain(&DEFAULTS).map(|f| Resource::from(*f));
+        let further = OWNERS.iter().chain(&DEFAULTS).chain(&OUTAGE).map(|f| Resource::from(*f));
         assert!(placement().into_iter().chain(further).all(|r| r.kind != "Secret" && r.kind != "ConfigMap"));
     }
 }

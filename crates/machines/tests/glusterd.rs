@@ -63,7 +63,7 @@ async fn a_pool_with_a_replicated_volume() {
     }
     let plane = ControlPlane::start(&binaries, Options::default()).await.unwrap();
     let nodes = ["n0", "n1", "n2", "n3"].map(|name| NodeSpec { name: name.to_owned(), ..NodeSpec::default() });
-    let drivers = vec![DriverSpec { name: "disk.test".to_owned(), topology: None, attach: false }];
+    let drivers = vec![DriverSpec { name: "disk.test".to_owned(), topology: None, attach: false, disk: false }];
     let cluster = ClusterSpec { nodes: nodes.to_vec(), drivers, ..ClusterSpec::default() };
     let images = Images::default().with("gluster", Image::default().empty("/var/log/glusterfs"));
     let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();

@@ -1,20 +1,46 @@
-//! `stead explain KIND/NAME`: why a pod waits, and the ways out; how a Topology or a Glance stands.
+//! `stead explain KIND/NAME`: why a pod waits, and the ways out; what hangs on a node; how a Topology or a Glance stands.
 
 use anyhow::bail;
+use jiff::Timestamp;
 use serde::Serialize;
+use stead_explain::outage::{self, Clock};
 use stead_explain::{ObjectKey, Objects, State, glance, topology};
 
 use crate::args::{ExplainArgs, Format};
-use crate::cluster::{self, Seen};
+use crate::cluster::{self, Scope, Seen};
 use crate::output::{self, Hinted, Outcome};
 
 /// Kinds beyond placement's own that tell where a rule comes from and who owns what.
 const OWNERS: [&str; 7] =
     ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment", "DaemonSet", "Job"];
 
+/// Kinds that tell how nodes and their pods stand.
+const OUTAGE: [&str; 2] = ["Lease", "Event"];
+
+/// What is read for an explanation.
+fn wanted(kind: &str) -> (Vec<&'static str>, Scope) {
+    match kind {
+        "Node" => (OWNERS[4..].iter().chain(&OUTAGE).copied().collect(), Scope::Cluster),
+        "Pod" => (OWNERS.iter().chain(&OUTAGE).copied().collect(), Scope::Namespace),
+        _ => (OWNERS.to_vec(), Scope::Namespace),
+    }
+}
+
+/// The time that the objects tell of: the clock's for a live cluster.
+fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
+    let mut timers = args.timers.timers();
+    timers.controllers_since = timers.controllers_since.or_else(|| outage::controllers_since(objects));
+    let dumped = || outage::newest(objects).unwrap_or_else(Timestamp::now);
+    let now = if args.source.from.is_empty() { Timestamp::now() } else { args.now.unwrap_or_else(dumped) };
+    Clock::new(objects, now, timers)
+}
+
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     let (kind, name) = target(&args.target)?;
-    let Seen { items, kinds, namespace, place } = cluster::read(&args.source, &OWNERS)?;
+    let Seen { items, kinds, namespace, place } = {
+        let (more, scope) = wanted(kind);
+        cluster::read(&args.source, &more, scope)?
+    };
     // A warning has said that it may not be listed: that it is not there would be a guess.
     if args.source.from.is_empty() && !kinds.contains(kind) {
         bail!("cannot explain {}: {kind} objects may not be listed", args.target);
@@ -42,9 +68,16 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
             print(args.output, &explanation, glance::render)?;
             Ok(Outcome::Yes)
         }
+        "Node" => {
+            let clock = clock(args, &objects);
+            let explained = outage::explain_node(&objects, name, &kinds, &clock)?;
+            let explanation = explained.ok_or_else(|| missing(&ObjectKey::new("Node", "", name)))?;
+            print(args.output, &explanation, outage::render_node)?;
+            Ok(Outcome::Yes)
+        }
         _ => {
             let key = find(&objects, kind, name, namespace, place)?;
-            let explanation = stead_explain::explain(&objects, &key, &kinds)?;
+            let explanation = stead_explain::explain(&objects, &key, &kinds, &clock(args, &objects))?;
             print(args.output, &explanation, stead_explain::render)?;
             Ok(if explanation.state == State::Unknown { Outcome::No } else { Outcome::Yes })
         }
@@ -63,11 +96,12 @@ fn print<T: Serialize>(format: Format, answer: &T, render: fn(&T) -> String) -> 
 fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
     let unknown = || Hinted {
         message: format!("cannot explain {target:?}"),
-        hint: "say which: pod/NAME, topology/NAME, glance/NAME or glanceapi/NAME".into(),
+        hint: "say which: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME".into(),
     };
     let (kind, name) = target.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(unknown)?;
     let kind = match kind.to_lowercase().as_str() {
         "pod" | "pods" | "po" => "Pod",
+        "node" | "nodes" | "no" => "Node",
         "topology" | "topologies" | "topo" | "topologies.topology.openstack.org" => "Topology",
         "glance" | "glances" | "glances.glance.openstack.org" => "Glance",
         "glanceapi" | "glanceapis" | "glanceapis.glance.openstack.org" => "GlanceAPI",

@@ -8,11 +8,12 @@ use stead_explain::{KINDS, ObjectKey, Objects, table};
 use stead_placement::{Answer, Code, Plugin, Verdict, evaluate};
 
 use crate::args::{Format, SourceArgs};
+use crate::cluster::Scope;
 use crate::output::{self, Outcome, complain};
 use crate::{cluster, workload};
 
 pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow::Result<Outcome> {
-    let seen = cluster::read(source, &workload::DEFAULTS)?;
+    let seen = cluster::read(source, &workload::DEFAULTS, Scope::Namespace)?;
     let wanted = workload::first_pod(cluster::read_file(file)?, seen.namespace.as_deref(), &seen.items)?;
     for note in &wanted.notes {
         complain("warning", note);

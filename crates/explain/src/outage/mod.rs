@@ -1,7 +1,37 @@
-//! What the loss of a node means: how a node stands, and what hangs on it.
+//! What the loss of a node means: how a node stands, what hangs on it, why pods wait for it, and the ways out.
 
+mod course;
+mod detaching;
+mod events;
+mod eviction;
+mod fate;
+mod forecast;
+mod makers;
+mod moment;
 mod node;
+mod on_node;
+mod placing;
+mod pod;
+mod render;
+mod starting;
+mod timers;
 mod volumes;
+mod way;
+mod why;
+mod words;
 
+pub use forecast::Forecast;
+pub use moment::{controllers_since, newest};
 pub use node::{BootId, LeaseSeen, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
+pub use on_node::{
+    Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node,
+};
+pub use timers::{Clock, Timers};
 pub use volumes::{Attachment, HeldVolume, volumes_of};
+pub use way::{Step, Way};
+
+pub(crate) use forecast::{Scene, forecasts};
+pub(crate) use pod::PodSeen;
+pub(crate) use render::render_forecasts;
+pub(crate) use why::Why;
+pub(crate) use words::when;

@@ -15,7 +15,7 @@ pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Where the kubelets' leases are.
-const LEASES: &str = "kube-node-lease";
+pub(crate) const LEASES: &str = "kube-node-lease";
 
 /// How long a lease lasts that does not say it.
 const LEASE_SECONDS: i64 = 40;
@@ -81,6 +81,8 @@ pub struct NodeStanding {
     pub volumes_in_use: Vec<String>,
     /// Its annotations' value for a key is asked for by [`NodeStanding::annotation`].
     annotations: Value,
+    /// Its labels' value for a key is asked for by [`NodeStanding::label`].
+    labels: Value,
 }
 
 impl NodeStanding {
@@ -116,6 +118,7 @@ impl NodeStanding {
             zone: labels.iter().find_map(|l| text(&metadata["labels"][*l])),
             volumes_in_use: status["volumesInUse"].as_array().into_iter().flatten().filter_map(text).collect(),
             annotations: metadata["annotations"].clone(),
+            labels: metadata["labels"].clone(),
         }
     }
 
@@ -127,6 +130,30 @@ impl NodeStanding {
     /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations[key].as_str()
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels[key].as_str()
+    }
+
+    /// The zone as the node controller counts it: by the well-known labels of region and zone alone.
+    pub fn zone_key(&self) -> String {
+        let of = |keys: [&str; 2]| keys.into_iter().find_map(|k| self.label(k)).unwrap_or_default();
+        let region = of(["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"]);
+        let zone = of(["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"]);
+        format!("{region}:{zone}")
+    }
+
+    /// Whether nothing is heard of its kubelet: the node controller says so and the lease was not renewed since, or the
+    /// lease has run out. A kubelet that says itself that it is not ready is not silent.
+    pub fn is_silent(&self, now: Timestamp) -> bool {
+        match (self.readiness, self.lease) {
+            (Readiness::Unknown, Some(lease)) => self.since.is_none_or(|since| lease.renewed <= since),
+            // Of a node without any such condition nothing was ever said.
+            (Readiness::Unknown, None) => self.since.is_some(),
+            (_, lease) => lease.is_some_and(|lease| !lease.is_fresh(now)),
+        }
     }
 
     /// Whether its kubelet has given a sign of life by its lease so recently that it must be taken for alive.
@@ -177,7 +204,7 @@ mod tests {
         assert_eq!((seen.zone.as_deref(), seen.boot_id.as_deref()), (Some("A"), Some("b")));
         assert_eq!(seen.annotation("k"), Some("v"));
         assert!(seen.taint(UNREACHABLE).is_some() && seen.taint(OUT_OF_SERVICE).is_none());
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time");
         assert_eq!(seen.last_heard(), Some(at("2026-01-01T00:00:04Z")));
         assert!(seen.lease_is_fresh(at("2026-01-01T00:00:44Z")));
         assert!(!seen.lease_is_fresh(at("2026-01-01T00:00:45Z")));

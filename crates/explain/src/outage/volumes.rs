@@ -46,6 +46,8 @@ pub struct Attachment {
     pub node: String,
     /// Whether the driver has said that it is attached.
     pub attached: bool,
+    /// When it was asked for.
+    pub created: Option<String>,
     /// Since when it is being taken away.
     pub leaving: Option<String>,
     /// What the driver said of attaching, where it failed.
@@ -105,6 +107,7 @@ fn attachments(objects: &Objects, volume: &str) -> Vec<Attachment> {
         uid: text(&a["metadata"]["uid"]).unwrap_or_default(),
         node: text(&a["spec"]["nodeName"]).unwrap_or_default(),
         attached: a["status"]["attached"] == true,
+        created: text(&a["metadata"]["creationTimestamp"]),
         leaving: text(&a["metadata"]["deletionTimestamp"]),
         attach_error: text(&a["status"]["attachError"]["message"]),
         detach_error: text(&a["status"]["detachError"]["message"]),

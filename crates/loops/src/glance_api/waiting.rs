@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use stead_explain::{KINDS, ObjectKey, Objects, explain};
+use stead_explain::{KINDS, ObjectKey, Objects, explain_placement};
 
 use crate::object::{items, name, namespace, present, text, uid};
 use crate::step::World;
@@ -47,7 +47,7 @@ pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
     let key = ObjectKey::new("Pod", namespace(first), name(first));
     let way_out = world.cluster.and_then(|cluster| {
         let kinds: BTreeSet<String> = KINDS.iter().map(|k| k.kind.to_owned()).collect();
-        let explanation = explain(cluster, &key, &kinds).ok()?;
+        let explanation = explain_placement(cluster, &key, &kinds).ok()?;
         explanation.fixes.into_iter().next().map(|offer| offer.text)
     });
     let advice = match (&way_out, world.cluster) {

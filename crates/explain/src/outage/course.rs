@@ -1,0 +1,233 @@
+//! What would happen if: the moments from a pod that is in the way to one that is Ready.
+//!
+//! Each moment is a time, or never: the old object is gone → its successor is made → it is scheduled (by placement, on
+//! a fork of the cluster as it would then be) → its volumes are detached from where they were → attached, started, and
+//! Ready. Nothing is simulated: each follows from those before it by Kubernetes' own rules and waiting times.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use stead_placement::Cluster;
+
+use super::eviction;
+use super::makers::{self, Maker};
+use super::node::{NodeStanding, OUT_OF_SERVICE, UNREACHABLE};
+use super::placing::{template, with_taint, without_taints};
+use super::pod::PodSeen;
+use super::timers::Clock;
+use super::way::{Outcome, Way};
+use crate::objects::{self, ObjectError, ObjectKey, Objects};
+
+/// How a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Its kubelet answers.
+    Alive,
+    /// It does not.
+    Silent,
+    /// There is no Node object.
+    Gone,
+}
+
+/// A pod that came to be in this many turns of others waiting for others waits for itself.
+const DEPTH: usize = 16;
+
+/// So long a kubelet may take to end a pod, or to let go of a volume, before something is wrong with it.
+pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(120);
+
+/// One way, and what follows from it.
+pub(crate) struct Course<'a> {
+    pub(crate) objects: &'a Objects,
+    pub(crate) clock: &'a Clock,
+    /// The cluster as it is while the way's first effects are felt.
+    pub(super) cluster: Cluster,
+    /// The cluster later on, where a node that comes back takes pods again.
+    pub(super) later: Option<Cluster>,
+    pub(crate) way: Way,
+    /// The node that the way is about.
+    pub(crate) node: Option<&'a str>,
+    /// The pods that are deleted by it.
+    pub(super) targets: BTreeSet<ObjectKey>,
+    /// When that node has the taint that evicts.
+    pub(super) tainted: Option<Timestamp>,
+    /// When the objects of its pods are gone.
+    pub(super) gone: Vec<(ObjectKey, Timestamp)>,
+}
+
+impl<'a> Course<'a> {
+    /// The course of a way. `cluster` is what the objects make, all pods in it.
+    pub(crate) fn new(
+        objects: &'a Objects,
+        clock: &'a Clock,
+        cluster: &Cluster,
+        way: Way,
+        node: Option<&'a str>,
+        targets: BTreeSet<ObjectKey>,
+    ) -> Result<Course<'a>, ObjectError> {
+        let standing = node.and_then(|name| NodeStanding::find(objects, name));
+        let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
+        let (cluster, later, gone) = (cluster.clone(), None, Vec::new());
+        let mut course = Course { objects, clock, cluster, later, way, node, targets, tainted, gone };
+        for (key, value) in objects.of_kind("Node") {
+            let ours = node == Some(key.name.as_str());
+            if ours && way == Way::DeleteNode {
+                objects::take(&mut course.cluster, key);
+            } else if ours && way == Way::NodeReturns {
+                let mut later = course.cluster.clone();
+                objects::put(&mut later, key, &without_taints(value))?;
+                course.later = Some(later);
+            } else if course.life(&key.name) == Life::Silent {
+                // Where the scheduler does not know it yet, it will in a moment.
+                let taint = if ours && way == Way::OutOfService { OUT_OF_SERVICE } else { UNREACHABLE };
+                objects::put(&mut course.cluster, key, &with_taint(value, taint))?;
+            }
+        }
+        let there = objects.of_kind("Pod").filter(|(_, p)| node.is_some() && PodSeen(p).node() == node);
+        course.gone = there.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
+        Ok(course)
+    }
+
+    /// From now on, a node has the pod that is made in the place of another.
+    pub(crate) fn occupy(&mut self, pod: PodSeen, node: &str) {
+        let Ok(next) = objects::compile_pod(&template(pod.0, false)) else { return };
+        for cluster in [Some(&mut self.cluster), self.later.as_mut()].into_iter().flatten() {
+            // A node that the fork does not know takes no room in it.
+            let _ = cluster.assume(&next, node);
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now
+    }
+
+    /// How a node is, on this way.
+    pub(crate) fn life(&self, name: &str) -> Life {
+        let ours = self.node == Some(name);
+        match NodeStanding::find(self.objects, name) {
+            None => Life::Gone,
+            Some(_) if ours && self.way == Way::DeleteNode => Life::Gone,
+            Some(_) if ours && self.way == Way::NodeReturns => Life::Alive,
+            Some(node) if node.is_silent(self.clock.leases) => Life::Silent,
+            Some(_) => Life::Alive,
+        }
+    }
+
+    /// Whether the out-of-service taint is on a node, on this way.
+    pub(super) fn out_of_service(&self, name: &str) -> bool {
+        let found = NodeStanding::find(self.objects, name).is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
+        found || (self.way == Way::OutOfService && self.node == Some(name))
+    }
+
+    /// What becomes of a pod: when it, or the one in its place, is Ready.
+    pub(crate) fn outcome(&self, pod: PodSeen) -> Outcome {
+        self.outcome_at(pod, 0)
+    }
+
+    fn outcome_at(&self, pod: PodSeen, depth: usize) -> Outcome {
+        let out = Outcome::default();
+        if depth > DEPTH {
+            return out.never(format!("pod {} waits for what waits for it", pod.name()));
+        }
+        let lives = |node: &&str| pod.due().is_none() && !pod.ended() && self.life(node) == Life::Alive;
+        match pod.node() {
+            None if pod.due().is_none() => self.placed(pod, pod, self.now(), out),
+            Some(node) if lives(&node) && !self.targets.contains(&pod.key()) => self.there(pod, node),
+            _ => self.replaced(pod, depth),
+        }
+    }
+
+    /// A pod on a node whose kubelet answers.
+    fn there(&self, pod: PodSeen, node: &str) -> Outcome {
+        let (now, timers) = (self.now(), &self.clock.timers);
+        let mut out = Outcome { nodes: vec![node.to_owned()], ..Outcome::default() };
+        let back = self.way == Way::NodeReturns && self.node == Some(node);
+        if back && pod.containers().any(|c| c["state"].get("running").is_some()) {
+            out.step(format!("the kubelet of {node} says that it goes on"), now + timers.kubelet_return);
+            return out.ready(now + timers.kubelet_return);
+        }
+        if let Some(since) = pod.since("Ready").filter(|_| pod.ready()) {
+            return out.ready(since);
+        }
+        let begun = pod.since("PodScheduled").unwrap_or(now);
+        self.started(pod, if back { now + timers.kubelet_return } else { begun }, out)
+    }
+
+    /// A pod whose place somebody else has to take.
+    fn replaced(&self, pod: PodSeen, depth: usize) -> Outcome {
+        let mut out = Outcome::default();
+        let fate = self.fate(pod);
+        let name = pod.name();
+        if let Some(next) = makers::successor(self.objects, pod) {
+            out.step(format!("pod {} was made in its place", next.name()), next.created().unwrap_or(self.now()));
+            let then = self.outcome_at(next, depth + 1);
+            out.steps.extend(then.steps);
+            return Outcome { steps: out.steps, ..then };
+        }
+        let maker = Maker::of(self.objects, pod);
+        let made = match maker {
+            Maker::Nobody => return out.never(format!("nobody makes pod {name} anew: it has no controller")),
+            Maker::Kubelet => {
+                return out.never(format!("pod {name} is made by the node's own kubelet, and there alone"));
+            }
+            Maker::EachNode if pod.node().is_none_or(|n| self.life(n) != Life::Alive) => {
+                return out
+                    .never(format!("a DaemonSet's pod is for its own node alone, and that is {}", self.word(pod)));
+            }
+            Maker::Replicas { set } if !self.wanted(pod, set) => {
+                return out.never(format!("pod {name} is not made anew: its ReplicaSet wants no more pods"));
+            }
+            Maker::Replicas { .. } => [fate.deleted, fate.gone].into_iter().flatten().min(),
+            Maker::Job(job) => {
+                let failed = if makers::job_waits_for_end(job) { fate.released } else { fate.deleted };
+                match failed.map(|at| makers::job_retry(job, pod, at.max(self.now()))) {
+                    Some(None) => return out.never("its Job has failed too often and ends"),
+                    made => made.flatten(),
+                }
+            }
+            Maker::Identities { .. } | Maker::EachNode | Maker::Other(_) => fate.gone,
+        };
+        if let Some(at) = fate.deleted {
+            out.step(format!("the deletion of pod {name} {}", if at <= self.now() { "began" } else { "begins" }), at);
+        }
+        let Some(made) = made.map(|at| at.max(self.now())) else {
+            return out.never(self.why_it_stays(pod, fate, maker));
+        };
+        if fate.gone.is_some_and(|gone| gone <= made) {
+            out.step(format!("the object of pod {name} is gone"), made);
+        }
+        let made = match maker {
+            Maker::Identities { ordered: true } => match self.turn(pod, made, depth) {
+                Ok(made) => made,
+                Err(why) => return out.never(why),
+            },
+            _ => made,
+        };
+        out.step("its successor is made", made);
+        self.placed(pod, pod, made, out)
+    }
+
+    /// When it is a StatefulSet's pod's turn: all before it have to be Ready.
+    fn turn(&self, pod: PodSeen, made: Timestamp, depth: usize) -> Result<Timestamp, String> {
+        let mut at = made;
+        let before = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
+        for other in before.filter(|p| p.ordinal() < pod.ordinal()) {
+            match self.outcome_at(other, depth + 1).ready_at {
+                Some(ready) => at = at.max(ready),
+                None => {
+                    let name = other.name();
+                    return Err(format!("its StatefulSet makes it only when pod {name} is Ready, which it never is"));
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Whether a ReplicaSet makes another pod for this one.
+    fn wanted(&self, pod: PodSeen, set: Option<&Value>) -> bool {
+        let Some(replicas) = set.and_then(|s| s["spec"]["replicas"].as_u64()) else { return true };
+        let others = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+        let others = others.filter(|p| p.is_sibling(pod) && p.name() != pod.name() && p.due().is_none() && !p.ended());
+        (others.count() as u64) < replicas
+    }
+}

@@ -1,0 +1,171 @@
+//! When the taints of a node have its pods deleted.
+//!
+//! Mirrors kube-controller-manager's node-lifecycle-controller (who gets a taint, and how fast) and
+//! taint-eviction-controller (what a taint does to a pod).
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+use serde_json::{Value, json};
+use stead_semantics::taints::tolerates;
+
+use super::node::{NodeStanding, Readiness, UNREACHABLE, time};
+use super::pod::PodSeen;
+use super::timers::{Clock, LOST};
+use crate::objects::{Objects, part};
+
+/// The taint of a node whose kubelet says that it is not ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// What keeps the node controller from putting the evicting taint on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Brake {
+    /// No node of the cluster is ready: the fault is taken to be elsewhere.
+    AllDown,
+    /// Most of the zone's nodes are not ready, and the zone is small.
+    ZoneDisturbed,
+}
+
+/// How long a pod stays on a node with a taint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tolerance {
+    /// Not at all.
+    None,
+    /// So long.
+    For(SignedDuration),
+    /// As long as it likes.
+    Forever,
+}
+
+/// How long a pod stays on a node with these taints (getMinTolerationTime in pkg/controller/tainteviction).
+pub(crate) fn tolerance<'a>(pod: PodSeen, taints: impl IntoIterator<Item = &'a Value>) -> Tolerance {
+    let tolerations: Vec<Toleration> = part(&pod.0["spec"]["tolerations"]).unwrap_or_default();
+    let mut least = None;
+    for taint in taints {
+        let taint = Taint {
+            key: taint["key"].as_str().unwrap_or_default().to_owned(),
+            value: taint["value"].as_str().map(str::to_owned),
+            effect: taint["effect"].as_str().unwrap_or_default().to_owned(),
+            time_added: None,
+        };
+        // The first that matches counts, as in GetMatchingTolerations.
+        let Some(by) = tolerations.iter().find(|t| tolerates(t, &taint)) else { return Tolerance::None };
+        least = [least, by.toleration_seconds].into_iter().flatten().min();
+    }
+    match least {
+        None => Tolerance::Forever,
+        Some(seconds) if seconds <= 0 => Tolerance::None,
+        Some(seconds) => Tolerance::For(SignedDuration::from_secs(seconds)),
+    }
+}
+
+/// When the deletion of a pod on a node begins by taints, as things are; none for never.
+pub(crate) fn evicted(objects: &Objects, clock: &Clock, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
+    evicted_after(clock, node, tainted(objects, clock, node)?, pod)
+}
+
+/// When a node got, or gets, the taint of the node controller that evicts its pods; none for never.
+pub(crate) fn tainted(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
+    match node.taints.iter().find(|t| is_ours(t)) {
+        Some(taint) => time(&taint["timeAdded"]).or(node.since).map(|at| at + LOST).or(Some(clock.now)),
+        None => taint_comes(objects, clock, node),
+    }
+}
+
+/// When a pod's deletion begins on a node that is tainted by the node controller at a moment.
+pub(crate) fn evicted_after(clock: &Clock, node: &NodeStanding, tainted: Timestamp, pod: PodSeen) -> Option<Timestamp> {
+    let (now, timers) = (clock.now, &clock.timers);
+    let coming = json!({ "key": UNREACHABLE, "effect": "NoExecute" });
+    let ours = node.taints.iter().find(|t| is_ours(t)).unwrap_or(&coming);
+    // Those of others were there before the pod, or took it at once: they have no beginning of their own.
+    let others = node.taints.iter().filter(|t| t["effect"] == "NoExecute" && !is_ours(t));
+    match tolerance(pod, others.chain([ours])) {
+        Tolerance::None => Some(tainted.max(now)),
+        Tolerance::For(time) => Some((timers.begun(tainted) + time).max(now)),
+        Tolerance::Forever => None,
+    }
+}
+
+/// Whether a taint is one of the node controller's that evict.
+fn is_ours(taint: &Value) -> bool {
+    taint["effect"] == "NoExecute" && (taint["key"] == UNREACHABLE || taint["key"] == NOT_READY)
+}
+
+/// When the node controller puts its evicting taint on a node that has none yet; none where it never does.
+fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
+    let (now, timers) = (clock.now, &clock.timers);
+    let unknown = unknown_from(clock, node)?;
+    let zones = Zones::of(objects, clock, node);
+    if zones.brake(clock, &node.zone_key()).is_some() {
+        return None;
+    }
+    // One node of a zone at a time.
+    let interval = if zones.disturbed(clock, &node.zone_key()) {
+        timers.secondary_eviction_interval
+    } else {
+        timers.eviction_interval
+    };
+    let last = objects
+        .of_kind("Node")
+        .map(|(_, n)| NodeStanding::of(n, None))
+        .filter(|other| other.zone_key() == node.zone_key())
+        .flat_map(|other| other.taints)
+        .filter(is_ours)
+        .filter_map(|t| time(&t["timeAdded"]))
+        .max();
+    Some(last.map_or(unknown, |last| unknown.max(last + interval)).max(now))
+}
+
+/// From when on a node is not ready; none where its kubelet is alive and well.
+pub(crate) fn unknown_from(clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
+    match node.readiness {
+        Readiness::Ready if node.is_silent(clock.leases) => {
+            Some(node.last_heard().map_or(clock.now, |heard| clock.timers.unknown(heard)).max(clock.now))
+        }
+        Readiness::Ready => None,
+        _ => Some(node.since.unwrap_or(clock.now)),
+    }
+}
+
+/// What keeps the node controller from evicting by taint in the node's zone.
+pub(crate) fn brake(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Brake> {
+    Zones::of(objects, clock, node).brake(clock, &node.zone_key())
+}
+
+/// How many nodes each zone has, and how many of them are not ready.
+struct Zones(BTreeMap<String, (usize, usize)>);
+
+impl Zones {
+    /// The zones as the node controller will see them when it finds that this node is silent.
+    fn of(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Zones {
+        let mut zones: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for (key, _) in objects.of_kind("Node") {
+            let Some(other) = NodeStanding::find(objects, &key.name) else { continue };
+            if other.label("node.kubernetes.io/exclude-disruption").is_some() {
+                continue;
+            }
+            let (all, down) = zones.entry(other.zone_key()).or_default();
+            *all += 1;
+            let silent = other.name == node.name || other.is_silent(clock.leases);
+            *down += usize::from(other.readiness != Readiness::Ready || silent);
+        }
+        Zones(zones)
+    }
+
+    /// ComputeZoneState: at least three nodes, and so large a part.
+    fn disturbed(&self, clock: &Clock, zone: &str) -> bool {
+        let (all, down) = self.0.get(zone).copied().unwrap_or_default();
+        #[expect(clippy::cast_precision_loss, reason = "a zone has far fewer nodes")]
+        let part = down as f64 / all.max(1) as f64;
+        down < all && down > 2 && part >= clock.timers.unhealthy_zone_threshold
+    }
+
+    fn brake(&self, clock: &Clock, zone: &str) -> Option<Brake> {
+        if self.0.values().all(|(all, down)| all == down) {
+            return Some(Brake::AllDown);
+        }
+        let small = self.0.get(zone).is_none_or(|(all, _)| *all <= clock.timers.large_zone);
+        (small && self.disturbed(clock, zone)).then_some(Brake::ZoneDisturbed)
+    }
+}

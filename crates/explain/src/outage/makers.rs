@@ -1,0 +1,103 @@
+//! Who makes a pod anew, and when.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::pod::PodSeen;
+use crate::objects::{ObjectKey, Objects};
+
+/// Who makes a pod anew.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Maker<'a> {
+    /// A ReplicaSet or ReplicationController: a pod that is being deleted does not count for it any more.
+    Replicas {
+        /// The object, where it was read.
+        set: Option<&'a Value>,
+    },
+    /// A StatefulSet: never two pods of one identity.
+    Identities {
+        /// Whether one waits for all before it to be ready.
+        ordered: bool,
+    },
+    /// A Job: as a ReplicaSet, but each failure makes it wait longer, and too many end it.
+    Job(&'a Value),
+    /// A DaemonSet: one on each node, and on no other.
+    EachNode,
+    /// The kubelet itself, from a file.
+    Kubelet,
+    /// Something that is not known: when the old object is gone, as a rule.
+    Other(&'a str),
+    /// Nobody.
+    Nobody,
+}
+
+impl<'a> Maker<'a> {
+    /// Who makes this pod anew.
+    pub(crate) fn of(objects: &'a Objects, pod: PodSeen<'a>) -> Maker<'a> {
+        let Some((kind, name)) = pod.owner() else { return Maker::Nobody };
+        let owner = objects.get(&ObjectKey::new(kind, pod.namespace(), name));
+        match kind {
+            "ReplicaSet" | "ReplicationController" => Maker::Replicas { set: owner },
+            "StatefulSet" => {
+                Maker::Identities { ordered: owner.is_none_or(|o| o["spec"]["podManagementPolicy"] != "Parallel") }
+            }
+            "Job" => Maker::Job(owner.unwrap_or(&Value::Null)),
+            "DaemonSet" => Maker::EachNode,
+            "Node" => Maker::Kubelet,
+            kind => Maker::Other(kind),
+        }
+    }
+}
+
+/// When a Job makes another pod for one that fails at a moment; none where that is one failure too many.
+pub(crate) fn job_retry(job: &Value, pod: PodSeen, failed: Timestamp) -> Option<Timestamp> {
+    let failures = job["status"]["failed"].as_i64().unwrap_or_default() + 1;
+    if failures > job["spec"]["backoffLimit"].as_i64().unwrap_or(6) {
+        return None;
+    }
+    let doublings = u32::try_from(failures - 1).unwrap_or_default().min(6);
+    let wait = SignedDuration::from_secs((10 << doublings).min(600));
+    // A pod that is not ready any more counts as finished since then (getFinishedTime in pkg/controller/job).
+    let ready = pod.condition("Ready").filter(|c| c["status"] == "False");
+    let finished = ready.and_then(|c| super::node::time(&c["lastTransitionTime"])).unwrap_or(failed);
+    Some(failed.max(finished + wait))
+}
+
+/// Whether a Job replaces only pods that have failed, and not yet those that are being deleted.
+pub(crate) fn job_waits_for_end(job: &Value) -> bool {
+    match job["spec"]["podReplacementPolicy"].as_str() {
+        Some(policy) => policy == "Failed",
+        None => job["spec"].get("podFailurePolicy").is_some(),
+    }
+}
+
+/// The Deployment above a pod's ReplicaSet: its name, and the object where it was read.
+pub(crate) fn deployment<'a>(objects: &'a Objects, pod: PodSeen<'a>) -> Option<(&'a str, Option<&'a Value>)> {
+    let (_, name) = pod.owner().filter(|(kind, _)| *kind == "ReplicaSet")?;
+    let set = objects.get(&ObjectKey::new("ReplicaSet", pod.namespace(), name))?;
+    let mut owners = set["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|o| o["controller"] == true && o["kind"] == "Deployment")?["name"].as_str()?;
+    Some((owner, objects.get(&ObjectKey::new("Deployment", pod.namespace(), owner))))
+}
+
+/// Whether two pods are made for the same purpose: by the same controller, or the same Deployment above it.
+pub(crate) fn same_workload(objects: &Objects, a: PodSeen, b: PodSeen) -> bool {
+    let above = |pod| deployment(objects, pod).map(|(name, _)| name);
+    a.is_sibling(b) || (a.namespace() == b.namespace() && above(a).is_some() && above(a) == above(b))
+}
+
+/// The pod that was made in the place of one that is being deleted. Where several are, each has its own.
+pub(crate) fn successor<'a>(objects: &'a Objects, pod: PodSeen<'a>) -> Option<PodSeen<'a>> {
+    let deleted = pod.deleted()?;
+    if !matches!(Maker::of(objects, pod), Maker::Replicas { .. } | Maker::Job(_)) {
+        return None;
+    }
+    let all = || objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| same_workload(objects, pod, *p));
+    let leaving: Vec<PodSeen> = all().filter(|p| p.due().is_some()).collect();
+    let later = |p: &PodSeen| p.created().is_some_and(|at| at + SignedDuration::from_secs(2) >= deleted);
+    let mut young: Vec<PodSeen> = all().filter(|p| p.due().is_none() && !p.ended() && later(p)).collect();
+    // The one that still waits is the one that is asked about.
+    young.sort_by_key(|p| (p.ready(), p.name()));
+    let at = leaving.iter().position(|p| p.name() == pod.name())?;
+    young.get(at).or(young.last()).copied()
+}

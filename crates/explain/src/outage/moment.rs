@@ -1,0 +1,66 @@
+//! Which moment objects tell of, where nobody says it.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::node::time;
+use crate::objects::{ObjectKey, Objects};
+
+/// Fields that say when something happened. Others, such as a deletionTimestamp, may lie ahead.
+const PAST: [&str; 11] = [
+    "creationTimestamp",
+    "eventTime",
+    "finishedAt",
+    "lastHeartbeatTime",
+    "lastObservedTime",
+    "lastTimestamp",
+    "lastTransitionTime",
+    "renewTime",
+    "startedAt",
+    "time",
+    "timeAdded",
+];
+
+/// The newest time in the objects: a dump was made then, or a moment later.
+pub fn newest(objects: &Objects) -> Option<Timestamp> {
+    let kinds = ["Node", "Lease", "Event", "Pod", "VolumeAttachment"];
+    kinds.into_iter().flat_map(|kind| objects.of_kind(kind)).filter_map(|(_, object)| newest_in(object)).max()
+}
+
+fn newest_in(value: &Value) -> Option<Timestamp> {
+    match value {
+        Value::Object(fields) => {
+            let of = |(name, value): (&String, &Value)| match PAST.contains(&name.as_str()) {
+                true => time(value),
+                false => newest_in(value),
+            };
+            fields.iter().filter_map(of).max()
+        }
+        Value::Array(items) => items.iter().filter_map(newest_in).max(),
+        _ => None,
+    }
+}
+
+/// Since when the controllers run, as their lease has it.
+pub fn controllers_since(objects: &Objects) -> Option<Timestamp> {
+    let lease = objects.get(&ObjectKey::new("Lease", "kube-system", "kube-controller-manager"))?;
+    time(&lease["spec"]["acquireTime"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_lies_ahead_is_no_moment_of_the_dump() {
+        let pod = json!({ "kind": "Pod", "apiVersion": "v1", "metadata": { "name": "p", "namespace": "n",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:09:00Z" } });
+        let lease = json!({ "kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
+            "metadata": { "name": "a", "namespace": "kube-node-lease" },
+            "spec": { "renewTime": "2026-01-01T00:05:00.250000Z" } });
+        let objects = Objects::from_items([pod, lease]);
+        assert_eq!(newest(&objects), "2026-01-01T00:05:00.25Z".parse().ok());
+        assert_eq!(newest(&Objects::default()), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! From a node to Ready: a pod's volumes come, and its containers start.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::course::Course;
+use super::detaching::held_name;
+use super::makers;
+use super::pod::PodSeen;
+use super::volumes::volumes_of;
+use super::way::Outcome;
+
+impl Course<'_> {
+    /// A pod that has a node since a moment, or the nodes that it may go to: its volumes come, and it starts.
+    pub(super) fn started(&self, pod: PodSeen, begun: Timestamp, mut out: Outcome) -> Outcome {
+        let now = self.now();
+        let volumes = volumes_of(self.objects, pod.namespace(), pod.0);
+        let mut free: Option<Timestamp> = None;
+        let goes = out.nodes.first().cloned();
+        for volume in volumes.iter().filter(|v| v.attached && !v.shared) {
+            for held in volume.attachments.iter().filter(|a| Some(&a.node) != goes.as_ref()) {
+                match self.detached(pod, volume, held) {
+                    Ok(at) => {
+                        out.step(format!("volume {} is detached from {}", held_name(volume), held.node), at);
+                        free = free.max(Some(at));
+                    }
+                    Err(why) => return out.never(why),
+                }
+            }
+        }
+        let waits = free.is_some();
+        let takes = self.start_time(pod) + if waits { self.clock.timers.attach } else { SignedDuration::ZERO };
+        let ready = begun.max(free.unwrap_or(begun)) + takes;
+        // What should have been Ready by now will be in a moment, if it is well.
+        out.ready(if ready < now { now + self.ready_time(pod) } else { ready })
+    }
+
+    /// From a node and free volumes to Ready.
+    fn start_time(&self, pod: PodSeen) -> SignedDuration {
+        let known = self.alike(pod).filter_map(|p| {
+            let volumes = volumes_of(self.objects, p.namespace(), p.0);
+            let there = volumes.iter().flat_map(|v| &v.attachments).filter(|a| Some(a.node.as_str()) == p.node());
+            let asked = there.filter_map(|a| a.created.as_ref()?.parse().ok()).max();
+            // A pod that waits for a volume long after it had a node tells nothing of how long it takes to start.
+            p.started_in(asked).filter(|took| *took <= SignedDuration::from_secs(60))
+        });
+        known.min().unwrap_or(self.clock.timers.start) + self.ready_time(pod)
+    }
+
+    /// From containers that run to Ready: as long as it took before, or as its probes have it.
+    fn ready_time(&self, pod: PodSeen) -> SignedDuration {
+        let known = self.alike(pod).filter_map(PodSeen::ready_in).min();
+        let containers = pod.0["spec"]["containers"].as_array().into_iter().flatten();
+        let probed = containers.filter_map(|c| {
+            let probe = c["readinessProbe"].as_object()?;
+            let first = probe.get("initialDelaySeconds").and_then(Value::as_i64).unwrap_or_default();
+            Some(SignedDuration::from_secs(first + 1))
+        });
+        known.or(probed.max()).unwrap_or(SignedDuration::from_secs(1))
+    }
+
+    /// The pod and those of the same controller.
+    fn alike<'b>(&'b self, pod: PodSeen<'b>) -> impl Iterator<Item = PodSeen<'b>> {
+        let all = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+        all.filter(move |p| {
+            let same = p.name() == pod.name() && p.namespace() == pod.namespace();
+            same || makers::same_workload(self.objects, *p, pod)
+        })
+    }
+}

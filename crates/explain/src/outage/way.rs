@@ -1,0 +1,69 @@
+//! The ways out, and what a way leads to.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// What a person may do about a node that is silent, or about what hangs on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Nothing.
+    DoNothing,
+    /// Have the machine back, as it was.
+    NodeReturns,
+    /// Delete the pod that is in the way without waiting for its kubelet.
+    ForceDeletePod,
+    /// Delete the Node object.
+    DeleteNode,
+    /// Taint the node as out of service.
+    OutOfService,
+    /// Have the Deployment end its old pods before it starts new ones.
+    RecreateStrategy,
+}
+
+impl Way {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Way::DoNothing => "do-nothing",
+            Way::NodeReturns => "node-returns",
+            Way::ForceDeletePod => "force-delete-pod",
+            Way::DeleteNode => "delete-node",
+            Way::OutOfService => "out-of-service",
+            Way::RecreateStrategy => "recreate-strategy",
+        }
+    }
+}
+
+/// One of the moments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What happens; or, of what never does, why.
+    pub what: String,
+    /// When; none for never.
+    pub at: Option<Timestamp>,
+}
+
+/// What becomes of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) ready_at: Option<Timestamp>,
+    pub(crate) nodes: Vec<String>,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Outcome {
+    pub(super) fn step(&mut self, what: impl Into<String>, at: Timestamp) {
+        self.steps.push(Step { what: what.into(), at: Some(at) });
+    }
+
+    pub(super) fn never(mut self, why: impl Into<String>) -> Outcome {
+        self.steps.push(Step { what: why.into(), at: None });
+        Outcome { ready_at: None, ..self }
+    }
+
+    pub(super) fn ready(mut self, at: Timestamp) -> Outcome {
+        self.step("Ready", at);
+        Outcome { ready_at: Some(at), ..self }
+    }
+}

@@ -1,0 +1,7 @@
+//! Pods that are Terminating or do not start: why, and what each way out leads to.
+
+mod forecasts;
+mod nodes;
+mod recordings;
+mod situation;
+mod texts;
