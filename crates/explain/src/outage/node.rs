@@ -217,8 +217,8 @@ mod tests {
             "spec": { "renewTime": "2026-01-01T00:00:04.000000Z", "leaseDurationSeconds": 40 },
         });
         let seen = NodeStanding::of(&json!({}), Some(&lease));
-        assert!(seen.lease_is_fresh("2026-01-01T00:10:40Z".parse().unwrap()));
-        assert!(!seen.lease_is_fresh("2026-01-01T00:10:41Z".parse().unwrap()));
+        assert!(seen.lease_is_fresh("2026-01-01T00:10:40Z".parse().expect("a time")));
+        assert!(!seen.lease_is_fresh("2026-01-01T00:10:41Z".parse().expect("a time")));
     }
 
     #[test]

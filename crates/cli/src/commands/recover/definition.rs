@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn the_schema_keeps_all_of_a_record() {
-        let record: NodeRecovery = serde_json::from_value(full()).unwrap();
-        let written = serde_json::to_value(&record).unwrap();
+        let record: NodeRecovery = serde_json::from_value(full()).expect("a record");
+        let written = serde_json::to_value(&record).expect("a record can be written");
         assert_eq!(written, full(), "the record here is not a full one any more");
         let definition = recovery().object;
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

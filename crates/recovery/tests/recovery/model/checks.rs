@@ -145,7 +145,10 @@ impl World {
             m.contains(record.name()) && node.has(OUT_OF_SERVICE) && !node.foreign.contains(OUT_OF_SERVICE)
         };
         let marked = node.mark.as_ref().is_some_and(ours);
-        let collected = node.fence.as_ref().filter(|f| f.ours).and_then(|f| f.collected.values().min().copied());
+        // What an earlier attempt at the same life has collected is not in the plan of this one.
+        let planned = |(uid, turn): (&String, &u64)| record.spec.plan.condemned(uid).map(|_| *turn);
+        let collected =
+            node.fence.as_ref().filter(|f| f.ours).and_then(|f| f.collected.iter().filter_map(planned).min());
         let shields = record.spec.plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
             .filter_map(|uid| self.pods.iter().find(|p| p.uid == *uid))
