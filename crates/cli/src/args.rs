@@ -38,6 +38,10 @@ Examples:
   Who uses this Topology, what does it do to them, and what is wrong with it?
     stead explain topology/glance-default-spread-pods -n openstack
 
+  A machine is off. What hangs on it, when would that be well again, and how is it freed safely?
+    stead explain node/worker-0
+    stead recover node/worker-0 --confirm-off 'powered off in the console'
+
   How are Glance's APIs, and which of their pods wait for what?
     stead explain glance/glance -n openstack
 
@@ -67,9 +71,10 @@ Exit codes:
 
 /// Keeps stateful services in their place on Kubernetes.
 ///
-/// Stead tells where kube-scheduler would put a pod, exactly as kube-scheduler would decide it, and why a pod
-/// waits. It looks at the live cluster that kubectl would talk to, with read rights only, or at files that kubectl or a
-/// must-gather left behind. Nothing is changed.
+/// Stead tells where kube-scheduler would put a pod, exactly as kube-scheduler would decide it, why a pod waits or cannot
+/// end, and what can be done. For that it looks at the live cluster that kubectl would talk to, with read rights only, or at
+/// files that kubectl or a must-gather left behind. What changes a cluster (recover, install, uninstall) shows first
+/// what it would do, and asks.
 #[derive(Debug, Parser)]
 #[command(name = "stead", version, after_long_help = EXAMPLES, after_help = "`--help` has examples and exit codes.")]
 pub(crate) struct Cli {
