@@ -19,19 +19,24 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// The program to test, built; with the features that the tests have it built with, so that it is built once.
+/// The program to test, built.
 pub(crate) fn stead() -> Result<PathBuf> {
+    program("stead")
+}
+
+/// A program of the workspace, built; with the features that the tests have it built with, so that it is built once.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let output = cargo()
-        .args(["build", "--quiet", "--workspace", "--bin", "stead", "--message-format=json"])
+        .args(["build", "--quiet", "--workspace", "--bin", name, "--message-format=json"])
         .stderr(Stdio::inherit())
         .output()
         .context("running cargo build")?;
-    ensure!(output.status.success(), "cargo build --bin stead: {}", output.status);
+    ensure!(output.status.success(), "cargo build --bin {name}: {}", output.status);
     let messages = String::from_utf8_lossy(&output.stdout);
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "stead")
+        .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo build told of no program stead")
+        .with_context(|| format!("cargo build told of no program {name}"))
 }

@@ -19,6 +19,8 @@ enum Report {
     Glance,
     /// A Gluster pool that scales, loses pods and nodes, and comes back as itself.
     Gluster,
+    /// An application with one Cinder volume, and machines that are shut down, deleted and recovered from.
+    Cinder,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -32,6 +34,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     match args.report {
         Report::Glance => runtime.block_on(stead_reports::glance::play(&binaries, &stead, &mut out))?,
         Report::Gluster if !stead_stage::pool::can_run_or_skip() => return Ok(Outcome::Failed),
+        Report::Cinder if !stead_machines::Machines::can_run_or_skip() => return Ok(Outcome::Failed),
+        Report::Cinder => {
+            let demo = cargo::program("cinder-demo")?;
+            runtime.block_on(stead_reports::cinder::play(&binaries, &stead, &demo, &mut out))?;
+        }
         Report::Gluster => runtime.block_on(stead_reports::gluster::play(&binaries, &stead, &mut out))?,
     }
     Ok(Outcome::Passed)

@@ -4,6 +4,7 @@
 //! same lines into a real shell, with the real kubectl, while `stead operator` runs; prints them with what came; and
 //! fails where something that the report asserts does not hold.
 
+pub mod cinder;
 pub mod glance;
 pub mod gluster;
 

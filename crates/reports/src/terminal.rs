@@ -78,6 +78,22 @@ impl<'a> Terminal<'a> {
         Ok(seen)
     }
 
+    /// Types a line that has to fail, and prints what comes; that is also the answer.
+    pub async fn fails(&mut self, line: &str) -> Result<String> {
+        self.print(&format!("$ {line}\n"))?;
+        let (code, seen) = self.runs(line).await?;
+        self.print(&seen)?;
+        ensure!(code == Some(1), "`{line}` ended with {code:?}, not with 1: {}", seen.trim());
+        Ok(seen)
+    }
+
+    /// What a line prints on its standard output, without anybody seeing it. A line that fails is an error.
+    pub async fn quietly(&self, line: &str) -> Result<String> {
+        let output = self.shell(line).output().await.context("running bash")?;
+        ensure!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     async fn runs(&self, line: &str) -> Result<(Option<i32>, String)> {
         // What is complained of stands among what is printed, as on a screen.
         let output = self.shell(&format!("exec 2>&1\n{line}")).output().await.context("running bash")?;

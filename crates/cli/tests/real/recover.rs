@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use stead_machines::Machines;
 use stead_stage::disks::{DiskStage, Writer};
-use stead_testbed::Binaries;
+use stead_testbed::{Binaries, skip};
 
 const STEAD: &str = env!("CARGO_BIN_EXE_stead");
 
@@ -106,4 +106,23 @@ async fn what_is_wrong_is_said() -> Result<()> {
         ensure!(code == Some(1) && said.contains(words), "{args:?}: {code:?}: {said}");
     }
     Ok(())
+}
+
+/// The reports about Cinder, played as they stand. `cargo xtask report cinder` prints them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reports_hold() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !Machines::can_run_or_skip() {
+        return Ok(());
+    }
+    // Cargo builds the workspace's programs side by side.
+    let demo = Path::new(STEAD).with_file_name("cinder-demo");
+    if !demo.exists() {
+        skip("the demo application is not built: `cargo build --workspace`");
+        return Ok(());
+    }
+    let mut seen = Vec::new();
+    let played = stead_reports::cinder::play(&binaries, Path::new(STEAD), &demo, &mut seen).await;
+    // What was typed and seen until then tells more than the error alone.
+    played.map_err(|e| e.context(String::from_utf8_lossy(&seen).into_owned()))
 }
