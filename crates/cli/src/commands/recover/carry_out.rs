@@ -28,6 +28,7 @@ pub(super) async fn until_the_end(
     let mut kubelet = Kubelet::default();
     let mut last: Option<NodeRecovery> = None;
     let mut trouble = String::new();
+    let mut ended = None;
     loop {
         if begun.elapsed() > desk.args.consent.timeout {
             let waits = [progress.waits(), trouble].into_iter().find(|w| !w.is_empty()).unwrap_or_default();
@@ -47,16 +48,18 @@ pub(super) async fn until_the_end(
             }
             Err(error) => return Err(error),
         };
+        // It is over once our mark is gone from the node, too; what could be begun then is for another call.
+        if let Some(end) = ended.as_ref().filter(|_| !matches!(step.deed, Some(Deed::Node { .. }))) {
+            return show::end(node, end);
+        }
         progress.tell(&step, record.as_ref());
         last = record;
         match (&step.deed, &step.end) {
             (Some(deed), _) => match write(desk, deed).await {
                 Ok(true) => {
                     progress.done(deed);
-                    if let Deed::Record(record) = deed
-                        && let Some(end) = over(record)
-                    {
-                        return show::end(node, &end);
+                    if let Deed::Record(record) = deed {
+                        ended = over(record);
                     }
                 }
                 // Somebody was quicker, or it is another by now: the next look tells.
