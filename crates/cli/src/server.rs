@@ -60,6 +60,22 @@ impl Server {
         Ok(answer["status"]["allowed"] == true)
     }
 
+    /// A right that whoever asks does not have, in words; none if they have it.
+    pub(crate) async fn lacks(
+        &self,
+        verb: &str,
+        group: &str,
+        resource: &str,
+        namespace: Option<&str>,
+    ) -> anyhow::Result<Option<String>> {
+        let mut attributes = json!({"verb": verb, "group": group, "resource": resource});
+        if let Some(namespace) = namespace {
+            attributes["namespace"] = namespace.into();
+        }
+        let dot = if group.is_empty() { "" } else { "." };
+        Ok((!self.allows(&attributes).await?).then(|| format!("{verb} {resource}{dot}{group}")))
+    }
+
     /// What is at a path; none where there is nothing.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
         absent(self.send(Method::GET, path, None, "").await).with_context(|| format!("reading {path}"))

@@ -58,14 +58,7 @@ async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
     let mut missing = Vec::new();
     for (group, resource, namespace) in wanted {
         for verb in ["get", "create", "patch"] {
-            let mut attributes = json!({"group": group, "resource": resource, "verb": verb});
-            if let Some(namespace) = namespace {
-                attributes["namespace"] = namespace.into();
-            }
-            if !server.allows(&attributes).await? {
-                let dot = if group.is_empty() { "" } else { "." };
-                missing.push(format!("{verb} {resource}{dot}{group}"));
-            }
+            missing.extend(server.lacks(verb, &group, resource, namespace).await?);
         }
     }
     if missing.is_empty() {
