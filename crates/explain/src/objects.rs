@@ -217,11 +217,13 @@ impl Objects {
         self.iter_from(ObjectKey::new(kind, "", "")).take_while(move |(k, _)| k.kind == kind)
     }
 
-    pub(crate) fn insert(&mut self, key: ObjectKey, value: Value) {
+    /// Has this object from now on.
+    pub fn insert(&mut self, key: ObjectKey, value: Value) {
         self.changed.insert(key, Some(value));
     }
 
-    pub(crate) fn remove(&mut self, key: &ObjectKey) {
+    /// Has no such object any more.
+    pub fn remove(&mut self, key: &ObjectKey) {
         self.changed.insert(key.clone(), None);
     }
 

@@ -39,7 +39,10 @@ pub(crate) fn turn(view: &View<'_>, zone: Option<&str>, record: Option<&str>, po
     if !view.guards.hold(Guard::Brake) {
         return Turn::Go;
     }
-    let others: Vec<&Value> = records(view.objects).filter(|r| is_under_way(view, r)).collect();
+    let mut others: Vec<&Value> = records(view.objects).filter(|r| is_under_way(view, r)).collect();
+    // A node counts once, and by what has come farthest: somebody slow may have written a record of a former life of it.
+    others.sort_by_key(|r| (r["spec"]["node"]["name"].as_str(), phase(r) == "Planned"));
+    others.dedup_by_key(|r| r["spec"]["node"]["name"].as_str());
     let of_zone: Vec<&Value> =
         others.iter().copied().filter(|r| zone.is_some() && r["spec"]["node"]["zone"].as_str() == zone).collect();
     let everywhere = limited(&others, policy.at_once, record, "atOnce");

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use stead_explain::outage::{NodeStanding, SHUTDOWN};
+use jiff::Timestamp;
+use stead_explain::outage::{NodeStanding, SHUTDOWN, UNREACHABLE};
 
 use crate::guard::Guard;
 use crate::policy::Policy;
@@ -36,9 +37,11 @@ impl Witness for Person {
             return Err(Some("--confirm-off has no reason: say how it is known that the machine is off".into()));
         }
         // Words outlive what they were true of: the machine may have come back and gone silent again since.
-        if let Some(since) = node.since.filter(|since| said.at < *since && view.guards.hold(Guard::Words)) {
+        let after = spoke(node).max(node.since).filter(|heard| said.at < *heard && view.guards.hold(Guard::Words));
+        if let Some(heard) = after {
             return Err(Some(format!(
-                "{} said at {} that the machine is off, and node {} has gone silent at {since}, after that: say it again",
+                "{} said at {} that the machine is off, and node {} was heard of, or went silent, at {heard}, after that: \
+                 say it again",
                 said.by, said.at, node.name
             )));
         }
@@ -59,10 +62,31 @@ impl Witness for CloudShutdown {
         let Some(machine) = &node.provider_id else {
             return Err(Some(format!("node {} has the taint {SHUTDOWN} and no spec.providerID", node.name)));
         };
+        if view.guards.hold(Guard::Words) && !is_of_this_silence(node) {
+            return Err(Some(format!(
+                "node {} has the taint {SHUTDOWN}, which is older than its silence: its cloud takes it away only when the \
+                 node is Ready again, and the machine may have been started since",
+                node.name
+            )));
+        }
         let words = format!("taint {SHUTDOWN} on node {}, machine {machine}", node.name);
         let said = Said { by: "the cloud's node controller".into(), at: view.now, words };
         Ok(Evidence { kind: self.kind(), said, pods: None })
     }
+}
+
+/// When the node's kubelet last spoke by its Lease: by the API server's clock, where that is known.
+fn spoke(node: &NodeStanding) -> Option<Timestamp> {
+    node.lease.map(|lease| lease.written.unwrap_or(lease.renewed))
+}
+
+/// Whether the cloud has said that the machine is off after the node went silent, and nothing was heard since. A taint
+/// does not say when it was put there; but everybody adds theirs behind those that are there, and the node controller's
+/// is put there when the silence begins.
+fn is_of_this_silence(node: &NodeStanding) -> bool {
+    let place = |key: &str| node.taints.iter().position(|taint| taint["key"] == key);
+    let heard = spoke(node).is_some_and(|spoke| node.since.is_none_or(|since| spoke >= since));
+    place(UNREACHABLE).is_some_and(|silent| Some(silent) < place(SHUTDOWN)) && !heard
 }
 
 /// The machine itself, which has been started anew. What ran before that does not run any more; but its new kubelet

@@ -56,10 +56,10 @@ pub(crate) fn volumes(objects: &Objects, node: &str, plan: &Plan) -> Vec<Wait> {
 
 /// The successors that are not ready.
 pub(crate) fn successors(objects: &Objects, plan: &Plan) -> Vec<Wait> {
-    plan.pods.iter().filter_map(|pod| successor(objects, pod)).collect()
+    plan.pods.iter().filter_map(|pod| successor(objects, plan, pod)).collect()
 }
 
-fn successor(objects: &Objects, pod: &CondemnedPod) -> Option<Wait> {
+fn successor(objects: &Objects, plan: &Plan, pod: &CondemnedPod) -> Option<Wait> {
     // Where none was promised, none is waited for.
     if !matches!(pod.target, Target::Nodes(_)) {
         return None;
@@ -91,10 +91,15 @@ fn successor(objects: &Objects, pod: &CondemnedPod) -> Option<Wait> {
                 || PodSeen::all(objects).filter(|p| p.namespace() == pod.namespace && p.uid() != pod.uid);
             let mine: Vec<PodSeen<'_>> =
                 of_namespace().filter(of_owner).filter(|p| p.terminating().is_none()).collect();
+            // What was left on the node is nobody's successor, and not ready either.
+            let stays = |p: &&PodSeen<'_>| plan.left_alone.iter().any(|left| left.uid.as_deref() == Some(p.uid()));
+            let (stay, mine): (Vec<PodSeen<'_>>, Vec<PodSeen<'_>>) = mine.iter().partition(stays);
             let ready = mine.iter().filter(|p| p.is_ready() || p.has_ended()).count();
             let wanted = replicas.and_then(|r| usize::try_from(r).ok()).unwrap_or(1);
             let next = mine.iter().find(|p| !p.is_ready()).copied();
-            (ready < wanted).then(|| waits_for(&format!("a pod of {kind} {}/{name}", pod.namespace), next)).flatten()
+            (ready + stay.len() < wanted)
+                .then(|| waits_for(&format!("a pod of {kind} {}/{name}", pod.namespace), next))
+                .flatten()
         }
     }
 }

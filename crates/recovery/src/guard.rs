@@ -3,11 +3,9 @@
 /// Something that a recovery never goes without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guard {
-    /// A node that is Ready is not touched.
-    Ready,
     /// A node whose Lease is fresh is not touched.
     Lease,
-    /// A node whose kubelet says itself that it is not ready is not touched.
+    /// A node that the node controller has not found silent is not touched, be it Ready or not.
     Silence,
     /// A sign of life after the evidence makes the evidence void.
     Heard,
@@ -45,8 +43,7 @@ pub enum Guard {
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 19] = [
-        Guard::Ready,
+    pub const ALL: [Guard; 18] = [
         Guard::Lease,
         Guard::Silence,
         Guard::Heard,

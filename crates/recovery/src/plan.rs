@@ -66,7 +66,7 @@ impl Planner<'_> {
         let mut candidates = Vec::new();
         let name = self.node.name.clone();
         for pod in PodSeen::on(objects, &name) {
-            match self.left_alone(pod) {
+            match of_the_node(pod) {
                 Some(why) => plan.left_alone.push(alone(pod, why, None)),
                 None => candidates.push(pod),
             }
@@ -112,21 +112,6 @@ impl Planner<'_> {
             plan.left_alone.push(LeftAlone { what: format!("taint {key}"), why: why.into(), uid: None, shield: None });
         }
         Ok(plan)
-    }
-
-    /// Why a pod is none of a recovery's business.
-    fn left_alone(&self, pod: PodSeen<'_>) -> Option<String> {
-        let owner = pod.controller();
-        if pod.is_mirror() || owner.is_some_and(|o| o["kind"] == "Node") {
-            Some("its kubelet has it from a file: it ends and starts with the machine".into())
-        } else if let Some(owner) = owner.filter(|o| o["kind"] == "DaemonSet") {
-            let set = owner["name"].as_str().unwrap_or_default();
-            Some(format!("DaemonSet {set} looks after it: it belongs to the node"))
-        } else if pod.has_ended() {
-            Some("it has ended".into())
-        } else {
-            None
-        }
     }
 
     /// Why a pod cannot leave the node, whatever the others have to offer.
@@ -206,13 +191,32 @@ impl Planner<'_> {
     }
 }
 
+/// Why a pod is none of a recovery's business.
+pub(crate) fn of_the_node(pod: PodSeen<'_>) -> Option<String> {
+    let owner = pod.controller();
+    if pod.is_mirror() || owner.is_some_and(|o| o["kind"] == "Node") {
+        Some("its kubelet has it from a file: it ends and starts with the machine".into())
+    } else if let Some(owner) = owner.filter(|o| o["kind"] == "DaemonSet") {
+        let set = owner["name"].as_str().unwrap_or_default();
+        Some(format!("DaemonSet {set} looks after it: it belongs to the node"))
+    } else if pod.has_ended() {
+        Some("it has ended".into())
+    } else {
+        None
+    }
+}
+
 /// Places a pod as the scheduler would, and has it there for those that come after it.
 fn place(fork: &mut Cluster, pod: &Pod, away_from: &str) -> Target {
     let verdict = match evaluate(fork, pod) {
         Ok(verdict) => verdict,
         Err(unmodelled) => return Target::Nowhere(unmodelled.to_string()),
     };
-    let mut fitting: Vec<_> = verdict.scores.iter().filter(|(node, _)| ***node != *away_from).collect();
+    let mut fitting: Vec<_> = verdict.scores.iter().collect();
+    if fitting.iter().any(|(node, _)| ***node == *away_from) {
+        let why = "it bears all taints that this node would have, so that its successor could be put on this very node";
+        return Target::Nowhere(why.into());
+    }
     fitting.sort_by_key(|(node, scores)| (-scores.total, (*node).clone()));
     let nodes: Vec<String> = fitting.iter().map(|(node, _)| node.to_string()).collect();
     match nodes.first() {

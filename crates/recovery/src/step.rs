@@ -1,6 +1,6 @@
 //! What a recovery does next: one write at most.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use stead_explain::outage::{NodeStanding, OUT_OF_SERVICE, Readiness};
 
@@ -10,7 +10,7 @@ use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
 use crate::mark::{self, Fence, Mark, Over};
-use crate::plan::{plan, within};
+use crate::plan::{of_the_node, plan, within};
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
 use crate::record::{
@@ -18,7 +18,10 @@ use crate::record::{
     Status, Took,
 };
 use crate::shield;
-use crate::view::{Request, View};
+use crate::view::{Request, View, record_named};
+
+/// By then every controller has seen that a taint is gone. What their caches are behind is seconds at most.
+const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
 /// What to do next, from what was read just now. The record is that of [`crate::record_of`].
 pub fn step(view: &View<'_>, record: Option<&NodeRecovery>, request: &Request, policy: &Policy) -> Step {
@@ -43,8 +46,9 @@ fn begin(
     policy: &Policy,
 ) -> Step {
     let guards = view.guards;
-    // Somebody who had read all this before the end may have written after it.
-    let of_it = last.filter(|last| last.spec.node.uid == node.uid);
+    // Somebody who had read all this before the end may have written after it; be it for a former life of the machine.
+    let named = Mark::of(node).and_then(|mark| record_named(view.objects, &mark.record));
+    let of_it = named.as_ref().or(last).filter(|last| last.spec.node.uid == node.uid);
     if let Some(deed) = of_it.and_then(|last| mark::tidy(node, last.name(), guards).or_else(|| lowered(view, last))) {
         return Step::write(deed);
     }
@@ -144,7 +148,7 @@ fn void(view: &View<'_>, record: &NodeRecovery) -> Step {
 /// Why the node must be taken for alive.
 fn sign_of_life(node: &NodeStanding, now: Timestamp, guards: Guards) -> Option<String> {
     let name = &node.name;
-    if node.readiness == Readiness::Ready && guards.hold(Guard::Ready) {
+    if node.readiness == Readiness::Ready && guards.hold(Guard::Silence) {
         return Some(format!("node {name}: its condition Ready is True: its kubelet is alive"));
     }
     if let Some(lease) = node.lease.filter(|lease| lease.is_fresh(now) && guards.hold(Guard::Lease)) {
@@ -302,6 +306,11 @@ impl Going<'_> {
             return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
         }
         if let Some(deed) = lowered(self.view, record) {
+            let ended = Mark::of(&self.node).map(|mark| mark.time).filter(|_| over == Some(Over::Fenced));
+            if guards.hold(Guard::Shield) && ended.is_some_and(|ended| now.duration_since(ended) < SETTLED) {
+                let how = "its taint is gone; its pods stay shielded until every controller must have seen that";
+                return Step::wait(vec![self.node_wait(how.into())]);
+            }
             return Step::write(deed);
         }
         let phase = if no_way_back { Phase::Returned } else { Phase::Undone };
@@ -370,7 +379,7 @@ impl Going<'_> {
         let here: Vec<PodSeen<'_>> = PodSeen::on(self.view.objects, self.view.node).collect();
         let known = |pod: &PodSeen<'_>| {
             let left = plan.left_alone.iter().find(|left| left.uid.as_deref() == Some(pod.uid()));
-            let unkept = left.is_some_and(|left| left.shield.is_some()) && pod.terminating().is_some();
+            let unkept = left.is_some() && pod.terminating().is_some() && of_the_node(*pod).is_none();
             (left.is_some() || plan.condemned(pod.uid()).is_some()) && !unkept
         };
         here.iter().all(known) && plan.pods.iter().all(|p| here.iter().any(|pod| pod.uid() == p.uid))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_explain::Objects;
+use stead_explain::{ObjectKey, Objects};
 
 use crate::guard::Guards;
 use crate::record::{KIND, NodeRecovery, Said};
@@ -41,6 +41,11 @@ pub fn record_of(objects: &Objects, node: &str) -> Option<NodeRecovery> {
     let ours = records(objects).filter(|r| r["spec"]["node"]["name"] == node);
     let read = ours.filter_map(|r| serde_json::from_value::<NodeRecovery>(r.clone()).ok());
     read.max_by_key(|r| (!r.status.phase.is_over(), r.last_step(), r.name().to_owned()))
+}
+
+/// The record of this name.
+pub(crate) fn record_named(objects: &Objects, name: &str) -> Option<NodeRecovery> {
+    serde_json::from_value(objects.get(&ObjectKey::new(KIND, "", name))?.clone()).ok()
 }
 
 /// All records.

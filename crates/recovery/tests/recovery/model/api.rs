@@ -1,57 +1,119 @@
 //! What is read from the API server, and what is written.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
-use stead_explain::Objects;
+use stead_explain::{ObjectKey, Objects};
 use stead_recovery::{ANNOTATION, Deed};
 
 use super::world::{Node, Pod, Ready, World, at};
 
+/// What has been read so far: only what has changed since then is written out anew.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) objects: Objects,
+    /// At which turn all but the nodes was read, and at which tick.
+    pub(crate) at: u64,
+    tick: u32,
+    nodes: Vec<(u64, i64, u32, bool)>,
+    pods: Vec<Pod>,
+    attachments: Vec<(Option<usize>, bool)>,
+    records: BTreeMap<String, Value>,
+}
+
 impl World {
-    /// Everything that a step looks at.
-    pub(crate) fn objects(&self, node: usize) -> Objects {
-        let mut items: Vec<Value> = self.pods.iter().map(|p| self.pod(p)).collect();
-        items.extend(self.nodes.iter().map(|n| self.node(n)));
-        let lease = at(self.nodes[node].lease).to_string();
-        items.push(json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": self.nodes[node].name, "namespace": "kube-node-lease", "managedFields": [
-                { "manager": "kubelet", "time": at(i64::from(self.nodes[node].lease_written) * 10).to_string() }] },
-            "spec": { "renewTime": lease, "leaseDurationSeconds": 40 },
-        }));
-        for (v, volume) in self.volumes.iter().enumerate() {
-            items.push(json!({
+    /// Reads everything that a step looks at: nodes and leases come last, and the rest may be of long ago.
+    pub(crate) fn refresh(&mut self) {
+        let mut read = std::mem::take(&mut self.read);
+        let fresh = read.at == 0 || self.calm || self.tick > read.tick + 3 || !self.chance.percent(self.setting.stale);
+        if fresh {
+            if read.at == 0 {
+                self.fixed().into_iter().for_each(|object| put(&mut read.objects, object));
+            }
+            self.rest(&mut read);
+            (read.at, read.tick) = (self.turn, self.tick);
+        }
+        read.nodes.resize(self.nodes.len(), (0, 0, 0, false));
+        for (node, known) in self.nodes.iter().zip(&mut read.nodes) {
+            let now = (node.version, node.lease, node.lease_written, self.calm);
+            if *known != now {
+                *known = now;
+                put(&mut read.objects, self.node(node));
+                put(&mut read.objects, lease(node));
+            }
+        }
+        self.read = read;
+    }
+
+    /// What never changes.
+    fn fixed(&self) -> Vec<Value> {
+        let volumes = (0..self.volumes.len()).flat_map(|v| {
+            let volume = json!({
                 "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("v{v}") },
                 "spec": {
                     "csi": { "driver": "d", "volumeHandle": format!("v{v}") }, "accessModes": ["ReadWriteOnce"],
                     "claimRef": { "namespace": "x", "name": format!("c{v}") },
                 },
-            }));
-            items.push(json!({
+            });
+            let claim = json!({
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "metadata": { "name": format!("c{v}"), "namespace": "x",
                               "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
                 "spec": { "volumeName": format!("v{v}"), "accessModes": ["ReadWriteOnce"] },
                 "status": { "phase": "Bound" },
-            }));
-            if let Some(n) = volume.at {
-                let error = volume.error.then(|| json!({ "message": "disk is busy" }));
-                items.push(json!({
-                    "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
-                    "metadata": { "name": format!("va{v}"), "uid": format!("va{v}") },
-                    "spec": { "attacher": "d", "nodeName": format!("n{n}"), "source": { "persistentVolumeName": format!("v{v}") } },
-                    "status": { "attached": true, "detachError": error },
-                }));
-            }
-        }
-        for set in &self.sets {
-            items.push(json!({
+            });
+            [volume, claim]
+        });
+        let sets = self.sets.iter().map(|set| {
+            json!({
                 "apiVersion": "apps/v1", "kind": kind(set.stateful),
                 "metadata": { "name": set.name, "namespace": "x", "uid": set.name },
                 "spec": { "replicas": set.volumes.len(), "selector": { "matchLabels": { "app": set.name } } },
-            }));
+            })
+        });
+        volumes.chain(sets).collect()
+    }
+
+    /// Pods, attachments and records.
+    fn rest(&self, read: &mut Read) {
+        let objects = &mut read.objects;
+        for pod in read.pods.iter().filter(|old| !self.pods.iter().any(|p| p.name == old.name)) {
+            objects.remove(&ObjectKey::new("Pod", "x", &pod.name));
         }
-        items.extend(self.records.values().cloned());
-        Objects::from_items(items)
+        for pod in self.pods.iter().filter(|pod| !read.pods.contains(pod)) {
+            put(objects, self.pod(pod));
+        }
+        read.pods.clone_from(&self.pods);
+        read.attachments.resize(self.volumes.len(), (None, false));
+        for (v, (volume, known)) in self.volumes.iter().zip(&mut read.attachments).enumerate() {
+            if *known == (volume.at, volume.error) {
+                continue;
+            }
+            *known = (volume.at, volume.error);
+            let name = format!("va{v}");
+            let Some(n) = volume.at else {
+                objects.remove(&ObjectKey::new("VolumeAttachment", "", &name));
+                continue;
+            };
+            let error = volume.error.then(|| json!({ "message": "disk is busy" }));
+            put(
+                objects,
+                json!({
+                    "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+                    "metadata": { "name": name, "uid": name },
+                    "spec": { "attacher": "d", "nodeName": format!("n{n}"),
+                              "source": { "persistentVolumeName": format!("v{v}") } },
+                    "status": { "attached": true, "detachError": error },
+                }),
+            );
+        }
+        for (name, record) in &self.records {
+            let version = &record["metadata"]["resourceVersion"];
+            if read.records.get(name) != Some(version) {
+                read.records.insert(name.clone(), version.clone());
+                put(objects, record.clone());
+            }
+        }
     }
 
     fn node(&self, node: &Node) -> Value {
@@ -170,6 +232,20 @@ impl World {
         }
         true
     }
+}
+
+fn put(objects: &mut Objects, object: Value) {
+    let key = ObjectKey::of(&object).expect("it says what it is");
+    objects.insert(key, object);
+}
+
+fn lease(node: &Node) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": node.name, "namespace": "kube-node-lease", "managedFields": [
+            { "manager": "kubelet", "time": at(i64::from(node.lease_written) * 10).to_string() }] },
+        "spec": { "renewTime": at(node.lease).to_string(), "leaseDurationSeconds": 40 },
+    })
 }
 
 fn stale(metadata: &Value, version: u64) -> bool {

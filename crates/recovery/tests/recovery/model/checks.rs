@@ -39,16 +39,17 @@ impl World {
         }
     }
 
-    /// A pod's object is gone because its node is out of service.
-    pub(crate) fn check_collected(&mut self, uid: &str, n: usize, bound: u64) {
+    /// A pod's object is gone because its node is out of service. What was put there, or deleted by somebody, after we had
+    /// looked is not our doing.
+    pub(crate) fn check_collected(&mut self, uid: &str, n: usize, changed: u64) {
         let turn = self.turn;
         let Some(fence) = self.nodes[n].fence.as_mut().filter(|f| f.ours) else { return };
         let planned = fence.condemned.contains(uid);
         let shielded = fence.shielded.contains(uid);
-        let later = bound > fence.read;
+        let later = changed > fence.read;
         if planned {
             fence.collected.insert(uid.into(), turn);
-        } else if shielded {
+        } else if shielded && !later {
             self.breaks(format!("{uid} on n{n} was to be left alone, and was collected"));
         } else if !later {
             self.breaks(format!("{uid} on n{n} was in nobody's plan, and was collected"));
@@ -74,24 +75,30 @@ impl World {
         let plan = &record.spec.plan;
         let evidence = record.spec.evidence.last().unwrap();
         let machine = &self.machines[n];
-        let alive = self.looks.get(&read).is_some_and(|look| look.alive);
+        let look = self.looks[&read];
         let runs = plan.pods.iter().find(|p| machine.runs(&p.uid)).map(|p| p.uid.clone());
-        let crowd = self.looks.get(&read).is_some_and(|look| look.lost * 2 > NODES);
         // What was taken from it before stays taken.
         let before = self.nodes[n].fence.take().filter(|f| f.ours).map(|f| f.condemned).unwrap_or_default();
         let fence = Fence {
             ours: true,
-            read,
+            record: mark.record,
+            read: look.rest,
             boot: self.nodes[n].boot,
             condemned: plan.pods.iter().map(|p| p.uid.clone()).chain(before).collect(),
             shielded: plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.clone()).collect(),
             ..Fence::default()
         };
         self.nodes[n].fence = Some(fence);
-        if crowd {
+        if look.lost * 2 > NODES {
             self.breaks(format!("n{n} is put out of service while most nodes are silent"));
         }
-        if alive && !self.setting.lies && (evidence.pods.is_none() || runs.is_some()) {
+        if !look.silent {
+            self.breaks(format!("n{n} is put out of service before it was found silent"));
+        }
+        if look.fresh {
+            self.breaks(format!("n{n} is put out of service while its lease is good"));
+        }
+        if look.alive && !self.setting.lies && (evidence.pods.is_none() || runs.is_some()) {
             self.breaks(format!("n{n} is put out of service though it is alive, and had said so; {runs:?} runs"));
         }
     }
@@ -101,7 +108,8 @@ impl World {
         let Some(fence) = self.nodes[n].fence.as_ref().filter(|f| f.ours) else { return };
         let there = self.nodes[n].has(OUT_OF_SERVICE) && !self.nodes[n].foreign.contains(OUT_OF_SERVICE);
         let machine = &self.machines[n];
-        let collected = fence.collected.iter().filter(|(_, turn)| **turn < read);
+        let rest = self.looks[&read].rest;
+        let collected = fence.collected.iter().filter(|(_, turn)| **turn < rest);
         let left = collected.map(|(uid, _)| uid).find(|uid| machine.runs_since(uid, fence.boot)).cloned();
         if let Some(uid) = left.filter(|_| there) {
             self.breaks(format!("the taint is taken from n{n}, where {uid}, which was collected, still runs"));
@@ -147,8 +155,11 @@ impl World {
         let marked = node.mark.as_ref().is_some_and(ours);
         // What an earlier attempt at the same life has collected is not in the plan of this one.
         let planned = |(uid, turn): (&String, &u64)| record.spec.plan.condemned(uid).map(|_| *turn);
-        let collected =
-            node.fence.as_ref().filter(|f| f.ours).and_then(|f| f.collected.iter().filter_map(planned).min());
+        let collected = node
+            .fence
+            .as_ref()
+            .filter(|f| f.record == record.name())
+            .and_then(|f| f.collected.iter().filter_map(planned).min());
         let shields = record.spec.plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
             .filter_map(|uid| self.pods.iter().find(|p| p.uid == *uid))
@@ -157,7 +168,7 @@ impl World {
             self.breaks(format!("{pod} is still shielded after all was undone"));
         } else if marked {
             self.breaks(format!("n{n} is still marked after all was undone"));
-        } else if collected.is_some_and(|turn| turn < read) {
+        } else if collected.is_some_and(|turn| turn < self.looks[&read].rest) {
             self.breaks(format!("n{n}: pods were collected, and it is said to be undone"));
         }
     }
@@ -166,9 +177,15 @@ impl World {
     pub(crate) fn note_look(&mut self, n: usize, record: Option<&NodeRecovery>, deed: Option<&Deed>) {
         let machine = &self.machines[n];
         let lost = self.nodes.iter().filter(|n| n.ready != Ready::True).count();
-        let look = super::world::Look { alive: machine.power == Power::On && machine.spoke, lost };
-        self.looks.insert(self.turn, look);
         let node = &self.nodes[n];
+        let look = super::world::Look {
+            alive: machine.power == Power::On && machine.spoke,
+            lost,
+            silent: node.ready == Ready::Unknown,
+            fresh: self.tick - node.lease_written <= 4,
+            rest: self.read.at,
+        };
+        self.looks.insert(self.turn, look);
         let Some(record) = record.filter(|r| !r.status.phase.is_over()) else { return };
         let ours = node
             .mark

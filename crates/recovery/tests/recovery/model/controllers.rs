@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{NO_EXECUTE, NODES, NOT_READY, OUT_OF_SERVICE, Pod, Ready, Seen, UNREACHABLE, World};
+use super::world::{Bears, NO_EXECUTE, NODES, NOT_READY, OUT_OF_SERVICE, Pod, Ready, Seen, UNREACHABLE, World};
 
 /// Fifty seconds.
 const GRACE: u32 = 5;
@@ -86,13 +86,13 @@ impl World {
             let Some(n) = pod.node.filter(|n| to_go(*n)) else { continue };
             pod.failed = true;
             if !pod.finalizer {
-                collected.push((pod.uid.clone(), n, pod.bound));
+                collected.push((pod.uid.clone(), n, pod.bound.max(pod.unwanted.unwrap_or_default())));
             }
         }
         self.pods.retain(|p| !collected.iter().any(|(uid, _, _)| *uid == p.uid));
-        for (uid, n, bound) in collected {
+        for (uid, n, changed) in collected {
             self.say(|| format!("the pod collector ends {uid} on n{n}"));
-            self.check_collected(&uid, n, bound);
+            self.check_collected(&uid, n, changed);
         }
     }
 
@@ -115,15 +115,17 @@ impl World {
         self.uids += 1;
         let uid = format!("u{}", self.uids);
         let mut tolerations = Vec::new();
-        if self.sets[s].tolerates {
+        let bears = self.sets[s].bears;
+        if bears == Bears::All {
             tolerations.push(json!({ "key": OUT_OF_SERVICE, "operator": "Exists", "effect": "NoExecute" }));
         }
         for key in [NOT_READY, UNREACHABLE] {
-            let mut toleration = json!({ "key": key, "operator": "Exists", "effect": "NoExecute" });
-            if !self.sets[s].tolerates {
-                toleration["tolerationSeconds"] = 300.into();
-            }
-            tolerations.push(toleration);
+            tolerations.push(match bears {
+                Bears::Nothing => {
+                    json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 })
+                }
+                Bears::Silence | Bears::All => json!({ "key": key, "operator": "Exists" }),
+            });
         }
         let name = if self.sets[s].stateful { name } else { format!("{name}-{uid}") };
         self.say(|| format!("{name} is made as {uid}"));
@@ -136,10 +138,11 @@ impl World {
             node: None,
             bound: 0,
             deleted: None,
+            unwanted: None,
             failed: false,
             running: false,
             ready: false,
-            finalizer: self.chance.percent(5) && !self.calm,
+            finalizer: self.chance.percent(8) && !self.calm,
             tolerations: Vec::new(),
             bears: [None; 3],
             evict: None,
@@ -166,7 +169,8 @@ impl World {
         // Its cache may be behind too, and then it puts a pod on a node that has just gone silent.
         let cached = self.cached(n);
         let (pod, node) = (&self.pods[i], &self.nodes[n]);
-        let silent = !cached.ready || cached.no_execute & !u8::from(pod.bears[0].is_none()) != 0;
+        let for_ever: u8 = pod.bears.iter().enumerate().map(|(i, bears)| u8::from(bears.is_none()) << i).sum();
+        let silent = (!cached.ready && pod.bears[1].is_some()) || cached.no_execute & !for_ever != 0;
         let unschedulable =
             node.taints.iter().any(|t| t["effect"] == "NoSchedule" && t["key"] != UNREACHABLE && t["key"] != NOT_READY);
         let slots = if self.calm { 10 } else { self.setting.slots };

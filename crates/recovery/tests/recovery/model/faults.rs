@@ -30,6 +30,14 @@ impl World {
         let both = self.chance.percent(40);
         for node in [Some(first), both.then_some((first + 2) % NODES)].into_iter().flatten() {
             let mut next = Vec::new();
+            if self.chance.percent(25) {
+                // Off, back for a moment that nobody may have noticed, and then unheard of, but running.
+                let first = if self.chance.percent(50) { State::Suspended } else { State::Off };
+                let second = if self.chance.percent(70) { State::Up } else { State::Sick };
+                let third = if self.chance.percent(60) { State::Cut } else { State::Off };
+                let mut ticks = |least: u64, more: u64| (least + self.chance.below(more)) as u32;
+                next = vec![(first, ticks(7, 8)), (second, ticks(0, 4)), (third, ticks(10, 20))];
+            }
             for _ in 0..2 + self.chance.below(4) {
                 let states =
                     [State::Up, State::Sick, State::Suspended, State::Suspended, State::Off, State::Off, State::Cut];
@@ -93,13 +101,13 @@ impl World {
     /// The cloud's controller, and others who put taints on nodes and take them away.
     pub(crate) fn others(&mut self) {
         for n in 0..NODES {
-            let power = self.machines[n].power;
+            let off = self.machines[n].power == Power::Off;
             let node = &self.nodes[n];
             let shutdown = "node.cloudprovider.kubernetes.io/shutdown";
-            let (off, told) = (power == Power::Off, node.has(shutdown));
-            if off && node.ready == Ready::Unknown && !told && self.chance.percent(50) {
+            let (ready, told) = (node.ready == Ready::True, node.has(shutdown));
+            if off && !ready && !told && self.chance.percent(50) {
                 self.taint(n, |node| node.add(shutdown, "", "NoSchedule"));
-            } else if told && power == Power::On && (self.calm || self.chance.percent(50)) {
+            } else if told && ready && (self.calm || self.chance.percent(50)) {
                 self.taint(n, |node| node.drop(shutdown));
             }
             self.strangers(n);
@@ -110,6 +118,15 @@ impl World {
             }
         }
         self.pods.retain(|p| !p.failed || p.finalizer);
+        let somewhere: Vec<usize> = (0..self.pods.len()).filter(|i| self.pods[*i].node.is_some()).collect();
+        if let Some(i) = self.chance.one_of(&somewhere).filter(|_| !self.calm && self.chance.clone().percent(2)) {
+            let (version, tick, turn) = (self.version(), self.tick, self.turn);
+            self.pods[i].deleted.get_or_insert(tick);
+            self.pods[i].unwanted.get_or_insert(turn);
+            self.pods[i].version = version;
+            let uid = self.pods[i].uid.clone();
+            self.say(|| format!("somebody deletes {uid}"));
+        }
     }
 
     fn strangers(&mut self, n: usize) {

@@ -138,6 +138,10 @@ impl World {
         let mut gone = Vec::new();
         let machine = &mut self.machines[n];
         for pod in self.pods.iter_mut().filter(|p| p.node == Some(n)) {
+            // It comes to one after the other.
+            if !self.calm && self.chance.percent(self.setting.sluggish) {
+                continue;
+            }
             let runs = machine.runs(&pod.uid);
             if pod.is_active() {
                 let attached = pod.volume.is_none_or(|v| self.volumes[v].is_at(n));

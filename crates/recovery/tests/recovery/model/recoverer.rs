@@ -24,6 +24,8 @@ struct Call {
     ask_running: bool,
     /// When to look again.
     next: u32,
+    /// Until when whoever calls does nothing at all: a lid was closed.
+    naps: u32,
 }
 
 impl Recoverer {
@@ -61,7 +63,7 @@ impl World {
         let confirm_off = if self.may_say_off(node) && self.chance.clone().percent(75) { said("seen") } else { None };
         let request = Request { who: who.clone(), confirm_off, abort: abort.then(|| said("never mind")).flatten() };
         self.say(|| format!("{who} calls for n{node}: {request:?}"));
-        Some(Call { node, request, deed: None, ask_running: false, next: 0 })
+        Some(Call { node, request, deed: None, ask_running: false, next: 0, naps: 0 })
     }
 
     /// Whether anybody would think of recovering it.
@@ -90,6 +92,13 @@ impl World {
     /// One look, or one write; gives back whether the call goes on now.
     fn go_on(&mut self, r: usize) -> bool {
         let Some(mut call) = self.recoverers[r].call.take() else { return false };
+        if self.chance.percent(2) {
+            call.naps = self.tick + 3 + self.chance.below(25) as u32;
+        }
+        if call.naps > self.tick {
+            self.recoverers[r].call = Some(call);
+            return false;
+        }
         if let Some((deed, read)) = call.deed.clone() {
             if self.chance.percent(40) {
                 // It takes its time.
@@ -143,7 +152,8 @@ impl World {
         policy: &Policy,
         ask: bool,
     ) -> (Option<Deed>, Option<End>, bool) {
-        let objects = self.objects(n);
+        self.refresh();
+        let objects = std::mem::take(&mut self.read.objects);
         let name = self.nodes[n].name.clone();
         let running: Option<BTreeSet<String>> = (ask && self.machines[n].is_up())
             .then(|| self.machines[n].processes.iter().map(|p| p.uid.clone()).collect());
@@ -151,6 +161,7 @@ impl World {
         let view =
             View { node: &name, objects: &objects, running: running.as_ref(), now: self.now(), guards: self.guards };
         let step = step(&view, record.as_ref(), request, policy);
+        self.read.objects = objects;
         self.note_look(n, record.as_ref(), step.deed.as_ref());
         (step.deed, step.end, step.ask_running)
     }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_recovery::{EvidenceKind, Guards, Policy};
 
+use super::api::Read;
 use super::chance::Chance;
 use super::faults::Script;
 use super::machine::Machine;
@@ -33,6 +34,10 @@ pub(crate) struct Setting {
     pub(crate) slots: usize,
     /// Of a hundred requests, how many fail, or say so though they were done.
     pub(crate) flaky: u64,
+    /// Of a hundred times, how often a kubelet does not come to a pod.
+    pub(crate) sluggish: u64,
+    /// Of a hundred looks, how many get all but the nodes from an answer of long ago.
+    pub(crate) stale: u64,
     /// Whether people lie.
     pub(crate) lies: bool,
 }
@@ -81,6 +86,8 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fence {
     pub(crate) ours: bool,
+    /// The record's name.
+    pub(crate) record: String,
     /// When what it was decided from was read.
     pub(crate) read: u64,
     /// For which life of the machine.
@@ -98,10 +105,16 @@ pub(crate) struct Look {
     pub(crate) alive: bool,
     /// How many nodes were not ready.
     pub(crate) lost: usize,
+    /// Whether the node controller had found the node silent.
+    pub(crate) silent: bool,
+    /// Whether its lease was still good.
+    pub(crate) fresh: bool,
+    /// When all but the nodes was read.
+    pub(crate) rest: u64,
 }
 
 /// A Pod object.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pod {
     pub(crate) uid: String,
     pub(crate) name: String,
@@ -111,6 +124,8 @@ pub(crate) struct Pod {
     pub(crate) node: Option<usize>,
     pub(crate) bound: u64,
     pub(crate) deleted: Option<u32>,
+    /// The turn in which somebody deleted it, who is none of us and no controller.
+    pub(crate) unwanted: Option<u64>,
     pub(crate) failed: bool,
     /// What the kubelet last said of its containers.
     pub(crate) running: bool,
@@ -136,7 +151,16 @@ pub(crate) struct Set {
     /// Whether its pods have names of their own, and one at a time.
     pub(crate) stateful: bool,
     pub(crate) volumes: Vec<Option<usize>>,
-    pub(crate) tolerates: bool,
+    pub(crate) bears: Bears,
+}
+
+/// Which taints a workload's pods bear for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bears {
+    Nothing,
+    /// Those of a node that is silent, or not ready.
+    Silence,
+    All,
 }
 
 pub(crate) struct World {
@@ -160,6 +184,7 @@ pub(crate) struct World {
     pub(crate) calm: bool,
     /// What each look could have seen, by its turn.
     pub(crate) looks: BTreeMap<u64, Look>,
+    pub(crate) read: Read,
     /// The nodes that nothing hangs on, as was said when all was calm.
     pub(crate) nothing_there: BTreeSet<usize>,
     pub(crate) broken: Option<String>,
@@ -176,6 +201,8 @@ impl World {
             loose,
             slots: if chance.percent(30) { 2 } else { 4 },
             flaky: chance.below(3) * 12,
+            sluggish: if chance.percent(30) { 70 } else { 20 },
+            stale: chance.below(3) * 15,
             lies,
         };
         let mut accept = BTreeSet::from([EvidenceKind::Person]);
@@ -189,15 +216,13 @@ impl World {
             include_tolerating: chance.percent(50),
         };
         let nodes = (0..NODES).map(|n| Node::new(format!("n{n}"), if n % 2 == 0 { "a" } else { "b" })).collect();
-        let set = |name, stateful, volumes: &[Option<usize>], tolerates| Set {
-            name,
-            stateful,
-            volumes: volumes.to_vec(),
-            tolerates,
-        };
-        let mut sets = vec![set("db", true, &[Some(0), Some(1)], false), set("web", false, &[Some(2)], false)];
-        sets.extend(chance.percent(60).then(|| set("any", true, &[None, None], true)));
-        sets.extend(chance.percent(40).then(|| set("plain", false, &[None, None], false)));
+        let set =
+            |name, stateful, volumes: &[Option<usize>], bears| Set { name, stateful, volumes: volumes.to_vec(), bears };
+        let mut sets =
+            vec![set("db", true, &[Some(0), Some(1)], Bears::Nothing), set("web", false, &[Some(2)], Bears::Nothing)];
+        sets.extend(chance.percent(60).then(|| set("any", true, &[None, None], Bears::All)));
+        sets.extend(chance.percent(40).then(|| set("plain", false, &[None, None], Bears::Nothing)));
+        sets.extend(chance.percent(40).then(|| set("clings", true, &[Some(3), None], Bears::Silence)));
         let mut world = World {
             guards,
             policy,
@@ -209,13 +234,14 @@ impl World {
             nodes,
             machines: (0..NODES).map(|_| Machine::default()).collect(),
             pods: Vec::new(),
-            volumes: (0..3).map(|_| Volume::default()).collect(),
+            volumes: (0..4).map(|_| Volume::default()).collect(),
             sets,
             records: BTreeMap::new(),
             recoverers: vec![Recoverer::new("anna"), Recoverer::new("bert")],
             scripts: Vec::new(),
             calm: false,
             looks: BTreeMap::new(),
+            read: Read::default(),
             nothing_there: BTreeSet::new(),
             broken: None,
             log: None,
