@@ -72,6 +72,9 @@ impl World {
             self.breaks(format!("n{n} is put out of service without evidence on record"));
             return;
         };
+        if record.status.phase.is_over() {
+            self.breaks(format!("n{n} is put out of service by a recovery that is over"));
+        }
         let plan = &record.spec.plan;
         let evidence = record.spec.evidence.last().unwrap();
         let machine = &self.machines[n];
