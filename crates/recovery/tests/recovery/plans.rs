@@ -61,13 +61,18 @@ fn what_belongs_to_the_node_stays() {
 #[test]
 fn what_tolerates_the_taint_goes_where_that_is_wanted_and_safe() {
     let mut items = outage();
+    let mut this = pod("this-0", "a");
+    let taint = json!({ "key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute" });
+    this["spec"]["tolerations"].as_array_mut().unwrap().push(taint);
+    items.push(this);
     items.push(tolerating(pod("any-0", "a")));
     items.extend(with_volume(tolerating(pod("both-0", "a")), "w"));
     let plan = planned(&items, &Policy { include_tolerating: true, ..Policy::default() });
-    assert_eq!(names(&plan), ["any-0", "db-0"]);
-    assert!(plan.pods[0].tolerates && !plan.pods[1].tolerates);
+    assert_eq!(names(&plan), ["db-0", "this-0"]);
+    assert!(!plan.pods[0].tolerates && plan.pods[1].tolerates);
+    let back = "it bears all taints that this node would have, so that its successor could be put on this very node";
     let why = "it tolerates node.kubernetes.io/out-of-service, so that its successor could be put on this very node";
-    assert_eq!(alone(&plan), [("pod x/both-0", why, false)]);
+    assert_eq!(alone(&plan), [("pod x/any-0", back, false), ("pod x/both-0", why, false)]);
 }
 
 #[test]

@@ -78,8 +78,37 @@ fn words_that_are_too_old() {
     let mut request = confirmed();
     request.confirm_off.as_mut().unwrap().at = "2026-01-01T00:40:00Z".parse().unwrap();
     let words = "node a: nothing proves that its machine is off; anna said at 2026-01-01T00:40:00Z that the machine is off, and \
-                 node a has gone silent at 2026-01-01T00:50:00Z, after that: say it again; the policy accepts: Person";
+                 node a was heard of, or went silent, at 2026-01-01T00:50:00Z, after that: say it again; the policy accepts: \
+                 Person";
     check(|_| {}, &request, &Policy::default(), words);
+
+    // It spoke once more, and the node controller has nothing to say to that: the node is silent as it was.
+    request.confirm_off.as_mut().unwrap().at = "2026-01-01T00:51:00Z".parse().unwrap();
+    let change = |items: &mut Vec<Value>| *find(items, "Lease", "a") = lease("a", "2026-01-01T00:52:00Z");
+    let words = "node a: nothing proves that its machine is off; anna said at 2026-01-01T00:51:00Z that the machine is off, and \
+                 node a was heard of, or went silent, at 2026-01-01T00:52:00Z, after that: say it again; the policy accepts: \
+                 Person";
+    check(change, &request, &Policy::default(), words);
+}
+
+#[test]
+fn what_the_cloud_said_of_an_earlier_silence() {
+    let cloud = Policy { accept: [EvidenceKind::CloudShutdown].into(), ..Policy::default() };
+    let shutdown = json!({ "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" });
+    let mut items = outage();
+    find(&mut items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().push(shutdown.clone());
+    let record = written(next(&items, &nobody(), &cloud));
+    assert_eq!(record.spec.evidence[0].kind, EvidenceKind::CloudShutdown);
+
+    let words = "node a: nothing proves that its machine is off; node a has the taint \
+                 node.cloudprovider.kubernetes.io/shutdown, which is older than its silence: its cloud takes it away only when \
+                 the node is Ready again, and the machine may have been started since; the policy accepts: CloudShutdown";
+    *find(&mut items, "Lease", "a") = lease("a", "2026-01-01T00:52:00Z");
+    assert_eq!(refusal(&items, &nobody(), &cloud), words);
+    let before = |items: &mut Vec<Value>| {
+        find(items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().insert(0, shutdown);
+    };
+    check(before, &nobody(), &cloud, words);
 }
 
 #[test]
