@@ -13,6 +13,9 @@ use crate::policy::Policy;
 use crate::record::{CondemnedPod, Evidence, LeftAlone, Plan, Shield, Target};
 use crate::shield;
 
+/// How the taints begin by which Kubernetes itself says how a node is.
+const OF_KUBERNETES: &str = "node.kubernetes.io/";
+
 /// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -160,7 +163,10 @@ impl Planner<'_> {
             let mut cluster = self.objects.cluster(&nothing)?;
             let found = self.objects.get(&ObjectKey::new("Node", "", &self.node.name)).unwrap_or(&Value::Null);
             let mut out = found.clone();
-            out["spec"]["taints"] = self.node.taints.iter().filter(|t| t["key"] != OUT_OF_SERVICE).cloned().collect();
+            // What others have put there may go at any moment.
+            let lasts =
+                |t: &&Value| t["key"].as_str().is_some_and(|k| k.starts_with(OF_KUBERNETES) && k != OUT_OF_SERVICE);
+            out["spec"]["taints"] = self.node.taints.iter().filter(lasts).cloned().collect();
             if let Some(taints) = out["spec"]["taints"].as_array_mut() {
                 taints.push(json!(mark::taint()));
             }
@@ -266,10 +272,10 @@ fn alone(pod: PodSeen<'_>, why: String, shield: Option<Shield>) -> LeftAlone {
     LeftAlone { what: format!("pod {}", pod_name(pod)), why, uid: Some(pod.uid().into()), shield }
 }
 
-/// Whether it is one of the taints by which Kubernetes itself says how a node is.
+/// Whether it is one of the taints by which Kubernetes or its cloud says how a node is.
 fn of_kubernetes(taint: &Value) -> bool {
     let key = taint["key"].as_str().unwrap_or_default();
-    key.starts_with("node.kubernetes.io/") || key.starts_with("node.cloudprovider.kubernetes.io/")
+    key.starts_with(OF_KUBERNETES) || key.starts_with("node.cloudprovider.kubernetes.io/")
 }
 
 /// The plan, for a recovery whose evidence is for some pods only: the others stay, or nothing is done at all.

@@ -208,13 +208,13 @@ impl World {
                 self.check_brake();
             }
             Deed::Pod { name, patch, what, .. } => {
-                let version = self.version();
+                let (version, turn) = (self.version(), self.turn);
                 let Some(pod) = self.pods.iter_mut().find(|p| p.name == *name) else { return false };
                 if patch["metadata"]["uid"] != *pod.uid || stale(&patch["metadata"], pod.version) {
                     return false;
                 }
                 pod.tolerate(patch["spec"]["tolerations"].as_array().unwrap().clone());
-                pod.version = version;
+                (pod.version, pod.patched) = (version, turn);
                 self.say(|| format!("{who} patches {name}: {what}"));
             }
             Deed::DeletePod { name, uid, .. } => {

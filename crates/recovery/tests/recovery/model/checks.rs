@@ -166,7 +166,7 @@ impl World {
         let shields = record.spec.plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
             .filter_map(|uid| self.pods.iter().find(|p| p.uid == *uid))
-            .find(|p| p.is_active() && p.bears[0].is_none());
+            .find(|p| p.is_active() && p.bears[0].is_none() && p.patched < self.looks[&read].rest);
         if let Some(pod) = up.map(|p| p.uid.clone()) {
             self.breaks(format!("{pod} is still shielded after all was undone"));
         } else if marked {

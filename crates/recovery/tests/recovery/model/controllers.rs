@@ -32,7 +32,7 @@ impl World {
             if node.lease != node.lease_seen.1 {
                 node.lease_seen = (tick, node.lease);
             }
-            let before = (node.ready, node.taints.len());
+            let before = (node.ready, node.taints.clone());
             if tick - node.lease_seen.0 > GRACE && node.ready != Ready::Unknown {
                 (node.ready, node.since) = (Ready::Unknown, tick);
             }
@@ -47,7 +47,7 @@ impl World {
                 node.drop(not);
                 ["NoSchedule", "NoExecute"].iter().for_each(|effect| node.add(says, "", effect));
             }
-            if (node.ready, node.taints.len()) != before {
+            if node.ready != before.0 || node.taints != before.1 {
                 node.version = version;
             }
         }
@@ -145,6 +145,7 @@ impl World {
             finalizer: self.chance.percent(8) && !self.calm,
             tolerations: Vec::new(),
             bears: [None; 3],
+            patched: 0,
             evict: None,
         };
         pod.tolerate(tolerations);

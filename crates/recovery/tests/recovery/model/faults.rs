@@ -118,7 +118,9 @@ impl World {
             }
         }
         self.pods.retain(|p| !p.failed || p.finalizer);
-        let somewhere: Vec<usize> = (0..self.pods.len()).filter(|i| self.pods[*i].node.is_some()).collect();
+        // On a node that is out of service that would be its end at once, as everybody knows who reads what it says.
+        let served = |p: &super::world::Pod| p.node.is_some_and(|n| !self.nodes[n].has(OUT_OF_SERVICE));
+        let somewhere: Vec<usize> = (0..self.pods.len()).filter(|i| served(&self.pods[*i])).collect();
         if let Some(i) = self.chance.one_of(&somewhere).filter(|_| !self.calm && self.chance.clone().percent(2)) {
             let (version, tick, turn) = (self.version(), self.tick, self.turn);
             self.pods[i].deleted.get_or_insert(tick);

@@ -134,6 +134,8 @@ pub(crate) struct Pod {
     pub(crate) tolerations: Vec<Value>,
     /// How long it bears each of [`NO_EXECUTE`]; none for ever.
     pub(crate) bears: [Option<u32>; 3],
+    /// The turn in which one of us changed it last.
+    pub(crate) patched: u64,
     /// When the taint eviction controller deletes it.
     pub(crate) evict: Option<u32>,
 }
