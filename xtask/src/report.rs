@@ -1,6 +1,7 @@
 //! A field report, played on a real control plane with `stead operator` running.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use stead_reports::cinder::Timers;
 use stead_testbed::Binaries;
 
 use crate::{Outcome, cargo};
@@ -11,6 +12,10 @@ pub(crate) struct Args {
     /// The report to play.
     #[arg(value_enum)]
     report: Report,
+
+    /// On a control plane with Kubernetes' own waiting times, not with a tenth of them (cinder alone)
+    #[arg(long)]
+    real_timers: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -24,6 +29,7 @@ enum Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    ensure!(!args.real_timers || matches!(args.report, Report::Cinder), "--real-timers: only with cinder");
     let Some(binaries) = Binaries::find() else {
         println!("report: the real Kubernetes is not here; `cargo xtask kubernetes` gets it");
         return Ok(Outcome::Failed);
@@ -37,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         Report::Cinder if !stead_machines::Machines::can_run_or_skip() => return Ok(Outcome::Failed),
         Report::Cinder => {
             let demo = cargo::program("cinder-demo")?;
-            runtime.block_on(stead_reports::cinder::play(&binaries, &stead, &demo, &mut out))?;
+            let timers = if args.real_timers { Timers::Kubernetes } else { Timers::Fast };
+            runtime.block_on(stead_reports::cinder::play(&binaries, &stead, &demo, timers, &mut out))?;
         }
         Report::Gluster => runtime.block_on(stead_reports::gluster::play(&binaries, &stead, &mut out))?,
     }

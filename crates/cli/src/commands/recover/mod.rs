@@ -2,6 +2,7 @@
 
 mod carry_out;
 mod definition;
+mod how_long;
 mod look;
 mod rights;
 mod show;
@@ -113,7 +114,7 @@ impl Desk<'_> {
         let objects = look::whole(self, node).await?;
         let record = record_of(&objects, node).filter(|r| !r.status.phase.is_over());
         let request = self.request().await?;
-        let first = self.first_look(node, &objects, record.as_ref(), &request)?;
+        let first = self.first_look(node, &objects, record.as_ref(), &request).await?;
         if self.args.consent.dry_run {
             return Ok(Outcome::Yes);
         }
@@ -136,7 +137,7 @@ impl Desk<'_> {
     }
 
     /// Shows what would be done; gives the end where there is nothing to do.
-    fn first_look(
+    async fn first_look(
         &self,
         node: &str,
         objects: &Objects,
@@ -151,7 +152,10 @@ impl Desk<'_> {
         };
         if !self.args.abort {
             match self.args.output {
-                RecoverFormat::Table => output::text(&show::plan(&standing, record, &shown, now))?,
+                RecoverFormat::Table => {
+                    let foreseen = how_long::foreseen(self, node, objects).await;
+                    output::text(&show::plan(&standing, record, &shown, &foreseen, now))?;
+                }
                 RecoverFormat::Json => output::json(&shown)?,
                 RecoverFormat::Yaml => output::yaml(&shown)?,
             }
