@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Report {
-    /// Glance in three zones by Topologies, from one node to a node that falls silent.
+    /// Glance in three zones by Topologies, from one node to a node that falls silent and is recovered.
     Glance,
     /// A Gluster pool that scales, loses pods and nodes, and comes back as itself.
     Gluster,
@@ -38,7 +38,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
     let mut out = std::io::stdout();
     match args.report {
-        Report::Glance => runtime.block_on(stead_reports::glance::play(&binaries, &stead, &mut out))?,
+        Report::Glance => {
+            runtime.block_on(stead_reports::glance::play(&binaries, &stead, &mut out))?;
+            if !stead_machines::Machines::can_run_or_skip() {
+                return Ok(Outcome::Failed);
+            }
+            let demo = cargo::program("cinder-demo")?;
+            runtime.block_on(stead_reports::glance::recover(&binaries, &stead, &demo, &mut out))?;
+        }
         Report::Gluster if !stead_stage::pool::can_run_or_skip() => return Ok(Outcome::Failed),
         Report::Cinder if !stead_machines::Machines::can_run_or_skip() => return Ok(Outcome::Failed),
         Report::Cinder => {
