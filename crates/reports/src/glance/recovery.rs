@@ -25,7 +25,7 @@ const OTHERS: &str = "master-0 worker-3";
 const ZONE_A: &str = "kubectl get pods -l service=glance -o wide | egrep \"master-0|worker-0|worker-3\"";
 
 /// What `stead explain` has to be told of this control plane's waiting times.
-const TIMERS: &str = "--node-monitor-grace-period 8s --node-monitor-period 500ms";
+const TIMERS: &str = "--node-monitor-grace-period 8s --node-monitor-period 500ms --force-detach-after 36s";
 
 /// Plays it with this `stead`, and with the demo application where the image would have Glance; prints it to `out`.
 pub async fn play(binaries: &Binaries, stead: &Path, demo: &Path, out: &mut (dyn Write + Send)) -> Result<()> {

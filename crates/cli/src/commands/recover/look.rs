@@ -12,7 +12,7 @@ use stead_recovery::NodeRecovery;
 use super::Desk;
 
 /// Where the records are.
-pub(super) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
+pub(crate) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
 
 /// The whole cluster, as a plan needs it.
 pub(super) async fn whole(desk: &Desk<'_>, node: &str) -> anyhow::Result<Objects> {

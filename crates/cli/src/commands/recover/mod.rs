@@ -20,6 +20,8 @@ use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
 
+pub(crate) use look::RECORDS;
+
 /// The first Kubernetes that has the out-of-service taint in its final form.
 const OLDEST: (u32, u32) = (1, 28);
 

@@ -122,6 +122,7 @@ fn first(nodes: &[String]) -> String {
     match nodes {
         [] => "no node".to_owned(),
         [one] => one.clone(),
+        [best, other] => format!("{best} or {other}"),
         [best, others @ ..] => format!("{best}, or one of {} others", others.len()),
     }
 }
