@@ -113,10 +113,10 @@ impl Desk<'_> {
 
     async fn recover(&self, node: &str) -> anyhow::Result<Outcome> {
         let begun = std::time::Instant::now();
-        let objects = look::whole(self, node).await?;
+        let objects = look::whole(self, node, how_long::hints(self).await).await?;
         let record = record_of(&objects, node).filter(|r| !r.status.phase.is_over());
         let request = self.request().await?;
-        let first = self.first_look(node, &objects, record.as_ref(), &request).await?;
+        let first = self.first_look(node, &objects, record.as_ref(), &request)?;
         if self.args.consent.dry_run {
             return Ok(Outcome::Yes);
         }
@@ -139,7 +139,7 @@ impl Desk<'_> {
     }
 
     /// Shows what would be done; gives the end where there is nothing to do.
-    async fn first_look(
+    fn first_look(
         &self,
         node: &str,
         objects: &Objects,
@@ -155,7 +155,7 @@ impl Desk<'_> {
         if !self.args.abort {
             match self.args.output {
                 RecoverFormat::Table => {
-                    let foreseen = how_long::foreseen(self, node, objects).await;
+                    let foreseen = how_long::foreseen(objects, node, now);
                     output::text(&show::plan(&standing, record, &shown, &foreseen, now))?;
                 }
                 RecoverFormat::Json => output::json(&shown)?,

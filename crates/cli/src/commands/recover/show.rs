@@ -74,9 +74,12 @@ pub(super) fn plan(
     }
     let ready: Vec<Timestamp> = plan.pods.iter().filter_map(|pod| ready_at(pod, foreseen)).collect();
     if let Some(last) = ready.iter().max() {
-        let all =
-            if ready.len() == plan.pods.len() { "all" } else { &format!("{} of {}", ready.len(), plan.pods.len()) };
-        let _ = writeln!(out, "How long: {all} pods are Ready again about {}, if it is begun now.", ahead(now, *last));
+        let which = match (ready.len(), plan.pods.len()) {
+            (1, 1) => "the pod is".to_owned(),
+            (some, all) if some == all => format!("all {all} pods are"),
+            (some, all) => format!("{some} of {all} pods are"),
+        };
+        let _ = writeln!(out, "How long: {which} Ready again about {}, if it is begun now.", ahead(now, *last));
     }
     out
 }
@@ -261,8 +264,11 @@ impl Progress {
         if *end != End::Recovered || self.phases.len() < 2 {
             return Ok(());
         }
-        let pods = record.map_or(0, |r| r.spec.plan.pods.len());
-        let mut out = format!("node {node}: {pods} pods, from the call on\n");
+        let pods = match record.map_or(0, |r| r.spec.plan.pods.len()) {
+            1 => "1 pod".to_owned(),
+            pods => format!("{pods} pods"),
+        };
+        let mut out = format!("node {node}: {pods}, from the call on\n");
         let at = |phase: Phase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
         if self.own > Duration::ZERO {
             let _ =
