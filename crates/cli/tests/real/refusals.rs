@@ -58,7 +58,7 @@ impl Refusals {
             .await?;
         here.stage.nodes.silence(SILENT)?;
         until("the node is silent", limit, async || {
-            let said = here.runs(&here.user(USERS[0])?, &["--dry-run"]).await?;
+            let said = here.runs(&here.user(USERS[0])?, &["node/a", "--dry-run"]).await?;
             let node = here.stage.get("", &format!("node/{SILENT}")).await?.context("no node")?;
             let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
             let unknown = conditions.clone().any(|c| c["type"] == "Ready" && c["status"] == "Unknown");
@@ -68,10 +68,10 @@ impl Refusals {
         Ok(here)
     }
 
-    /// `stead recover node/a` and more, by whoever the kubeconfig is of.
-    async fn runs(&self, kubeconfig: &Path, more: &[&str]) -> Result<Said> {
+    /// `stead recover` of a node and more, by whoever the kubeconfig is of.
+    async fn runs(&self, kubeconfig: &Path, args: &[&str]) -> Result<Said> {
         let mut command = Command::new(STEAD);
-        command.args(["recover", &format!("node/{SILENT}")]).args(more);
+        command.arg("recover").args(args);
         let output = command.env("KUBECONFIG", kubeconfig).env("NO_COLOR", "1").kill_on_drop(true).output().await?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
@@ -83,7 +83,7 @@ impl Refusals {
         let nodes: Vec<Value> = list("nodes")
             .await?
             .iter()
-            .map(|n| json!([n["metadata"]["name"], n["metadata"]["annotations"], n["spec"]["taints"]]))
+            .map(|n| json!([n["metadata"]["name"], n["metadata"]["annotations"], taints(n)]))
             .collect();
         let pods: Vec<Value> =
             list("pods").await?.iter().map(|p| json!([p["metadata"]["uid"], p["spec"]["tolerations"]])).collect();
@@ -101,10 +101,14 @@ impl Refusals {
         Ok(writes.map(|e| format!("{} {} {}: {}", e.user(), e.verb, e.uri, e.code())).collect())
     }
 
-    /// It is refused with these words, and nothing was written or tried.
+    /// To recover the silent node is refused with these words, and nothing was written or tried.
     async fn refused(&self, kubeconfig: &Path, more: &[&str], words: &[&str]) -> Result<()> {
+        self.refused_of(SILENT, kubeconfig, more, words).await
+    }
+
+    async fn refused_of(&self, node: &str, kubeconfig: &Path, more: &[&str], words: &[&str]) -> Result<()> {
         let before = self.state().await?;
-        let said = self.runs(kubeconfig, &[&["--yes"], more].concat()).await?;
+        let said = self.runs(kubeconfig, &[&[&format!("node/{node}"), "--yes"], more].concat()).await?;
         ensure!(said.code == Some(1), "{more:?}: {:?}: {}{}", said.code, said.out, said.err);
         for word in words {
             ensure!(said.err.contains(word), "{more:?}: not {word:?}: {}", said.err);
@@ -145,6 +149,13 @@ impl Refusals {
     }
 }
 
+/// A node's taints without those that Kubernetes itself puts there and takes away.
+fn taints(node: &Value) -> Vec<&Value> {
+    let own = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+    let all = node["spec"]["taints"].as_array().into_iter().flatten();
+    all.filter(|taint| !own.iter().any(|key| taint["key"] == *key)).collect()
+}
+
 const READ: (&[&str], &[&str], &[&str]) = (&["get", "list"], &["*"], &["*"]);
 const OFF: [&str; 2] = ["--confirm-off", "unplugged"];
 
@@ -153,6 +164,10 @@ async fn nothing_is_written() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let here = Refusals::open(&binaries).await?;
     let owner = here.user(USERS[0])?;
+
+    // No such node; one that lives.
+    here.refused_of("nobody", &owner, &OFF, &["node nobody: not found"]).await?;
+    here.refused_of("b", &owner, &OFF, &["node b", "its kubelet is alive"]).await?;
 
     // No proof, or none that will do.
     here.refused(&owner, &[], &["node a", "--confirm-off"]).await?;
@@ -164,12 +179,15 @@ async fn nothing_is_written() -> Result<()> {
 
     // A policy that cannot be read is not one that allows everything.
     for (name, text, words) in [
-        ("kind.yaml", "accept: [Hearsay]\n", ["accept", "Hearsay"]),
-        ("field.yaml", "acccept: [Person]\n", ["acccept", "unknown field"]),
-        ("number.yaml", "atOnce: many\n", ["atOnce", "many"]),
+        ("kind.yaml", "accept: [Hearsay]\n", "accept[0]: unknown variant `Hearsay`, expected one of"),
+        ("field.yaml", "acccept: [Person]\n", "acccept: unknown field `acccept`, expected one of"),
+        ("number.yaml", "atOnce: many\n", "atOnce: invalid type: string \"many\", expected usize"),
+        ("list.yaml", "- Person\n", "invalid type"),
+        ("text.yaml", "accept: [Person\n", "line 1 column"),
     ] {
         let path = here.policy(name, text)?;
-        here.refused(&owner, &["--policy", &path, OFF[0], OFF[1]], &[&path, words[0], words[1]]).await?;
+        let words = [&format!("error: policy {path}: "), words];
+        here.refused(&owner, &["--policy", &path, OFF[0], OFF[1]], &words).await?;
     }
     let missing = here.scratch.join("no-such-file").display().to_string();
     here.refused(&owner, &["--policy", &missing, OFF[0], OFF[1]], &[&missing]).await?;
@@ -211,11 +229,11 @@ async fn nothing_is_written() -> Result<()> {
     )
     .await?;
     proxy.pretend_version("1", "28");
-    let said = here.runs(&old, &["--dry-run"]).await?;
+    let said = here.runs(&old, &["node/a", "--dry-run"]).await?;
     ensure!(said.code == Some(0) && said.out.contains("How long: "), "{}{}", said.out, said.err);
 
     // The same call with proof and rights is carried out: it was nothing else that was in its way.
-    let said = here.runs(&owner, &[&["--yes"], &OFF[..]].concat()).await?;
+    let said = here.runs(&owner, &[&["node/a", "--yes"], &OFF[..]].concat()).await?;
     ensure!(said.code == Some(0) && said.out.contains("recovered"), "{:?}: {}{}", said.code, said.out, said.err);
     ensure!(!here.written()?.is_empty(), "what is written is not seen");
     uninstall_is_refused(&here).await

@@ -110,7 +110,8 @@ fn a_volume_that_came_late_tells_nothing_of_how_long_a_pod_takes_to_start() {
     let there = web().claim("data", Storage::Zone("x"), "ReadWriteOnce").put(late.claim("data").0);
     let there = silent(there.attached_at("data", "a", -141.0));
     check(&there, "web-1-x", &[(Way::OutOfService, Some(110.0 + 0.6 + 41.0 + 1.0))]);
-    let told = there.said("attachdetach-controller", "web-1-x", "SuccessfulAttachVolume", "AttachVolume.Attach", -101.0);
+    let told =
+        there.said("attachdetach-controller", "web-1-x", "SuccessfulAttachVolume", "AttachVolume.Attach", -101.0);
     check(&told, "web-1-x", &[(Way::OutOfService, Some(110.0 + ATTACHED))]);
 }
 

@@ -57,7 +57,12 @@ fn policy(args: &RecoverArgs) -> anyhow::Result<Policy> {
         Some(path) => {
             let named = || format!("policy {}", path.display());
             let text = std::fs::read_to_string(path).with_context(named)?;
-            serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", named()))?
+            let read: Value = serde_saphyr::from_str(&text)
+                .map_err(|e| anyhow!("{}: {}", named(), output::first_line(&e.to_string())))?;
+            serde_path_to_error::deserialize(read).map_err(|e| match e.path().to_string().as_str() {
+                "." => anyhow!("{}: {}", named(), e.inner()),
+                path => anyhow!("{}: {path}: {}", named(), e.inner()),
+            })?
         }
     };
     policy.allow_pending |= args.allow_pending;
