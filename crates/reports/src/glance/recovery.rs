@@ -91,8 +91,11 @@ impl Outage<'_> {
         let line = "for F in $(echo glance-{a,b,c}zone-node-affinity.yaml); do kubectl apply -f $F; done";
         terminal.types(line).await?;
         terminal.types("sed s/lvms-local-storage/cinder/ control-plane.yaml | kubectl apply -f -").await?;
-        for edit in ["edge-apis", "three-replicas", "spread"] {
-            terminal.edits("oscp", &format!("edits/{edit}.yaml")).await?;
+        terminal.edits("oscp", "edits/edge-apis.yaml").await?;
+        // A spread that counts pods which are not placed yet would send the default API's to where none are.
+        pods::settled(&self.stage, 11).await?;
+        for edit in ["spread", "three-replicas"] {
+            self.terminal.edits("oscp", &format!("edits/{edit}.yaml")).await?;
         }
         pods::settled(&self.stage, 15).await.map(drop)
     }
