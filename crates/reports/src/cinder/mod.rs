@@ -21,7 +21,7 @@ use stage::{CinderStage, Pod, folder};
 pub enum Timers {
     /// A tenth of Kubernetes' own: the reports take six minutes.
     Fast,
-    /// Kubernetes' own: the reports take most of an hour.
+    /// Kubernetes' own: the reports take 35 minutes.
     Kubernetes,
 }
 
