@@ -55,6 +55,9 @@ pub(crate) fn run() -> Result<Outcome> {
     println!(
         "gluster: its scenes and three random runs were tests; `cargo xtask gluster --runs 50` goes on, `--measure` measures"
     );
+    println!(
+        "report cinder: it was a test, with a tenth of Kubernetes' waiting times; `--real-timers` plays it with all of them"
+    );
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })

@@ -57,6 +57,13 @@ pub(crate) fn complain(sort: &str, text: &str) {
     let _ = writeln!(io::stderr(), "{sort}: {}", text.replace('\n', " "));
 }
 
+/// What is wrong with a YAML text, by its reader's words. A picture of the place follows them, which one line of
+/// complaint has no room for.
+pub(crate) fn first_line(text: &str) -> &str {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text);
+    line.strip_prefix("error: ").unwrap_or(line)
+}
+
 /// Prints a value as one line of JSON.
 pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(value)?;

@@ -9,6 +9,7 @@ pub mod glance;
 pub mod gluster;
 
 mod pods;
+mod served;
 mod terminal;
 
 pub use terminal::Terminal;

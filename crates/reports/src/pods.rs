@@ -11,7 +11,7 @@ use stead_stage::Stage;
 pub(crate) const SPACE: &str = "openstack";
 
 /// So long may anything take that is on its way.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A pod of Glance.
 #[derive(Debug, Clone)]

@@ -49,7 +49,7 @@ pub(crate) struct InstallArgs {
 ///
 /// First the control planes, Glances and their APIs, while the operator can still let go of what they hold; then the
 /// operator, the policies, the definitions, the namespace. Claims are kept and listed. What belongs to somebody else
-/// is not touched.
+/// is not touched. While the recovery of a node is not over, it is refused: its record would go.
 #[derive(Debug, Args)]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{HELD, Held, claim_commands};
-use stead_manifests::{DEPLOYMENT, Manifest, Options, Part, is_ours, manifests};
+use stead_manifests::{DEPLOYMENT, Manifest, Options, Part, is_ours, manifests, recovery};
+use stead_recovery::Phase;
 
 use crate::args::UninstallArgs;
+use crate::commands::recover::RECORDS;
 use crate::connect::connect;
 use crate::consent;
-use crate::output::{self, Outcome};
+use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
 
 /// How often something that is waited for is looked at.
@@ -33,6 +35,8 @@ struct Found {
     foreign: Vec<String>,
     /// The claims that stay.
     claims: Vec<Value>,
+    /// The records of recoveries, which go with their definition.
+    recoveries: Vec<Value>,
     /// Whether an operator runs that can let go of what it holds.
     operator: bool,
 }
@@ -45,6 +49,7 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Yes);
     }
     output::text(&render(&found, args, server.address()))?;
+    unfinished(&found.recoveries)?;
     if args.consent.dry_run {
         return Ok(Outcome::Yes);
     }
@@ -64,10 +69,31 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
+/// An error that names the recoveries that are not over: without its record, nobody would take a node's taint away.
+fn unfinished(recoveries: &[Value]) -> anyhow::Result<()> {
+    // A phase that is not known is not over.
+    let phase = |record: &Value| serde_json::from_value::<Phase>(record["status"]["phase"].clone());
+    let open: Vec<&Value> = recoveries.iter().filter(|r| !phase(r).is_ok_and(Phase::is_over)).collect();
+    let Some(first) = open.first() else { return Ok(()) };
+    let node = |record: &Value| record["spec"]["node"]["name"].as_str().unwrap_or_default().to_owned();
+    let named: Vec<String> = open
+        .iter()
+        .map(|r| format!("node {} ({})", node(r), r["status"]["phase"].as_str().unwrap_or("not begun")))
+        .collect();
+    Err(Hinted {
+        message: format!(
+            "recoveries are not over: {}; with their records gone, nobody would take the taint away; nothing was done",
+            named.join(", ")
+        ),
+        hint: format!("stead recover node/{} goes on (--abort undoes it); --keep-crds leaves the records", node(first)),
+    }
+    .into())
+}
+
 async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
     let options = Options { namespace: args.namespace.clone(), ..Options::default() };
     let (mut installed, mut others, mut definitions) = (Vec::new(), Vec::new(), Vec::new());
-    for manifest in manifests(&options).into_iter().rev() {
+    for manifest in manifests(&options).into_iter().rev().chain([recovery()]) {
         let Some(live) = server.get(&manifest.path()).await? else { continue };
         if manifest.is_definition() {
             definitions.push(live.clone());
@@ -92,7 +118,9 @@ async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
     let claims = if glance && !args.keep_crds { server.list(CLAIMS).await? } else { Vec::new() };
     let deployment = installed.iter().find(|(manifest, _)| manifest.kind() == "Deployment");
     let operator = deployment.is_some_and(|(_, live)| live["status"]["availableReplicas"].as_u64() > Some(0));
-    Ok(Found { installed, held, foreign: others, claims, operator })
+    let records_go = installed.iter().any(|(manifest, _)| manifest.name() == recovery().name());
+    let recoveries = if records_go { server.list(RECORDS).await? } else { Vec::new() };
+    Ok(Found { installed, held, foreign: others, claims, recoveries, operator })
 }
 
 /// What would be done, for people.
@@ -107,6 +135,9 @@ fn render(found: &Found, args: &UninstallArgs, address: &str) -> String {
                 text.push_str(&format!("  let go  {name}\n"));
             }
         }
+    }
+    for record in &found.recoveries {
+        text.push_str(&format!("  delete  noderecovery/{}\n", record["metadata"]["name"].as_str().unwrap_or_default()));
     }
     for (manifest, _) in &found.installed {
         let place = manifest.namespace().map_or(String::new(), |n| format!(" in {n}"));

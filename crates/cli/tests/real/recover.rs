@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use stead_machines::Machines;
+use stead_reports::cinder::Timers;
 use stead_stage::disks::{DiskStage, Writer};
 use stead_testbed::{Binaries, skip};
 
@@ -122,7 +123,7 @@ async fn the_reports_hold() -> Result<()> {
         return Ok(());
     }
     let mut seen = Vec::new();
-    let played = stead_reports::cinder::play(&binaries, Path::new(STEAD), &demo, &mut seen).await;
+    let played = stead_reports::cinder::play(&binaries, Path::new(STEAD), &demo, Timers::Fast, &mut seen).await;
     // What was typed and seen until then tells more than the error alone.
     played.map_err(|e| e.context(String::from_utf8_lossy(&seen).into_owned()))
 }

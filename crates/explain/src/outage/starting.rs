@@ -5,10 +5,14 @@ use serde_json::Value;
 
 use super::course::Course;
 use super::detaching::held_name;
+use super::events;
 use super::makers;
 use super::pod::PodSeen;
 use super::volumes::volumes_of;
 use super::way::Outcome;
+
+/// A volume that is attached so long after it was asked for was refused meanwhile.
+const LATE: SignedDuration = SignedDuration::from_secs(5);
 
 impl Course<'_> {
     /// A pod that has a node since a moment, or the nodes that it may go to: its volumes come, and it starts.
@@ -41,10 +45,19 @@ impl Course<'_> {
             let volumes = volumes_of(self.objects, p.namespace(), p.0);
             let there = volumes.iter().flat_map(|v| &v.attachments).filter(|a| Some(a.node.as_str()) == p.node());
             let asked = there.filter_map(|a| a.created.as_ref()?.parse().ok()).max();
+            let asked = self.attached_late(p, asked).or(asked);
             // A pod that waits for a volume long after it had a node tells nothing of how long it takes to start.
             p.started_in(asked).filter(|took| *took <= SignedDuration::from_secs(60))
         });
         known.min().unwrap_or(self.clock.timers.start) + self.ready_time(pod)
+    }
+
+    /// When a pod's last volume was attached, where that came long after it was asked for: its storage refused at first,
+    /// which tells nothing of how long a pod takes to start.
+    fn attached_late(&self, pod: PodSeen, asked: Option<Timestamp>) -> Option<Timestamp> {
+        let said = events::about(self.objects, "Pod", pod.namespace(), pod.name(), pod.0["metadata"]["uid"].as_str());
+        let attached = said.iter().filter(|s| s.reason == "SuccessfulAttachVolume").filter_map(|s| s.at).max()?;
+        (attached.duration_since(asked?) > LATE).then_some(attached)
     }
 
     /// From containers that run to Ready: as long as it took before, or as its probes have it.

@@ -103,6 +103,18 @@ fn a_volume_that_is_attached_to_a_silent_node_waits_for_the_old_object() {
     check(&failing, "web-1-x", &[(Way::OutOfService, None), (Way::ForceDeletePod, None)]);
 }
 
+/// Its storage refused for forty seconds, and then the pod started in one.
+#[test]
+fn a_volume_that_came_late_tells_nothing_of_how_long_a_pod_takes_to_start() {
+    let late = Pod::new("web-1-x", "ReplicaSet/web-1", -142.0).on("a", -142.0).ready(-100.0, -99.0);
+    let there = web().claim("data", Storage::Zone("x"), "ReadWriteOnce").put(late.claim("data").0);
+    let there = silent(there.attached_at("data", "a", -141.0));
+    check(&there, "web-1-x", &[(Way::OutOfService, Some(110.0 + 0.6 + 41.0 + 1.0))]);
+    let told =
+        there.said("attachdetach-controller", "web-1-x", "SuccessfulAttachVolume", "AttachVolume.Attach", -101.0);
+    check(&told, "web-1-x", &[(Way::OutOfService, Some(110.0 + ATTACHED))]);
+}
+
 #[test]
 fn a_successor_on_its_node_waits_as_its_predecessor_does() {
     let there = web()

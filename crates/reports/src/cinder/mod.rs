@@ -5,30 +5,68 @@ mod stage;
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use stead_testbed::Binaries;
 
 use crate::Terminal;
+use crate::served::Served;
 use stage::{CinderStage, Pod, folder};
 
+/// Whose waiting times the control plane has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timers {
+    /// A tenth of Kubernetes' own: the reports take six minutes.
+    Fast,
+    /// Kubernetes' own: the reports take 35 minutes.
+    Kubernetes,
+}
+
+impl Timers {
+    /// What `stead explain` has to be told of them.
+    fn flags(self) -> &'static str {
+        match self {
+            Timers::Fast => " --node-monitor-grace-period 8s --node-monitor-period 500ms --force-detach-after 36s",
+            Timers::Kubernetes => "",
+        }
+    }
+
+    /// So long anything may take.
+    fn patience(self) -> Duration {
+        Duration::from_secs(if self == Timers::Fast { 240 } else { 900 })
+    }
+}
+
 /// Plays the reports with this `stead` and the demo application, and prints them to `out`.
-pub async fn play(binaries: &Binaries, stead: &Path, demo: &Path, out: &mut (dyn Write + Send)) -> Result<()> {
-    let stage = CinderStage::open(binaries, demo).await?;
+pub async fn play(
+    binaries: &Binaries,
+    stead: &Path,
+    demo: &Path,
+    timers: Timers,
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    let stage = CinderStage::open(binaries, demo, timers).await?;
     let terminal = Terminal::open(&stage.plane, &binaries.program("kubectl"), stead, folder(), out)?;
-    Walk { stage: &stage, terminal, rows: Vec::new() }.all().await
+    Walk { stage: &stage, terminal, timers, rows: Vec::new() }.all().await
 }
 
 struct Walk<'a> {
     stage: &'a CinderStage,
     terminal: Terminal<'a>,
+    timers: Timers,
     /// What was written so far.
     rows: Vec<String>,
 }
 
 const APP: &str = "test-cinder";
 const SET: &str = "test-cinder-set";
+
+/// So far from the plan's word may come what is foreseen: when the pod collector looks next is not known, only that it
+/// does every 20 s, and the plan says half of that.
+const CHANCE: SignedDuration = SignedDuration::from_secs(13);
 
 impl Walk<'_> {
     async fn all(mut self) -> Result<()> {
@@ -50,7 +88,8 @@ impl Walk<'_> {
     async fn page(&mut self, app: &str, but: &str) -> Result<Pod> {
         let pod = self.stage.pod(app, but).await?;
         self.pods().await?;
-        let page = self.stage.page(&pod.name).await?;
+        let served = Served { machines: &self.stage.machines, namespace: "default", pod: &pod.name, port: 8080 };
+        let page = served.page().await?;
         self.terminal.remark(&format!("the page of {}", pod.name))?;
         for line in page.lines() {
             self.terminal.remark(&format!("  {line}"))?;
@@ -60,7 +99,7 @@ impl Walk<'_> {
         }
         ensure!(page.contains(&format!("My node name {}", pod.node)), "another node: {page}");
         let row = format!("row-{}|row-{0}@example.com", self.rows.len());
-        self.stage.add(&pod.name, &row).await?;
+        served.add(&row).await?;
         self.rows.push(row);
         self.stage.nobody_was_hurt()?;
         Ok(pod)
@@ -88,7 +127,7 @@ impl Walk<'_> {
         let events = format!("kubectl get events --field-selector involvedObject.name={new},reason=FailedAttachVolume");
         let seen = self.terminal.types(&events).await?;
         ensure!(seen.contains("Volume is already used by pod(s)"), "no word of who has it: {seen}");
-        let explained = self.terminal.types(&format!("stead explain pod/{new}")).await?;
+        let explained = self.explains(&format!("pod/{new}")).await?;
         ensure!(explained.contains(&old.name), "it is not said who has the volume: {explained}");
         let never = self.forecast(&format!("pod/{new}"), "do-nothing").await?;
         ensure!(never["readyAt"].is_null(), "it would end by itself: {never}");
@@ -105,9 +144,13 @@ impl Walk<'_> {
         self.page(APP, &old.uid).await.map(drop)
     }
 
+    async fn explains(&mut self, target: &str) -> Result<String> {
+        self.terminal.types(&format!("stead explain {target}{}", self.timers.flags())).await
+    }
+
     /// A way out as `stead explain -o json` has it.
     async fn forecast(&mut self, target: &str, way: &str) -> Result<Value> {
-        let line = format!("stead explain {target} -o json");
+        let line = format!("stead explain {target}{} -o json", self.timers.flags());
         let text = self.terminal.quietly(&line).await?;
         let explained: Value = serde_json::from_str(&text).with_context(|| format!("{line}: {text}"))?;
         let mut ways = explained["forecast"].as_array().into_iter().flatten();
@@ -124,6 +167,19 @@ impl Walk<'_> {
         Ok(old)
     }
 
+    /// Recovers a node whose machine is off, until the application is ready elsewhere; and how good the plan's word was.
+    async fn recovers(&mut self, app: &str, old: &Pod) -> Result<()> {
+        let line = format!("stead recover node/{} --confirm-off 'shut down in the console' --yes", old.node);
+        let said = self.terminal.types(&line).await?;
+        let foreseen = said.split_once("Ready again about ").and_then(|(_, rest)| rest.split(',').next());
+        let foreseen: Timestamp = foreseen.context("the plan does not say how long it takes")?.parse()?;
+        let came = self.page(app, &old.uid).await?.since.context("it is ready since never")?;
+        let apart = came.duration_since(foreseen);
+        self.terminal.remark(&format!("the plan said {foreseen}, and it was {came}"))?;
+        ensure!(apart.abs() <= CHANCE, "foreseen at {foreseen}, ready at {came}");
+        Ok(())
+    }
+
     /// What was shut down is started, and the taint goes.
     async fn started(&mut self, node: &str) -> Result<()> {
         self.terminal.remark(&format!("{node} is started"))?;
@@ -136,15 +192,13 @@ impl Walk<'_> {
         self.terminal.heading("A machine is shut down, and its Node object stays")?;
         let old = self.shut_down(APP).await?;
         let new = self.stage.waiting(APP).await?;
-        self.terminal.types(&format!("stead explain pod/{new}")).await?;
+        self.explains(&format!("pod/{new}")).await?;
         let never = self.forecast(&format!("pod/{new}"), "do-nothing").await?;
         ensure!(never["readyAt"].is_null(), "it would end by itself: {never}");
-        self.terminal.types(&format!("stead explain node/{}", old.node)).await?;
+        self.explains(&format!("node/{}", old.node)).await?;
         let refused = self.terminal.fails(&format!("stead recover node/{} --yes", old.node)).await?;
         ensure!(refused.contains("--confirm-off"), "no word of proof: {refused}");
-        let reason = "shut down in the console";
-        self.terminal.types(&format!("stead recover node/{} --confirm-off '{reason}' --yes", old.node)).await?;
-        self.page(APP, &old.uid).await?;
+        self.recovers(APP, &old).await?;
         self.terminal.types("stead recover --list").await?;
         self.started(&old.node).await
     }
@@ -156,7 +210,7 @@ impl Walk<'_> {
         self.stage.machines.delete(&old.node).await?;
         self.stage.gone(&old.node).await?;
         self.terminal.types("kubectl get nodes").await?;
-        self.terminal.types(&format!("stead explain node/{}", old.node)).await?;
+        self.explains(&format!("node/{}", old.node)).await?;
         self.terminal.remark("the pod is collected, and the volume detached by force after Kubernetes' own time")?;
         self.page(APP, &old.uid).await?;
         self.terminal.remark(&format!("{} is there again", old.node))?;
@@ -192,10 +246,7 @@ impl Walk<'_> {
         self.terminal.remark("the volume is in this zone alone: nothing was done. One machine is started")?;
         self.stage.machines.boot(other).await?;
         self.stage.waiting(APP).await?;
-        self.terminal
-            .types(&format!("stead recover node/{} --confirm-off 'shut down in the console' --yes", old.node))
-            .await?;
-        self.page(APP, &old.uid).await?;
+        self.recovers(APP, &old).await?;
         self.started(&old.node).await
     }
 
@@ -206,12 +257,10 @@ impl Walk<'_> {
         self.terminal.types("kubectl apply -f statefulset.yaml").await?;
         self.page(SET, "").await?;
         let old = self.shut_down(SET).await?;
-        self.terminal.types(&format!("stead explain pod/{}", old.name)).await?;
+        self.explains(&format!("pod/{}", old.name)).await?;
         let never = self.forecast(&format!("pod/{}", old.name), "do-nothing").await?;
         ensure!(never["readyAt"].is_null(), "it would end by itself: {never}");
-        let recover = format!("stead recover node/{} --confirm-off 'shut down in the console' --yes", old.node);
-        self.terminal.types(&recover).await?;
-        self.page(SET, &old.uid).await?;
+        self.recovers(SET, &old).await?;
         self.started(&old.node).await?;
         self.terminal.types("stead recover --list").await?;
         self.terminal.remark("The rows are there, and nobody ever wrote beside another.")

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
 use serde_json::Value;
 use stead_machines::{Image, Images, Machines, Setup};
 use stead_stage::until;
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// How long something may take, with fast timers.
-const PATIENCE: Duration = Duration::from_secs(240);
+use super::Timers;
 
 const ZONE: &str = "topology.cinder.csi.openstack.org/zone";
 const REGION: &str = "failure-domain.beta.kubernetes.io/region";
@@ -27,6 +26,8 @@ pub(super) fn folder() -> PathBuf {
 pub(super) struct CinderStage {
     pub(super) plane: ControlPlane,
     pub(super) machines: Machines,
+    /// How long something may take.
+    patience: Duration,
 }
 
 /// A pod of the application.
@@ -35,11 +36,13 @@ pub(super) struct Pod {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) node: String,
+    /// Since when it is as ready as it is.
+    pub(super) since: Option<Timestamp>,
 }
 
 impl CinderStage {
-    pub(super) async fn open(binaries: &Binaries, demo: &Path) -> Result<CinderStage> {
-        let options = Options { fast: true, egress: true, ..Options::default() };
+    pub(super) async fn open(binaries: &Binaries, demo: &Path, timers: Timers) -> Result<CinderStage> {
+        let options = Options { fast: timers == Timers::Fast, egress: true, ..Options::default() };
         let plane = ControlPlane::start(binaries, options).await?;
         let node = |(name, zone): (&str, &str)| NodeSpec {
             name: name.to_owned(),
@@ -59,7 +62,7 @@ impl CinderStage {
         let images = Images::default().with("cinder-demo", image);
         let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await?;
         machines.ready().await?;
-        Ok(CinderStage { plane, machines })
+        Ok(CinderStage { plane, machines, patience: timers.patience() })
     }
 
     async fn kubectl(&self, args: &[&str]) -> Result<String> {
@@ -78,12 +81,13 @@ impl CinderStage {
             name: text(&pod["metadata"]["name"]),
             uid: text(&pod["metadata"]["uid"]),
             node: text(&pod["spec"]["nodeName"]),
+            since: readiness(pod).and_then(|c| c["lastTransitionTime"].as_str()?.parse().ok()),
         }))
     }
 
     /// Waits for a pod.
     async fn awaits(&self, what: &str, app: &str, is_it: impl Fn(&Value) -> bool + Copy) -> Result<Pod> {
-        until(&format!("{app}: {what}"), PATIENCE, async || Ok(self.find(app, is_it).await?.is_some())).await?;
+        until(&format!("{app}: {what}"), self.patience, async || Ok(self.find(app, is_it).await?.is_some())).await?;
         self.find(app, is_it).await?.with_context(|| format!("{app}: {what}, for a moment only"))
     }
 
@@ -101,7 +105,7 @@ impl CinderStage {
 
     /// Waits until a pod is Terminating.
     pub(super) async fn stuck(&self, pod: &Pod) -> Result<()> {
-        until(&format!("{} is Terminating", pod.name), PATIENCE, async || {
+        until(&format!("{} is Terminating", pod.name), self.patience, async || {
             let path = format!("pod/{}", pod.name);
             let found = self.kubectl(&["get", &path, "-o", "json", "--ignore-not-found"]).await?;
             Ok(serde_json::from_str::<Value>(&found).is_ok_and(|found| leaves(&found)))
@@ -112,7 +116,7 @@ impl CinderStage {
     /// Waits until a Node object is gone.
     pub(super) async fn gone(&self, node: &str) -> Result<()> {
         let gone = async || Ok(self.kubectl(&["get", "node", node, "--ignore-not-found"]).await?.is_empty());
-        until(&format!("the Node object of {node} is gone"), PATIENCE, gone).await
+        until(&format!("the Node object of {node} is gone"), self.patience, gone).await
     }
 
     /// Waits for an event about a pod.
@@ -121,44 +125,12 @@ impl CinderStage {
         let told = async || {
             Ok(!self.kubectl(&["get", "events", "--field-selector", &selector, "-o", "name"]).await?.is_empty())
         };
-        until(&format!("an event {reason} about {pod}"), PATIENCE, told).await
+        until(&format!("an event {reason} about {pod}"), self.patience, told).await
     }
 
     /// The volume of a claim.
     pub(super) async fn volume(&self, claim: &str) -> Result<String> {
         self.kubectl(&["get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}"]).await
-    }
-
-    /// Asks a pod over the cluster's network, and returns the answer's status and body.
-    async fn ask(&self, pod: &str, method: &str, form: &str) -> Result<(u16, String)> {
-        let address = format!("{}:8080", self.machines.pod_address("default", pod)?).parse()?;
-        let mut stream = self.machines.connect(address).await?;
-        let request = format!(
-            "{method} / HTTP/1.1\r\nHost: demo\r\nAccept: text/plain\r\nConnection: close\r\n\
-             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
-            form.len()
-        );
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no HTTP answer")?;
-        Ok((status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
-    }
-
-    /// The application's page.
-    pub(super) async fn page(&self, pod: &str) -> Result<String> {
-        let (status, page) = self.ask(pod, "GET", "").await?;
-        ensure!(status == 200, "{pod}: {status} {page}");
-        Ok(page)
-    }
-
-    /// Adds a row, `name|email`.
-    pub(super) async fn add(&self, pod: &str, row: &str) -> Result<()> {
-        let (name, email) = row.split_once('|').context("a row has a name and an address")?;
-        let form = format!("name={name}&email={}", email.replace('@', "%40"));
-        let (status, said) = self.ask(pod, "POST", &form).await?;
-        ensure!(status == 303, "{pod}: adding {row}: {status} {said}");
-        Ok(())
     }
 
     /// An error if two could write at once, or a disk was taken from one who wrote.
@@ -169,9 +141,12 @@ impl CinderStage {
     }
 }
 
+fn readiness(pod: &Value) -> Option<&Value> {
+    pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")
+}
+
 fn ready(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
+    readiness(pod).is_some_and(|c| c["status"] == "True")
 }
 
 fn leaves(pod: &Value) -> bool {

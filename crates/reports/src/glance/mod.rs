@@ -2,6 +2,7 @@
 
 mod clean_up;
 mod failure;
+mod recovery;
 mod single_node;
 mod zones;
 
@@ -13,6 +14,8 @@ use stead_stage::{Operator, Stage};
 use stead_testbed::{Binaries, ClusterSpec, NodeSpec, Options};
 
 use crate::Terminal;
+
+pub use recovery::play as recover;
 
 /// Plays the report with this `stead`, and prints it to `out`.
 pub async fn play(binaries: &Binaries, stead: &Path, out: &mut (dyn Write + Send)) -> Result<()> {

@@ -10,7 +10,7 @@ use super::{Walk, nodes};
 use crate::pods::{self, PATIENCE, Pod, SPACE, condition};
 
 /// The nodes of the report, and whether each is of the control plane.
-const SEVEN: [(&str, bool); 7] = [
+pub(super) const SEVEN: [(&str, bool); 7] = [
     ("master-0", true),
     ("master-1", true),
     ("master-2", true),
@@ -21,7 +21,7 @@ const SEVEN: [(&str, bool); 7] = [
 ];
 
 /// The labels that make the zones.
-const LABELS: [(&str, u8, char); 7] = [
+pub(super) const LABELS: [(&str, u8, char); 7] = [
     ("master-0", 1, 'A'),
     ("worker-0", 2, 'A'),
     ("worker-3", 3, 'A'),

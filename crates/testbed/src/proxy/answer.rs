@@ -94,14 +94,24 @@ pub(super) fn internal() -> Result<Response<Answer>> {
     refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, json!({}))
 }
 
+/// As an API server says which it is.
+pub(super) fn version(major: &str, minor: &str) -> Result<Response<Answer>> {
+    let git = format!("v{major}.{minor}.0");
+    json(StatusCode::OK, &json!({ "major": major, "minor": minor, "gitVersion": git }))
+}
+
 fn refusal(code: StatusCode, reason: &str, message: &str, details: Value) -> Result<Response<Answer>> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "details": details, "code": code.as_u16(),
     });
+    json(code, &status)
+}
+
+fn json(code: StatusCode, value: &Value) -> Result<Response<Answer>> {
     Response::builder()
         .status(code)
         .header(http::header::CONTENT_TYPE, "application/json")
-        .body(Answer::whole(Body::from(status.to_string().into_bytes())))
-        .context("a refusal")
+        .body(Answer::whole(Body::from(value.to_string().into_bytes())))
+        .context("an answer")
 }

@@ -69,12 +69,14 @@ struct State {
     faults: Faults,
     random: Random,
     tally: Tally,
+    /// Major and minor, if the server is to say another version than its own.
+    version: Option<(String, String)>,
 }
 
 impl FaultProxy {
     /// Listens on a free port of loopback. What goes wrong is drawn from the seed, request by request.
     pub async fn start(plane: &ControlPlane, seed: u64) -> Result<FaultProxy> {
-        let state = State { faults: Faults::default(), random: Random(seed), tally: Tally::default() };
+        let state = State { faults: Faults::default(), random: Random(seed), tally: Tally::default(), version: None };
         let shared = Arc::new(Shared { server: upstream(plane)?, state: Mutex::new(state) });
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port for the proxy")?;
         let address = listener.local_addr().context("the proxy's address")?;
@@ -91,6 +93,11 @@ impl FaultProxy {
     /// From now on these faults. [`Faults::default`] is none; watches that are silent already stay so.
     pub fn set(&self, faults: Faults) {
         self.shared.state().faults = faults;
+    }
+
+    /// From now on the server says that it is of this version.
+    pub fn pretend_version(&self, major: &str, minor: &str) {
+        self.shared.state().version = Some((major.to_owned(), minor.to_owned()));
     }
 
     /// What it has done so far.
@@ -150,7 +157,7 @@ impl Shared {
     /// What befalls this request, which is also counted.
     fn draw(&self, kind: Kind) -> Option<Fault> {
         let mut state = self.state();
-        let State { faults, random, tally } = &mut *state;
+        let State { faults, random, tally, .. } = &mut *state;
         tally.requests += 1;
         let fault = faults.draw(kind, random);
         match fault {
@@ -169,6 +176,10 @@ impl Shared {
     async fn handle(&self, request: Request<Incoming>) -> Result<Response<Answer>> {
         let stall_for = self.state().faults.stall_for;
         let path = request.uri().path().to_owned();
+        let version = self.state().version.clone().filter(|_| path == "/version");
+        if let Some((major, minor)) = version {
+            return answer::version(&major, &minor);
+        }
         let fault = self.draw(Kind::of(request.method(), request.uri()));
         match fault {
             Some(Fault::Conflict) => return answer::conflict(&path),

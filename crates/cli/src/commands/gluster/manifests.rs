@@ -37,13 +37,8 @@ fn read(path: &Path) -> anyhow::Result<PoolValues> {
     if text.trim().is_empty() {
         return Ok(PoolValues::default());
     }
-    serde_saphyr::from_str(&text).map_err(|error| anyhow!("{}: {}", path.display(), first_line(&error.to_string())))
-}
-
-/// A picture of the place follows, which one line of complaint has no room for.
-fn first_line(text: &str) -> &str {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text);
-    line.strip_prefix("error: ").unwrap_or(line)
+    serde_saphyr::from_str(&text)
+        .map_err(|error| anyhow!("{}: {}", path.display(), output::first_line(&error.to_string())))
 }
 
 fn pool(values: PoolValues) -> anyhow::Result<Pool> {

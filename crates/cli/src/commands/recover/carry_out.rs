@@ -101,7 +101,7 @@ async fn turn(
     let under_way = last.filter(|r| matches!(r.status.phase, Phase::Fenced | Phase::Released | Phase::Recovered));
     let objects = match under_way {
         Some(record) => look::part(desk, node, record).await?,
-        None => look::whole(desk, node).await?,
+        None => look::whole(desk, node, Vec::new()).await?,
     };
     let running = kubelet.ask(desk, node).await?;
     let record = record_of(&objects, node);

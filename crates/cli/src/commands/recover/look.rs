@@ -12,16 +12,17 @@ use stead_recovery::NodeRecovery;
 use super::Desk;
 
 /// Where the records are.
-pub(super) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
+pub(crate) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
 
-/// The whole cluster, as a plan needs it.
-pub(super) async fn whole(desk: &Desk<'_>, node: &str) -> anyhow::Result<Objects> {
+/// The whole cluster, as a plan needs it, and more that is known already.
+pub(super) async fn whole(desk: &Desk<'_>, node: &str, more: Vec<Value>) -> anyhow::Result<Objects> {
     let live = stead_live::read(&desk.client, &stead_live::placement(), &|_, _| {}).await?;
     // A plan that does not know all of it would be a guess about what is safe.
     if let Some(warning) = live.warnings.first() {
         return Err(anyhow!("{warning}; a recovery needs to know"));
     }
     let mut items = live.items;
+    items.extend(more);
     items.extend(named(desk.server.list(RECORDS).await?, "stead.dev/v1alpha1", "NodeRecovery"));
     last(desk, node, items).await
 }
@@ -68,7 +69,7 @@ pub(super) async fn running(desk: &Desk<'_>, node: &str) -> kube::Result<BTreeSe
 }
 
 /// Objects of a list, which do not say what they are.
-fn named(items: Vec<Value>, version: &'static str, kind: &'static str) -> impl Iterator<Item = Value> {
+pub(super) fn named(items: Vec<Value>, version: &'static str, kind: &'static str) -> impl Iterator<Item = Value> {
     items.into_iter().map(move |mut item| {
         item["apiVersion"] = version.into();
         item["kind"] = kind.into();

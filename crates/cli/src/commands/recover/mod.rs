@@ -2,6 +2,7 @@
 
 mod carry_out;
 mod definition;
+mod how_long;
 mod look;
 mod rights;
 mod show;
@@ -18,6 +19,8 @@ use crate::connect::connect;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
+
+pub(crate) use look::RECORDS;
 
 /// The first Kubernetes that has the out-of-service taint in its final form.
 const OLDEST: (u32, u32) = (1, 28);
@@ -54,7 +57,12 @@ fn policy(args: &RecoverArgs) -> anyhow::Result<Policy> {
         Some(path) => {
             let named = || format!("policy {}", path.display());
             let text = std::fs::read_to_string(path).with_context(named)?;
-            serde_saphyr::from_str(&text).map_err(|e| anyhow!("{}: {e}", named()))?
+            let read: Value = serde_saphyr::from_str(&text)
+                .map_err(|e| anyhow!("{}: {}", named(), output::first_line(&e.to_string())))?;
+            serde_path_to_error::deserialize(read).map_err(|e| match e.path().to_string().as_str() {
+                "." => anyhow!("{}: {}", named(), e.inner()),
+                path => anyhow!("{}: {path}: {}", named(), e.inner()),
+            })?
         }
     };
     policy.allow_pending |= args.allow_pending;
@@ -110,7 +118,7 @@ impl Desk<'_> {
 
     async fn recover(&self, node: &str) -> anyhow::Result<Outcome> {
         let begun = std::time::Instant::now();
-        let objects = look::whole(self, node).await?;
+        let objects = look::whole(self, node, how_long::hints(self).await).await?;
         let record = record_of(&objects, node).filter(|r| !r.status.phase.is_over());
         let request = self.request().await?;
         let first = self.first_look(node, &objects, record.as_ref(), &request)?;
@@ -151,7 +159,10 @@ impl Desk<'_> {
         };
         if !self.args.abort {
             match self.args.output {
-                RecoverFormat::Table => output::text(&show::plan(&standing, record, &shown, now))?,
+                RecoverFormat::Table => {
+                    let foreseen = how_long::foreseen(objects, node, now);
+                    output::text(&show::plan(&standing, record, &shown, &foreseen, now))?;
+                }
                 RecoverFormat::Json => output::json(&shown)?,
                 RecoverFormat::Yaml => output::yaml(&shown)?,
             }

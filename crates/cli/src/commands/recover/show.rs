@@ -1,5 +1,6 @@
 //! What people see of a recovery.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
@@ -7,12 +8,18 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use stead_explain::outage::{NodeStanding, Readiness};
 use stead_explain::table;
-use stead_recovery::{Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target, Took};
+use stead_recovery::{CondemnedPod, Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target, Took};
 
 use crate::output::{self, Outcome};
 
-/// The plan, before anything is done.
-pub(super) fn plan(node: &NodeStanding, record: Option<&NodeRecovery>, plan: &Plan, now: Timestamp) -> String {
+/// The plan, before anything is done. `foreseen` says when a pod, by namespace and name, would be Ready again.
+pub(super) fn plan(
+    node: &NodeStanding,
+    record: Option<&NodeRecovery>,
+    plan: &Plan,
+    foreseen: &BTreeMap<String, Timestamp>,
+    now: Timestamp,
+) -> String {
     let mut out = format!("node {}: {}\n", node.name, stands(node, now));
     if let Some(record) = record {
         let _ = writeln!(out, "its recovery {} is under way: {:?}", record.name(), record.status.phase);
@@ -42,7 +49,10 @@ pub(super) fn plan(node: &NodeStanding, record: Option<&NodeRecovery>, plan: &Pl
             let _ = writeln!(out, "      volume {volume} is detached");
         }
         let _ = match &pod.target {
-            Target::Nodes(nodes) => writeln!(out, "      it goes to {}", first(nodes)),
+            Target::Nodes(nodes) => {
+                let ready = ready_at(pod, foreseen).map(|at| format!(", Ready about {}", ahead(now, at)));
+                writeln!(out, "      it goes to {}{}", first(nodes), ready.unwrap_or_default())
+            }
             Target::Nowhere(why) => writeln!(out, "      its successor stays Pending: {why}"),
             Target::Gone => writeln!(out, "      gone for good: nobody makes it anew"),
         };
@@ -59,10 +69,29 @@ pub(super) fn plan(node: &NodeStanding, record: Option<&NodeRecovery>, plan: &Pl
     if !plan.is_empty() {
         out.push_str(
             "\nHow: the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; Kubernetes then collects the pods\n\
-             (within some 20 s), detaches the volumes and starts the pods elsewhere. The taint goes when the node is back.\n",
+             (it looks every 20 s), detaches the volumes and starts the pods elsewhere. The taint goes when the node is back.\n",
         );
     }
+    let ready: Vec<Timestamp> = plan.pods.iter().filter_map(|pod| ready_at(pod, foreseen)).collect();
+    if let Some(last) = ready.iter().max() {
+        let which = match (ready.len(), plan.pods.len()) {
+            (1, 1) => "the pod is".to_owned(),
+            (some, all) if some == all => format!("all {all} pods are"),
+            (some, all) => format!("{some} of {all} pods are"),
+        };
+        let _ = writeln!(out, "How long: {which} Ready again about {}, if it is begun now.", ahead(now, *last));
+    }
     out
+}
+
+/// When the pod in a pod's place would be Ready.
+fn ready_at(pod: &CondemnedPod, foreseen: &BTreeMap<String, Timestamp>) -> Option<Timestamp> {
+    foreseen.get(&format!("{}/{}", pod.namespace, pod.name)).copied()
+}
+
+/// A moment to come, and how far away it is.
+fn ahead(now: Timestamp, then: Timestamp) -> String {
+    format!("{then:.0}, in {}", age(then, now))
 }
 
 fn stands(node: &NodeStanding, now: Timestamp) -> String {
@@ -96,6 +125,7 @@ fn first(nodes: &[String]) -> String {
     match nodes {
         [] => "no node".to_owned(),
         [one] => one.clone(),
+        [best, other] => format!("{best} or {other}"),
         [best, others @ ..] => format!("{best}, or one of {} others", others.len()),
     }
 }
@@ -234,8 +264,11 @@ impl Progress {
         if *end != End::Recovered || self.phases.len() < 2 {
             return Ok(());
         }
-        let pods = record.map_or(0, |r| r.spec.plan.pods.len());
-        let mut out = format!("node {node}: {pods} pods, from the call on\n");
+        let pods = match record.map_or(0, |r| r.spec.plan.pods.len()) {
+            1 => "1 pod".to_owned(),
+            pods => format!("{pods} pods"),
+        };
+        let mut out = format!("node {node}: {pods}, from the call on\n");
         let at = |phase: Phase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
         if self.own > Duration::ZERO {
             let _ =
