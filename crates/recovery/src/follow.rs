@@ -21,7 +21,7 @@ pub(crate) fn pods(objects: &Objects, plan: &Plan) -> Vec<Wait> {
     let left = plan.pods.iter().filter_map(|pod| object(objects, pod));
     left.map(|pod| {
         let finalizers: Vec<&str> = pod.finalizers().collect();
-        let how = match (pod.terminating(), finalizers.as_slice()) {
+        let how = match (pod.terminating_since(), finalizers.as_slice()) {
             (None, _) => "not Terminating yet: the taint eviction controller has not come to it".to_owned(),
             (Some(since), []) => format!("Terminating since {since}: the pod collector has not come to it"),
             (Some(since), names) => format!(

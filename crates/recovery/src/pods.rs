@@ -1,5 +1,6 @@
 //! Pods, as far as a recovery looks at them.
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use serde_json::Value;
 use stead_explain::{ObjectKey, Objects};
@@ -48,9 +49,16 @@ impl<'a> PodSeen<'a> {
         self.value["spec"]["nodeName"].as_str().filter(|n| !n.is_empty())
     }
 
-    /// Since when it is being deleted.
+    /// Whether it is being deleted: when its grace ends, or has ended.
     pub(crate) fn terminating(&self) -> Option<&'a str> {
         self.value["metadata"]["deletionTimestamp"].as_str()
+    }
+
+    /// Since when it is being deleted.
+    pub(crate) fn terminating_since(&self) -> Option<Timestamp> {
+        let ends: Timestamp = self.terminating()?.parse().ok()?;
+        let grace = self.value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        Some(ends - SignedDuration::from_secs(grace))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
