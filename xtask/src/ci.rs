@@ -55,6 +55,9 @@ pub(crate) fn run() -> Result<Outcome> {
     println!(
         "gluster: its scenes and three random runs were tests; `cargo xtask gluster --runs 50` goes on, `--measure` measures"
     );
+    println!(
+        "forecasts: ten situations were a test; `cargo xtask forecasts` plays forty, `--real-timers` with Kubernetes' own"
+    );
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// What they are drawn from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many are played at the same time [default: 20, or all with real timers]
+    /// So many are played at the same time [default: 10, or all with real timers]
     #[arg(long)]
     at_once: Option<usize>,
     /// Wait as long as Kubernetes does by default: half an hour, and ten seconds may be missed instead of three.
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         return Ok(Outcome::Skipped);
     }
     let stead = stead()?;
-    let (waits, at_once) = if args.real_timers { (Waits::REAL, args.situations as usize) } else { (Waits::FAST, 20) };
+    let (waits, at_once) = if args.real_timers { (Waits::REAL, args.situations as usize) } else { (Waits::FAST, 10) };
     let how = Play { situations: args.situations, seed: args.seed, at_once: args.at_once.unwrap_or(at_once), waits };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
     let tally = runtime.block_on(forecasts::play(&binaries, &stead, how, &mut |line| println!("{line}")))?;

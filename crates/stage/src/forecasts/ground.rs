@@ -10,7 +10,7 @@ use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, O
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::objects::{ALL, FOR, ZONE, class, nodes};
+use super::objects::{ALL, FOR, ZONE, class, nodes, silent_before};
 use super::sight::Sight;
 use super::situation::{Situation, Storage};
 use super::waits::Waits;
@@ -46,9 +46,12 @@ impl Ground {
         let kubectl = binaries.program("kubectl");
         let folders = [kubectl.parent(), stead.parent()].into_iter().flatten().map(|f| f.display().to_string());
         let path = folders.chain(std::env::var("PATH")).collect::<Vec<_>>().join(":");
-        let own = situations.iter().flat_map(nodes);
+        let own: Vec<_> = situations.iter().flat_map(nodes).collect();
         // No recovery is begun while more than half of the nodes are silent.
-        let common = (0..(2 * at_once).max(6)).map(|n| (format!("all-{n}"), format!("zone-{}", n % 3), ALL.to_owned()));
+        let mut silent: Vec<usize> = situations.iter().map(|s| 1 + silent_before(s).len()).collect();
+        silent.sort_unstable_by(|a, b| b.cmp(a));
+        let common = (2 * silent.iter().take(at_once).sum::<usize>() + 1).saturating_sub(own.len()).max(6);
+        let common = (0..common).map(|n| (format!("all-{n}"), format!("zone-{}", n % 3), ALL.to_owned()));
         let node = |(name, zone, whose): (String, String, String)| NodeSpec {
             name,
             labels: [(ZONE.to_owned(), zone), (FOR.to_owned(), whose)].into(),
@@ -65,7 +68,7 @@ impl Ground {
             Some(DriverSpec { name: class(storage)?.to_owned(), topology, attach: disk, disk })
         });
         let cluster = ClusterSpec {
-            nodes: own.chain(common).map(node).collect(),
+            nodes: own.into_iter().chain(common).map(node).collect(),
             drivers: drivers.collect(),
             heartbeat_seconds: waits.heartbeat as f64,
             ..ClusterSpec::default()

@@ -128,8 +128,8 @@ impl Situation {
         let of = |dice: &mut Dice, all: &[Storage]| all[dice.below(all.len() as u32) as usize];
         let zone = match dice.below(5) {
             0 | 1 => Zone::Alone,
-            2 | 3 => Zone::Shared,
-            _ => Zone::Disturbed,
+            4 if !updated => Zone::Disturbed,
+            _ => Zone::Shared,
         };
         let storage = match (updated, zone) {
             (true, Zone::Alone) => Storage::Disk,

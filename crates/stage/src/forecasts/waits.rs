@@ -31,9 +31,10 @@ impl Waits {
     pub const REAL: Waits =
         Waits { fast: false, grace: 50, tolerance: 300, detach: 360, heartbeat: 10, limit: Duration::from_secs(10) };
 
-    /// What `stead explain` has to be told. The nodes say at once which volumes they have unmounted.
+    /// What `stead explain` has to be told. The nodes here say at once how their pods are and which volumes they have
+    /// unmounted, and the pods end when they are told to.
     pub(super) fn flags(&self) -> Vec<String> {
-        let own = ["--node-status-period", "0s"];
+        let own = ["--node-status-period", "0s", "--kubelet-return", "300ms", "--pod-stop", "300ms"];
         let fast =
             ["--node-monitor-grace-period", "8s", "--node-monitor-period", "500ms", "--force-detach-after", "36s"];
         own.iter().chain(fast.iter().filter(|_| self.fast)).map(|flag| (*flag).to_owned()).collect()
