@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_has_a_time() {
-        let now = "2026-11-16T10:00:00Z".parse().unwrap();
+        let now = "2026-11-16T10:00:00Z".parse().expect("a time");
         let line = r#"I1116 09:13:07.186033   12 gc_controller.go:96] "Starting GC controller""#;
         assert_eq!(klog_time(line, now), "2026-11-16T09:13:07.186033Z".parse().ok());
         assert_eq!(klog_time("no such line", now), None);

@@ -31,8 +31,8 @@ const POLICY: &str = "accept: [Person]\natOnce: 1000\natOncePerZone: 1000\n";
 /// Plays a situation. The node is back afterwards.
 pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen> {
     let case = Case::begin(ground, situation).await?;
-    let struck = Instant::now();
     case.strike().await?;
+    let struck = Instant::now();
     case.wait(struck).await?;
     let after = struck.elapsed();
     let turn = ground.turn.lock().await;

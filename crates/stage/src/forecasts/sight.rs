@@ -98,11 +98,11 @@ mod tests {
 
     #[test]
     fn spells_begin_and_end() {
-        let at = |second| Timestamp::from_second(second).unwrap();
+        let at = |second| Timestamp::from_second(second).expect("a time");
         let pod = |uid: &str, ready: &str| -> Arc<Pod> {
             let pod = json!({ "metadata": { "name": "p", "namespace": "n", "uid": uid }, "spec": { "nodeName": "a", "containers": [] },
                               "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
-            Arc::new(serde_json::from_value(pod).unwrap())
+            Arc::new(serde_json::from_value(pod).expect("a pod"))
         };
         let mut spells = Vec::new();
         note(&mut spells, &[pod("1", "False")], at(1));

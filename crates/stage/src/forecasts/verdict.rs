@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_counts_as_right() {
-        let at = |second| Timestamp::from_second(second).unwrap();
+        let at = |second| Timestamp::from_second(second).expect("a time");
         let verdict = |foreseen: Option<i64>, came: Option<(i64, &str)>| {
             let seen = Seen {
                 situation: Situation::draw(1, 0),
