@@ -218,6 +218,15 @@ fn a_pod_of_a_node_that_is_not_yet_known_to_be_silent_holds_nobody_up() {
     check(&there, "db-1", &[(Way::ForceDeletePod, Some(45.0 + PLACED))]);
 }
 
+/// The same pod, which would rather be on `a`.
+fn rather_a(pod: Pod) -> Pod {
+    pod.with(|p| {
+        p["spec"]["affinity"] = json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 100, "preference": { "matchExpressions": [
+                { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] }] } }] } });
+    })
+}
+
 /// The node controller looks every five seconds at a node that is back: whether its taints are gone when a successor is
 /// made is a matter of moments.
 #[test]
@@ -227,16 +236,33 @@ fn a_node_that_is_back_may_have_its_pod_again() {
         there.clock.timers.stop = SignedDuration::from_secs(wait);
         there.forecast("db-0", Way::NodeReturns).nodes
     };
-    let rather_a = |pod: Pod| {
-        pod.with(|p| {
-            p["spec"]["affinity"] = json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
-                "weight": 100, "preference": { "matchExpressions": [
-                    { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] }] } }] } });
-        })
-    };
     let there = set(false).put(rather_a(pod("db-0", "StatefulSet/db")).deleted(350.0).0);
     assert_eq!(first(there.clone(), 1), ["b", "c", "a"]);
     assert_eq!(first(there, 5), ["a", "b", "c"]);
+}
+
+/// It took ten seconds to start, nine of them for its volume, which is there already when its node is back.
+#[test]
+fn a_volume_that_is_there_is_not_attached_anew() {
+    let slow =
+        Pod::new("db-0", "StatefulSet/db", -100.0).claim("data").on("a", -100.0).ready(-90.0, -89.0).deleted(350.0);
+    let there = set(false)
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(rather_a(slow).0)
+        .attached_at("data", "a", -100.0)
+        .change("VolumeAttachment", "csi-data-a", |a| {
+            a["metadata"]["managedFields"] = json!([{ "subresource": "status", "time": at(-91.0).to_string() }]);
+        });
+    let mut there = silent(there).now(400.0);
+    there.clock.timers.stop = SignedDuration::from_secs(5);
+    check(
+        &there,
+        "db-0",
+        &[
+            (Way::NodeReturns, Some(400.0 + 1.0 + 5.0 + 1.0 + 1.0)),
+            (Way::ForceDeletePod, Some(400.0 + 360.0 + 0.6 + 10.0 + 1.0)),
+        ],
+    );
 }
 
 #[test]
