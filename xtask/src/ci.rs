@@ -58,6 +58,9 @@ pub(crate) fn run() -> Result<Outcome> {
     println!(
         "report cinder: it was a test, with a tenth of Kubernetes' waiting times; `--real-timers` plays it with all of them"
     );
+    println!(
+        "forecasts: ten situations were a test; `cargo xtask forecasts` plays forty, `--real-timers` with Kubernetes' own"
+    );
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })

@@ -8,6 +8,7 @@ mod cluster;
 mod debian;
 mod disturb;
 mod fixes;
+mod forecasts;
 mod fuzz;
 mod glance;
 mod gluster;
@@ -50,6 +51,8 @@ enum Chore {
     Scale(scale::Args),
     /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
     Operators(operators::Args),
+    /// Compare what is foreseen of outages made at random with what then happens on the real control plane.
+    Forecasts(forecasts::Args),
     /// Feed broken input to everything that reads any.
     Fuzz(fuzz::Args),
     /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
@@ -81,6 +84,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Chore::Disturb(args) => disturb::run(&args)?,
         Chore::Scale(args) => scale::run(&args)?,
         Chore::Operators(args) => operators::run(&args)?,
+        Chore::Forecasts(args) => forecasts::run(&args)?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => {
             bench::run(&args)?;

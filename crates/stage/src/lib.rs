@@ -7,12 +7,13 @@
 //! [`walk`] is a walk-through of all that the operator does, [`disturb`] plays it undisturbed, with the operator killed
 //! again and again, and behind a proxy that misbehaves, and compares the ends. [`scale`] plays many APIs at once. What
 //! the operator did is read from the API server's audit log ([`deeds`]). [`pool`] is a stage for a Gluster pool, with
-//! pods that are processes.
+//! pods that are processes. [`forecasts`] compares what `stead explain` foresees with what then happens.
 
 pub mod deeds;
 pub mod disks;
 pub mod disturb;
 mod end_state;
+pub mod forecasts;
 mod objects;
 mod operator;
 pub mod pool;

@@ -32,8 +32,8 @@ pub(crate) struct TimerArgs {
     #[arg(long, value_name = "TIME")]
     pod_gc_period: Option<SignedDuration>,
 
-    /// A moment at which it looked ("Starting GC controller" in kube-controller-manager's log): with it, its next looks
-    /// are known, and not only to be expected
+    /// A moment at which it looked (the newest line of gc_controller.go in kube-controller-manager's log): with it, its
+    /// next looks are known, and not only to be expected
     #[arg(long, value_name = "RFC3339")]
     pod_gc_seen: Option<Timestamp>,
 

@@ -211,7 +211,7 @@ impl<'a> Course<'a> {
     fn turn(&self, pod: PodSeen, made: Timestamp, depth: usize) -> Result<Timestamp, String> {
         let mut at = made;
         let before = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
-        for other in before.filter(|p| p.ordinal() < pod.ordinal()) {
+        for other in before.filter(|p| p.ordinal() < pod.ordinal() && !self.passes_for_ready(*p, made)) {
             match self.outcome_at(other, depth + 1).ready_at {
                 Some(ready) => at = at.max(ready),
                 None => {
@@ -221,6 +221,15 @@ impl<'a> Course<'a> {
             }
         }
         Ok(at)
+    }
+
+    /// Whether a pod is Ready in the eyes of controllers at a moment, though its node is silent: nobody has found out yet.
+    fn passes_for_ready(&self, pod: PodSeen, at: Timestamp) -> bool {
+        let node = pod.node().and_then(|name| NodeStanding::find(self.objects, name));
+        let found = node.and_then(|node| eviction::unknown_from(self.clock, &node));
+        pod.ready()
+            && found.is_some_and(|found| at < found)
+            && self.fate(pod).deleted.is_none_or(|deleted| at < deleted)
     }
 
     /// Whether a ReplicaSet makes another pod for this one.

@@ -17,15 +17,15 @@ impl Course<'_> {
         let own = old.node().is_none();
         let same_name = own || !matches!(Maker::of(self.objects, old), Maker::Replicas { .. } | Maker::Job(_));
         let template = template(pod.0, same_name);
-        let mut tries: Vec<(&Cluster, Timestamp)> = vec![(&self.cluster, made)];
+        // The node controller looks, and takes its taints from a node that is back.
+        let looks = self.now() + self.clock.timers.kubelet_return + self.clock.timers.node_monitor_period / 2;
+        let back = self.later.as_ref().map(|later| (later, looks));
+        let then = |at| back.filter(|(_, back)| *back <= at).map_or(&self.cluster, |(later, _)| later);
+        let mut tries: Vec<(&Cluster, Timestamp)> = vec![(then(made), made)];
         // What the old pod takes, or a claim that one pod alone may use, is free when it is gone.
-        tries.extend(self.fate(old).gone.filter(|gone| *gone > made && !own).map(|gone| (&self.cluster, gone)));
-        if let Some(later) = &self.later {
-            // The node controller looks, and takes its taints away.
-            let back = self.now() + self.clock.timers.kubelet_return + self.clock.timers.node_monitor_period / 2;
-            let last = tries.last().map_or(made, |(_, at)| *at);
-            tries.push((later, last.max(back)));
-        }
+        tries.extend(self.fate(old).gone.filter(|gone| *gone > made && !own).map(|gone| (then(gone), gone)));
+        let last = tries.last().map_or(made, |(_, at)| *at);
+        tries.extend(back.map(|(later, back)| (later, last.max(back))));
         let mut message = None;
         for (cluster, at) in tries {
             let mut cluster = cluster.clone();
@@ -36,7 +36,12 @@ impl Course<'_> {
                 objects::take(&mut cluster, gone);
             }
             match self.fitting(&cluster, &template) {
-                Ok(nodes) => {
+                Ok(mut nodes) => {
+                    // Whether the node is back for the scheduler by then is a matter of moments.
+                    let others = self.later.as_ref().and_then(|later| self.fitting(later, &template).ok());
+                    nodes.extend(
+                        others.unwrap_or_default().into_iter().filter(|n| !nodes.contains(n)).collect::<Vec<_>>(),
+                    );
                     out.step("it is scheduled", at);
                     return self.started(PodSeen(&template), at, Outcome { nodes, ..out });
                 }

@@ -8,7 +8,7 @@ use super::detaching::held_name;
 use super::events;
 use super::makers;
 use super::pod::PodSeen;
-use super::volumes::volumes_of;
+use super::volumes::{Attachment, HeldVolume, volumes_of};
 use super::way::Outcome;
 
 /// A volume that is attached so long after it was asked for was refused meanwhile.
@@ -33,18 +33,24 @@ impl Course<'_> {
             }
         }
         let waits = free.is_some();
-        let takes = self.start_time(pod) + if waits { self.clock.timers.attach } else { SignedDuration::ZERO };
+        let is_there = |v: &HeldVolume| v.attachments.iter().any(|a| a.attached && Some(&a.node) == goes.as_ref());
+        let comes = waits || volumes.iter().any(|v| v.attached && !is_there(v));
+        let takes = self.start_time(pod, comes) + if waits { self.clock.timers.attach } else { SignedDuration::ZERO };
         let ready = begun.max(free.unwrap_or(begun)) + takes;
         // What should have been Ready by now will be in a moment, if it is well.
         out.ready(if ready < now { now + self.ready_time(pod) } else { ready })
     }
 
-    /// From a node and free volumes to Ready.
-    fn start_time(&self, pod: PodSeen) -> SignedDuration {
+    /// From a node and free volumes to Ready; with the time that it takes to attach them, where they have to be.
+    fn start_time(&self, pod: PodSeen, comes: bool) -> SignedDuration {
         let known = self.alike(pod).filter_map(|p| {
             let volumes = volumes_of(self.objects, p.namespace(), p.0);
             let there = volumes.iter().flat_map(|v| &v.attachments).filter(|a| Some(a.node.as_str()) == p.node());
-            let asked = there.filter_map(|a| a.created.as_ref()?.parse().ok()).max();
+            let from = |a: &Attachment| {
+                let attached = a.said.as_ref().filter(|_| !comes);
+                attached.or(a.created.as_ref())?.parse().ok()
+            };
+            let asked = there.filter_map(from).max();
             let asked = self.attached_late(p, asked).or(asked);
             // A pod that waits for a volume long after it had a node tells nothing of how long it takes to start.
             p.started_in(asked).filter(|took| *took <= SignedDuration::from_secs(60))

@@ -48,6 +48,8 @@ pub struct Attachment {
     pub attached: bool,
     /// When it was asked for.
     pub created: Option<String>,
+    /// When its driver last said how it stands, where `metadata.managedFields` was read too.
+    pub said: Option<String>,
     /// Since when it is being taken away.
     pub leaving: Option<String>,
     /// What the driver said of attaching, where it failed.
@@ -108,6 +110,10 @@ fn attachments(objects: &Objects, volume: &str) -> Vec<Attachment> {
         node: text(&a["spec"]["nodeName"]).unwrap_or_default(),
         attached: a["status"]["attached"] == true,
         created: text(&a["metadata"]["creationTimestamp"]),
+        said: {
+            let fields = a["metadata"]["managedFields"].as_array().into_iter().flatten();
+            fields.filter(|f| f["subresource"] == "status").filter_map(|f| text(&f["time"])).max()
+        },
         leaving: text(&a["metadata"]["deletionTimestamp"]),
         attach_error: text(&a["status"]["attachError"]["message"]),
         detach_error: text(&a["status"]["detachError"]["message"]),

@@ -1,5 +1,6 @@
 //! What each way leads to, by kind of workload, of storage and of outage.
 
+use jiff::SignedDuration;
 use serde_json::json;
 use stead_explain::outage::{Timers, Way};
 
@@ -219,6 +220,61 @@ fn in_order_each_waits_for_those_before_it() {
         ],
     );
     check(&there, "db-0", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+}
+
+/// Until the node controller has looked, the pods of a silent node are Ready for all others.
+#[test]
+fn a_pod_of_a_node_that_is_not_yet_known_to_be_silent_holds_nobody_up() {
+    let both = set(true).put(pod("db-0", "StatefulSet/db").0).put(pod("db-1", "StatefulSet/db").0);
+    let there = both.put(lease("a", 0.0)).put(lease("b", 45.0)).now(45.0);
+    check(&there, "db-1", &[(Way::ForceDeletePod, Some(45.0 + PLACED))]);
+}
+
+/// The same pod, which would rather be on `a`.
+fn rather_a(pod: Pod) -> Pod {
+    pod.with(|p| {
+        p["spec"]["affinity"] = json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 100, "preference": { "matchExpressions": [
+                { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] }] } }] } });
+    })
+}
+
+/// The node controller looks every five seconds at a node that is back: whether its taints are gone when a successor is
+/// made is a matter of moments.
+#[test]
+fn a_node_that_is_back_may_have_its_pod_again() {
+    let first = |pods: Situation, wait: i64| {
+        let mut there = silent(pods).now(400.0);
+        there.clock.timers.stop = SignedDuration::from_secs(wait);
+        there.forecast("db-0", Way::NodeReturns).nodes
+    };
+    let there = set(false).put(rather_a(pod("db-0", "StatefulSet/db")).deleted(350.0).0);
+    assert_eq!(first(there.clone(), 1), ["b", "c", "a"]);
+    assert_eq!(first(there, 5), ["a", "b", "c"]);
+}
+
+/// It took ten seconds to start, nine of them for its volume, which is there already when its node is back.
+#[test]
+fn a_volume_that_is_there_is_not_attached_anew() {
+    let slow =
+        Pod::new("db-0", "StatefulSet/db", -100.0).claim("data").on("a", -100.0).ready(-90.0, -89.0).deleted(350.0);
+    let there = set(false)
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(rather_a(slow).0)
+        .attached_at("data", "a", -100.0)
+        .change("VolumeAttachment", "csi-data-a", |a| {
+            a["metadata"]["managedFields"] = json!([{ "subresource": "status", "time": at(-91.0).to_string() }]);
+        });
+    let mut there = silent(there).now(400.0);
+    there.clock.timers.stop = SignedDuration::from_secs(5);
+    check(
+        &there,
+        "db-0",
+        &[
+            (Way::NodeReturns, Some(400.0 + 1.0 + 5.0 + 1.0 + 1.0)),
+            (Way::ForceDeletePod, Some(400.0 + 360.0 + 0.6 + 10.0 + 1.0)),
+        ],
+    );
 }
 
 #[test]

@@ -1,0 +1,24 @@
+//! What `stead explain` foresees of outages made at random, and what then happens on the real control plane. A short form
+//! of `cargo xtask forecasts`. It is a program of its own, so that nothing else runs beside it: it is about seconds.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use stead_machines::Machines;
+use stead_stage::forecasts::{self, Play, Waits};
+use stead_testbed::Binaries;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_foreseen_comes() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !Machines::can_run_or_skip() {
+        return Ok(());
+    }
+    let how = Play { situations: 10, seed: 1, at_once: 10, waits: Waits::FAST };
+    let mut lines = Vec::new();
+    let say = &mut |line: &str| lines.push(line.to_owned());
+    let tally = forecasts::play(&binaries, Path::new(env!("CARGO_BIN_EXE_stead")), how, say).await;
+    let good = tally.map(|tally| tally.is_good());
+    ensure!(matches!(good, Ok(true)), "{good:?}:\n{}", lines.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Forecasts against what then happens, in situations made at random.
+//!
+//! A situation is drawn from a seed ([`Situation`]): a workload, its storage, what happens to its node, what a person does
+//! about it before anybody asks. It is played on a real control plane with machines ([`play()`]): something breaks, `stead
+//! explain` is asked after a while, its own commands for one way out are typed, and a watch tells when the pod is Ready
+//! again, and where. What was foreseen beside what came is a [`Verdict`]. Many situations are played at once, each on a
+//! node of its own.
+
+mod ground;
+mod objects;
+mod play;
+mod sight;
+mod situation;
+mod verdict;
+mod waits;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use stead_testbed::Binaries;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+pub use situation::{Fault, Meddling, Patience, Situation, Storage, WAYS, Workload, Zone};
+pub use verdict::{Seen, Tally, Verdict};
+pub use waits::Waits;
+
+use ground::Ground;
+
+/// How much is played.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Play {
+    /// How many situations.
+    pub situations: u32,
+    /// What they are drawn from.
+    pub seed: u64,
+    /// How many are played at the same time.
+    pub at_once: usize,
+    /// The control plane's waiting times.
+    pub waits: Waits,
+}
+
+/// Plays situations; `say` hears of each. What was seen of all is returned.
+pub async fn play(binaries: &Binaries, stead: &Path, how: Play, say: &mut (impl FnMut(&str) + Send)) -> Result<Tally> {
+    let situations: Vec<Situation> = (0..how.situations).map(|number| Situation::draw(how.seed, number)).collect();
+    let ground = Arc::new(Ground::open(binaries, stead, how.waits, &situations, how.at_once).await?);
+    let (places, mut tasks) = (Arc::new(Semaphore::new(how.at_once)), JoinSet::new());
+    for situation in situations {
+        let (ground, places) = (ground.clone(), places.clone());
+        tasks.spawn(async move {
+            let _place = places.acquire().await;
+            let seen = play::play(&ground, &situation).await;
+            seen.map_err(|e| e.context(format!("situation {}, {}: {situation}", situation.number, situation.way)))
+        });
+    }
+    let (mut tally, mut failed) = (Tally::default(), 0);
+    while let Some(done) = tasks.join_next().await {
+        match done? {
+            Ok(seen) => {
+                let verdict = seen.verdict(how.waits.limit);
+                tally.add(seen.situation.way, verdict);
+                say(&match verdict {
+                    Verdict::Right => seen.to_string(),
+                    wrong => format!("{seen}  <- {wrong:?}"),
+                });
+            }
+            Err(e) => {
+                failed += 1;
+                say(&format!("not played: {e:#}"));
+            }
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} situations could not be played; of the others:\n{tally}");
+    }
+    Ok(tally)
+}
