@@ -23,6 +23,7 @@ use crate::server::{self, Server};
 const OLDEST: (u32, u32) = (1, 28);
 
 pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
+    let called = Timestamp::now();
     let policy = policy(args)?;
     let node = args.target.as_deref().map(target).transpose()?;
     server::run(async {
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
         let server = Server::new(connection);
         server.at_least(OLDEST, "the out-of-service taint in its final form").await?;
         let ahead = server.ahead().await?.unwrap_or_default();
-        let desk = Desk { args, policy, server, client, ahead };
+        let desk = Desk { args, policy, server, client, ahead, called };
         match node {
             None => desk.list().await,
             Some(node) if args.status => desk.status(node).await,
@@ -70,6 +71,9 @@ struct Desk<'a> {
     client: kube::Client,
     /// The server's clock less ours: what a Lease says is judged by the server's.
     ahead: SignedDuration,
+    /// When it was made, by our clock. Whatever a person says was true then; a slow server makes nothing true that is
+    /// not so any more when it answers.
+    called: Timestamp,
 }
 
 impl Desk<'_> {
@@ -163,7 +167,7 @@ impl Desk<'_> {
     /// What this person wants.
     async fn request(&self) -> anyhow::Result<Request> {
         let who = self.who().await?;
-        let said = |words: &str| Said { by: who.clone(), at: self.now(), words: words.to_owned() };
+        let said = |words: &str| Said { by: who.clone(), at: self.called + self.ahead, words: words.to_owned() };
         let confirm_off = match self.args.confirm_off.as_deref().map(str::trim) {
             Some("") => bail!("--confirm-off: say how you know that the machine is off"),
             words => words.map(said),

@@ -1,0 +1,365 @@
+//! One run: a node is lost, people recover it, it comes back when it likes, and in the end all is well.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use stead_testbed::{Faults, Written};
+use tokio::sync::watch;
+
+use super::RecoveryStage;
+use super::checks;
+use super::cluster::condition;
+use super::draw::{Deed, Draw, Kills, Moment, Trouble};
+use super::machine::Machine;
+use super::person::{Called, Fate, Person};
+use super::scene::Scene;
+use super::story::Story;
+use crate::until;
+
+/// How long Kubernetes may take to see something.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// So long people go on calling.
+const TIRED: Duration = Duration::from_secs(75);
+
+/// Who calls, and by which token the API server knows them.
+pub(super) const PEOPLE: [(&str, &str); 3] = [("alice", "alicetoken"), ("bob", "bobtoken"), ("carol", "caroltoken")];
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Ended {
+    /// The phase of the record in the end; none where nothing was begun.
+    pub phase: Option<String>,
+    /// How often `stead recover` was called.
+    pub calls: u64,
+    /// How often it was killed.
+    pub kills: u64,
+    /// How many writes it made.
+    pub writes: u64,
+    /// How often it put the taint there.
+    pub taints: u64,
+    /// What went wrong with the API on the way.
+    pub faults: u64,
+    /// How often a disk was taken from a process that ran again by then.
+    pub taken: u64,
+}
+
+/// A run that is under way.
+pub(super) struct Run<'a> {
+    pub(super) stage: &'a RecoveryStage,
+    pub(super) draw: &'a Draw,
+    pub(super) story: &'a Story,
+    pub(super) scene: Scene<'a>,
+    pub(super) machine: Machine<'a>,
+    people: Vec<Person<'a>>,
+    /// When somebody truly said that the machine is off.
+    confirmed: Mutex<Vec<Timestamp>>,
+    calls: Mutex<Vec<Called>>,
+}
+
+impl<'a> Run<'a> {
+    /// Sets the scene.
+    pub(super) async fn new(
+        stage: &'a RecoveryStage,
+        lane: usize,
+        number: u32,
+        draw: &'a Draw,
+        story: &'a Story,
+        seed: u64,
+    ) -> Result<Run<'a>> {
+        let (zone, node) = (super::zone(lane), super::node(lane, number as usize % super::NODES));
+        let namespace = format!("run-{number}");
+        let scene = Scene::set(stage.cluster(), &stage.machines, &zone, &node, &namespace, draw).await?;
+        let machine = Machine::new(&stage.machines, node, story);
+        let mut people = Vec::new();
+        for (index, (name, token)) in PEOPLE.into_iter().enumerate() {
+            let (seed, faults) = (seed.wrapping_add(index as u64), draw.api.faults());
+            people.push(Person::new(name, token, &stage.plane, seed, faults, &stage.stead, story).await?);
+        }
+        Ok(Run { stage, draw, story, scene, machine, people, confirmed: Default::default(), calls: Default::default() })
+    }
+
+    /// Plays it to its end.
+    pub(super) async fn play(&self) -> Result<Ended> {
+        self.trouble().await?;
+        let before = self.scene.all_lines()?;
+        self.recovery().await?;
+        let meanwhile = self.scene.all_lines()?;
+        self.calm().await?;
+        self.scene.is_ready().await?;
+        let taken = checks::all(self, &before, &meanwhile).await?;
+        let ended = self.ended(taken).await?;
+        self.scene.strike().await?;
+        Ok(ended)
+    }
+
+    async fn trouble(&self) -> Result<()> {
+        let began = Instant::now();
+        match self.draw.trouble {
+            Trouble::Suspended => self.machine.does(Deed::Suspend).await?,
+            Trouble::PowerLost => self.machine.does(Deed::PowerOff).await?,
+            Trouble::CutOff | Trouble::CutOffAndSuspended => self.machine.does(Deed::CutOff).await?,
+        }
+        if self.draw.early {
+            let called = self.call(&self.people[0], &[], async || Ok(Fate::GoesOn)).await?;
+            // On a slow day the node is silent by the time it is looked at.
+            let in_time = began.elapsed() < Duration::from_secs(6);
+            ensure!(
+                !in_time || (called.code == Some(1) && self.people[0].made() == 0),
+                "a node that is Ready was not refused"
+            );
+        }
+        until("the node is silent", PATIENCE, async || self.is_silent().await).await?;
+        if self.draw.late {
+            until("its pods are Terminating", PATIENCE, async || {
+                let pods = self.scene.pods().await?;
+                Ok(pods.iter().any(|pod| !pod["metadata"]["deletionTimestamp"].is_null()))
+            })
+            .await?;
+        }
+        if self.draw.trouble == Trouble::CutOffAndSuspended {
+            self.machine.does(Deed::Suspend).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_silent(&self) -> Result<bool> {
+        let name = &self.machine.name;
+        let node = self.scene.cluster.get(&format!("/api/v1/nodes/{name}")).await?;
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
+        let lease = self.scene.cluster.get(&path).await?;
+        let renewed: Timestamp = lease["spec"]["renewTime"].as_str().context("a lease without renewTime")?.parse()?;
+        let lasts = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default();
+        let old = Timestamp::now().duration_since(renewed).as_secs();
+        Ok(condition(&node, "Ready") == "Unknown" && old > lasts)
+    }
+
+    /// Somebody calls; they say that the machine is off where that is true.
+    async fn call(
+        &self,
+        person: &Person<'_>,
+        flags: &[&str],
+        held: impl AsyncFnMut() -> Result<Fate>,
+    ) -> Result<Called> {
+        let target = format!("node/{}", self.machine.name);
+        let policy = self.stage.policy();
+        let mut args = vec![target.as_str(), "--yes", "--policy", path(&policy)?];
+        args.extend(flags);
+        if !flags.contains(&"--abort") {
+            args.extend(self.draw.late.then_some("--allow-pending"));
+        }
+        let truly = self.machine.is_off() && !flags.iter().any(|flag| matches!(*flag, "--abort" | "--wait-return"));
+        if truly {
+            args.extend(["--confirm-off", "seen on its console"]);
+            self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).push(Timestamp::now());
+        }
+        let called = person.calls(&args, held).await?;
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(called.clone());
+        Ok(called)
+    }
+
+    /// People recover it, and in the middle of that things happen to the machine.
+    async fn recovery(&self) -> Result<()> {
+        let reached = watch::Sender::new(false);
+        let over = watch::Sender::new(false);
+        let people = async {
+            let all = tokio::try_join!(self.first(&reached), self.second(), self.third());
+            over.send_replace(true);
+            all.map(drop)
+        };
+        tokio::try_join!(people, self.later(&reached, &over)).map(drop)
+    }
+
+    /// What happens to the machine by the clock.
+    async fn later(&self, reached: &watch::Sender<bool>, over: &watch::Sender<bool>) -> Result<()> {
+        if let Some((Moment::After(time), deed)) = self.draw.deed {
+            tokio::time::sleep(time).await;
+            self.machine.does(deed).await?;
+            reached.send_replace(true);
+        }
+        let Some((time, deed)) = self.draw.then else { return Ok(()) };
+        let (mut reached, mut over) = (reached.subscribe(), over.subscribe());
+        tokio::select! {
+            biased;
+            _ = reached.wait_for(|reached| *reached) => {}
+            // There were not so many writes.
+            _ = over.wait_for(|over| *over) => return Ok(()),
+        }
+        tokio::time::sleep(time).await;
+        self.machine.does(deed).await
+    }
+
+    /// The first person calls until it is done, refused again and again, or they are tired of it.
+    async fn first(&self, reached: &watch::Sender<bool>) -> Result<()> {
+        let (person, began) = (&self.people[0], Instant::now());
+        let mut refused = 0;
+        while refused < 3 && began.elapsed() < TIRED {
+            person.proxy.hold_after(self.next_hold(person.made()));
+            let held = async || {
+                let made = person.made();
+                if let Some((Moment::Write(number), deed)) = self.draw.deed
+                    && number == made
+                    && !*reached.borrow()
+                {
+                    self.story.tell(format!("write {made} was made"));
+                    self.machine.does(deed).await?;
+                    reached.send_replace(true);
+                    // Others may hear of it before the answer is there, or not.
+                    tokio::time::sleep(Duration::from_millis(made * 150)).await;
+                }
+                if self.draw.kills.after(made) {
+                    return Ok(Fate::Killed);
+                }
+                person.proxy.hold_after(self.next_hold(made));
+                Ok(Fate::GoesOn)
+            };
+            match self.call(person, &["--timeout", "45s"], held).await?.code {
+                None => {}
+                Some(0) => break,
+                Some(_) => {
+                    refused += 1;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+        person.proxy.hold_after(None);
+        Ok(())
+    }
+
+    /// The number of the next write at which all wait.
+    fn next_hold(&self, made: u64) -> Option<u64> {
+        let deed = match self.draw.deed {
+            Some((Moment::Write(number), _)) => Some(number),
+            _ => None,
+        };
+        let kill = match self.draw.kills {
+            Kills::Never => None,
+            Kills::Once(number) => Some(number),
+            Kills::Always => Some(made + 1),
+        };
+        [deed, kill].into_iter().flatten().filter(|number| *number > made).min()
+    }
+
+    /// The second person knows nothing of the first.
+    async fn second(&self) -> Result<()> {
+        let Some(delay) = self.draw.other else { return Ok(()) };
+        tokio::time::sleep(delay).await;
+        for _ in 0..3 {
+            let called = self.call(&self.people[1], &["--timeout", "45s"], async || Ok(Fate::GoesOn)).await?;
+            if called.code == Some(0) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+
+    /// The third wants it undone.
+    async fn third(&self) -> Result<()> {
+        let Some(delay) = self.draw.abort else { return Ok(()) };
+        tokio::time::sleep(delay).await;
+        self.call(&self.people[2], &["--abort", "--timeout", "20s"], async || Ok(Fate::GoesOn)).await.map(drop)
+    }
+
+    /// The machine is back, the API is fine, and somebody sees to it that nothing is left.
+    async fn calm(&self) -> Result<()> {
+        self.story.tell("all is calm");
+        self.people.iter().for_each(|person| person.proxy.set(Faults::default()));
+        self.machine.comes_back().await?;
+        let path = format!("/api/v1/nodes/{}", self.machine.name);
+        until("the node is back", PATIENCE, async || {
+            Ok(condition(&self.scene.cluster.get(&path).await?, "Ready") == "True" && !self.is_silent().await?)
+        })
+        .await?;
+        for _ in 0..4 {
+            if self.is_over().await? {
+                return Ok(());
+            }
+            let flags = ["--wait-return", "--timeout", "60s"];
+            self.call(&self.people[0], &flags, async || Ok(Fate::GoesOn)).await?;
+        }
+        ensure!(self.is_over().await?, "the recovery does not come to its end");
+        Ok(())
+    }
+
+    /// Whether all records of the node are over, and the node has no mark.
+    async fn is_over(&self) -> Result<bool> {
+        let records = self.scene.cluster.records(&self.machine.name).await?;
+        let node = self.scene.cluster.get(&format!("/api/v1/nodes/{}", self.machine.name)).await?;
+        let over = |phase: Option<&str>| matches!(phase, Some("Returned" | "Undone" | "Void"));
+        let marked = node["metadata"]["annotations"]["stead.dev/recovery"].is_string();
+        Ok(!marked && records.iter().all(|record| over(record["status"]["phase"].as_str())))
+    }
+
+    /// What all people wrote, in its order.
+    pub(super) fn written(&self) -> Vec<Written> {
+        let mut all: Vec<Written> = self.people.iter().flat_map(|person| person.proxy.written()).collect();
+        all.sort_by_key(|write| write.at);
+        all
+    }
+
+    /// When somebody truly said that the machine is off.
+    pub(super) fn confirmed(&self) -> Vec<Timestamp> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn ended(&self, taken: u64) -> Result<Ended> {
+        let written = self.written();
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut records = self.scene.cluster.records(&self.machine.name).await?;
+        records.sort_by_key(|record| {
+            record["status"]["steps"].as_array().and_then(|s| s.last()).map(|s| s["at"].to_string())
+        });
+        let writes = written.iter().filter(|write| write.was_made()).count() as u64;
+        let last = records.last().filter(|_| writes > 0).and_then(|record| record["status"]["phase"].as_str());
+        Ok(Ended {
+            phase: last.map(str::to_owned),
+            calls: calls.len() as u64,
+            kills: calls.iter().filter(|call| call.code.is_none()).count() as u64,
+            writes,
+            taints: written.iter().filter(|write| checks::puts_taint(write)).count() as u64,
+            faults: self.people.iter().map(|person| person.proxy.tally().faults()).sum(),
+            taken,
+        })
+    }
+
+    /// Puts things in order after a run that failed, as far as that can be done.
+    pub(super) async fn give_up(&self) {
+        let _ = self.calm().await;
+        let _ = self.scene.strike().await;
+    }
+
+    /// All that is known, for those who want to know why it failed.
+    pub(super) async fn all_known(&self) -> String {
+        let mut text = format!("{}", self.story);
+        for write in self.written() {
+            text += &format!("{:.3}  {} {} -> {}\n", write.at, write.method, write.path, write.code);
+        }
+        for interval in self.stage.machines.witness() {
+            if interval.pod.starts_with(&format!("{}/", self.scene.namespace)) {
+                text += &format!(
+                    "{} on {} ({}) could write to {} from {:.3} to {:?}; {} writes\n",
+                    interval.pod,
+                    interval.node,
+                    interval.uid,
+                    interval.volume,
+                    interval.from.wall,
+                    interval.to.map(|(end, how)| (end.wall.to_string(), how)),
+                    interval.writes
+                );
+            }
+        }
+        for record in self.scene.cluster.records(&self.machine.name).await.unwrap_or_default() {
+            text += &serde_json::to_string_pretty(&record).unwrap_or_default();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is no text")
+}

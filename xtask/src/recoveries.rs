@@ -1,0 +1,94 @@
+//! Recoveries at random on the real control plane: never two that can write one disk.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use stead_machines::Machines;
+use stead_stage::recoveries::{Ended, Played, RecoveryStage};
+use stead_testbed::Binaries;
+
+use crate::Outcome;
+use crate::cargo::stead;
+
+/// How much of it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// So many runs.
+    #[arg(long, default_value_t = 60)]
+    runs: u32,
+    /// What is drawn is drawn from this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of the first run: with `--runs 1`, one of them again.
+    #[arg(long, default_value_t = 0)]
+    from: u32,
+    /// So many at a time.
+    #[arg(long, default_value_t = 4)]
+    lanes: usize,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped) };
+    if !Machines::can_run_or_skip() {
+        return Ok(Outcome::Skipped);
+    }
+    let stead = stead()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
+    let failed = runtime.block_on(play(args, &binaries, &stead))?;
+    println!("recoveries: {}", if failed == 0 { "passed" } else { "FAILED" });
+    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+}
+
+async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
+    let stage = RecoveryStage::open(binaries, stead, args.lanes).await?;
+    let (began, mut all, mut failed) = (Instant::now(), Vec::new(), Vec::new());
+    let mut say = |played: Played| {
+        let Played { number, drawn, took, ended } = played;
+        let seconds = took.as_secs_f64();
+        match ended {
+            Ok(ended) => {
+                println!("run {number}: {drawn}: {}, {seconds:.0} s", told(&ended));
+                all.push(ended);
+            }
+            Err(error) => {
+                println!("run {number}: {drawn}: FAILED, {seconds:.0} s\n{error:#}");
+                failed.push(number);
+            }
+        }
+    };
+    stage.play(args.from..args.from + args.runs, args.seed, &mut say).await;
+    let sum = |what: fn(&Ended) -> u64| all.iter().map(what).sum::<u64>();
+    let mut phases = BTreeMap::<&str, usize>::new();
+    for ended in &all {
+        *phases.entry(ended.phase.as_deref().unwrap_or("nothing begun")).or_default() += 1;
+    }
+    println!(
+        "{} runs of seed {} in {:.0} s: {} without two writers, with nothing lost and nothing left; {} failed {failed:?}",
+        args.runs,
+        args.seed,
+        began.elapsed().as_secs_f64(),
+        all.len(),
+        failed.len()
+    );
+    println!(
+        "{phases:?}; {} calls, of which {} were killed; {} writes, {} taints put; {} faults of the API; {} disks taken from \
+         processes that had been resumed",
+        sum(|e| e.calls),
+        sum(|e| e.kills),
+        sum(|e| e.writes),
+        sum(|e| e.taints),
+        sum(|e| e.faults),
+        sum(|e| e.taken)
+    );
+    Ok(failed.len())
+}
+
+fn told(ended: &Ended) -> String {
+    let Ended { phase, calls, kills, writes, taints, faults, taken } = ended;
+    format!(
+        "{}; {calls} calls, {kills} killed, {writes} writes, {taints} taints put, {faults} faults, {taken} taken",
+        phase.as_deref().unwrap_or("nothing begun")
+    )
+}
