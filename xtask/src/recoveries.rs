@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// So many at a time.
     #[arg(long, default_value_t = 4)]
     lanes: usize,
+    /// Tell the whole story of each run, not only of those that fail.
+    #[arg(long)]
+    steps: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
@@ -45,15 +48,18 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
     let stage = RecoveryStage::open(binaries, stead, args.lanes).await?;
     let (began, mut all, mut failed) = (Instant::now(), Vec::new(), Vec::new());
     let mut say = |played: Played| {
-        let Played { number, drawn, took, ended } = played;
+        let Played { number, drawn, took, story, ended } = played;
         let seconds = took.as_secs_f64();
         match ended {
             Ok(ended) => {
                 println!("run {number}: {drawn}: {}, {seconds:.0} s", told(&ended));
+                if args.steps {
+                    println!("{story}");
+                }
                 all.push(ended);
             }
             Err(error) => {
-                println!("run {number}: {drawn}: FAILED, {seconds:.0} s\n{error:#}");
+                println!("run {number}: {drawn}: FAILED, {seconds:.0} s\n{error:#}\n{story}");
                 failed.push(number);
             }
         }

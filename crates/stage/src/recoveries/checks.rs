@@ -99,7 +99,8 @@ fn scope(run: &Run<'_>) -> Result<()> {
         let pod = path.strip_prefix("/api/v1/namespaces/").unwrap_or_default();
         let uid = write.body["preconditions"]["uid"].as_str().unwrap_or_default();
         let named = match method {
-            "POST" => path.ends_with("/customresourcedefinitions") || path.ends_with("/noderecoveries"),
+            _ if path.ends_with("/customresourcedefinitions/noderecoveries.stead.dev") => true,
+            "POST" => path.ends_with("/noderecoveries"),
             "PUT" => path.contains(&format!("/noderecoveries/{node}-")),
             "PATCH" => path == format!("/api/v1/nodes/{node}") || shielded.contains(pod),
             "DELETE" => condemned.contains(&format!("{pod} {uid}")),

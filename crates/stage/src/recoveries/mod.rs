@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde_json::json;
 use stead_machines::{Machines, Setup};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options, User};
@@ -72,7 +72,9 @@ pub struct Played {
     pub drawn: String,
     /// How long it took.
     pub took: Duration,
-    /// What came of it; the error has the whole story.
+    /// What was done, and when.
+    pub story: String,
+    /// What came of it.
     pub ended: Result<Ended>,
 }
 
@@ -146,17 +148,15 @@ impl RecoveryStage {
         let (began, story) = (Instant::now(), Story::default());
         let ended = async {
             let run = Run::new(self, lane, number, &draw, &story, seed).await?;
-            match run.play().await {
-                Ok(ended) => Ok(ended),
-                Err(error) => {
-                    let known = run.all_known().await;
-                    // The next run in this lane has a machine that is well.
-                    run.give_up().await;
-                    Err(anyhow!("{error:#}\n{known}"))
-                }
+            let ended = run.play().await;
+            run.tell_all().await;
+            if ended.is_err() {
+                // The next run in this lane has a machine that is well.
+                run.give_up().await;
             }
+            ended
         };
         let ended = ended.await;
-        Played { number, drawn: draw.to_string(), took: began.elapsed(), ended }
+        Played { number, drawn: draw.to_string(), took: began.elapsed(), story: story.to_string(), ended }
     }
 }

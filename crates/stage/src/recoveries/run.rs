@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
     async fn first(&self, reached: &watch::Sender<bool>) -> Result<()> {
         let (person, began) = (&self.people[0], Instant::now());
         let mut refused = 0;
-        while refused < 3 && began.elapsed() < TIRED {
+        while refused < 5 && began.elapsed() < TIRED {
             person.proxy.hold_after(self.next_hold(person.made()));
             let held = async || {
                 let made = person.made();
@@ -332,31 +332,25 @@ impl<'a> Run<'a> {
         let _ = self.scene.strike().await;
     }
 
-    /// All that is known, for those who want to know why it failed.
-    pub(super) async fn all_known(&self) -> String {
-        let mut text = format!("{}", self.story);
+    /// Has the story end with what was written, who could write, and the records.
+    pub(super) async fn tell_all(&self) {
+        let mut text = String::from("what was written, who could write, and the records\n");
         for write in self.written() {
             text += &format!("{:.3}  {} {} -> {}\n", write.at, write.method, write.path, write.code);
         }
-        for interval in self.stage.machines.witness() {
-            if interval.pod.starts_with(&format!("{}/", self.scene.namespace)) {
-                text += &format!(
-                    "{} on {} ({}) could write to {} from {:.3} to {:?}; {} writes\n",
-                    interval.pod,
-                    interval.node,
-                    interval.uid,
-                    interval.volume,
-                    interval.from.wall,
-                    interval.to.map(|(end, how)| (end.wall.to_string(), how)),
-                    interval.writes
-                );
-            }
+        let prefix = format!("{}/", self.scene.namespace);
+        for one in self.stage.machines.witness().iter().filter(|one| one.pod.starts_with(&prefix)) {
+            let to = one.to.map(|(end, how)| format!("{:.3}, {how:?}", end.wall)).unwrap_or_default();
+            text += &format!(
+                "{:.3} to {to}: {} ({}) on {}: {}, {} times\n",
+                one.from.wall, one.pod, one.uid, one.node, one.volume, one.writes
+            );
         }
-        for record in self.scene.cluster.records(&self.machine.name).await.unwrap_or_default() {
-            text += &serde_json::to_string_pretty(&record).unwrap_or_default();
-            text.push('\n');
+        for mut record in self.scene.cluster.records(&self.machine.name).await.unwrap_or_default() {
+            record["metadata"]["managedFields"].take();
+            text += &format!("{record:#}\n");
         }
-        text
+        self.story.tell(text);
     }
 }
 

@@ -3,6 +3,7 @@
 mod carry_out;
 mod definition;
 mod look;
+mod patience;
 mod rights;
 mod show;
 
@@ -11,13 +12,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_explain::Objects;
 use stead_explain::outage::NodeStanding;
-use stead_recovery::{End, Guards, NodeRecovery, Policy, Request, Said, View, plan, record_of, step};
+use stead_recovery::{Deed, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
 
 use crate::args::{RecoverArgs, RecoverFormat};
 use crate::connect::connect;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
+use patience::patiently;
 
 /// The first Kubernetes that has the out-of-service taint in its final form.
 const OLDEST: (u32, u32) = (1, 28);
@@ -31,7 +33,7 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
         let client = connection.client.clone();
         let server = Server::new(connection);
         server.at_least(OLDEST, "the out-of-service taint in its final form").await?;
-        let ahead = server.ahead().await?.unwrap_or_default();
+        let ahead = patiently(async || server.ahead().await).await?.unwrap_or_default();
         let desk = Desk { args, policy, server, client, ahead, called };
         match node {
             None => desk.list().await,
@@ -114,54 +116,60 @@ impl Desk<'_> {
 
     async fn recover(&self, node: &str) -> anyhow::Result<Outcome> {
         let begun = std::time::Instant::now();
-        let objects = look::whole(self, node).await?;
-        let record = record_of(&objects, node).filter(|r| !r.status.phase.is_over());
-        let request = self.request().await?;
-        let first = self.first_look(node, &objects, record.as_ref(), &request)?;
+        let objects = patiently(async || look::whole(self, node).await).await?;
+        let last = record_of(&objects, node);
+        let request = patiently(async || self.request().await).await?;
+        let first = self.first_look(node, &objects, last.as_ref(), &request)?;
         if self.args.consent.dry_run {
             return Ok(Outcome::Yes);
         }
-        if let Some(end) = first {
+        if let Some(end) = first.end {
             return show::end(node, &end);
         }
-        let definition = definition::look(&self.server).await?;
-        rights::check(&self.server, node, record.is_none() && definition.is_missing()).await?;
-        let question = match (&record, self.args.abort) {
-            (_, true) => "Undo it?",
-            (None, _) => "Is the machine really off, and shall this be done?",
-            (Some(_), _) => "Go on with it?",
+        let definition = patiently(async || definition::look(&self.server).await).await?;
+        let define = last.is_none() && definition.is_missing();
+        patiently(async || rights::check(&self.server, node, define).await).await?;
+        let question = match &first.deed {
+            _ if self.args.abort => "Undo it?",
+            _ if last.as_ref().is_some_and(is_under_way) => "Go on with it?",
+            Some(Deed::Record(_)) => "Is the machine really off, and shall this be done?",
+            _ => "Take away what is left of the last recovery?",
         };
         if !consent::given(&self.args.consent, question)? {
             output::complain("note", "nothing was done");
             return Ok(Outcome::No);
         }
-        definition.bring(&self.server, self.args.consent.timeout).await?;
+        patiently(async || definition.bring(&self.server, self.args.consent.timeout).await).await?;
         carry_out::until_the_end(self, node, &request, begun).await
     }
 
-    /// Shows what would be done; gives the end where there is nothing to do.
+    /// Shows what would be done; gives the first step.
     fn first_look(
         &self,
         node: &str,
         objects: &Objects,
-        record: Option<&NodeRecovery>,
+        last: Option<&NodeRecovery>,
         request: &Request,
-    ) -> anyhow::Result<Option<End>> {
+    ) -> anyhow::Result<Step> {
         let Some(standing) = NodeStanding::find(objects, node) else { return Err(no_such_node(objects, node)) };
         let now = self.now();
-        let shown = match record {
-            Some(record) => record.spec.plan.clone(),
-            None => plan(objects, node, &self.policy).map_err(|e| anyhow!("{e}"))?,
+        let under_way = last.filter(|record| is_under_way(record));
+        let shown = match under_way {
+            Some(record) => Ok(record.spec.plan.clone()),
+            None => plan(objects, node, &self.policy),
         };
-        if !self.args.abort {
-            match self.args.output {
-                RecoverFormat::Table => output::text(&show::plan(&standing, record, &shown, now))?,
+        match shown {
+            Ok(shown) if !self.args.abort => match self.args.output {
+                RecoverFormat::Table => output::text(&show::plan(&standing, under_way, &shown, now))?,
                 RecoverFormat::Json => output::json(&shown)?,
                 RecoverFormat::Yaml => output::yaml(&shown)?,
-            }
+            },
+            // The step says it, unless there is something else to be said or done before.
+            Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
+            _ => {}
         }
         let view = View { node, objects, running: None, now, guards: Guards::ALL };
-        Ok(step(&view, record, request, &self.policy).end)
+        Ok(step(&view, last, request, &self.policy))
     }
 
     /// What this person wants.
@@ -181,6 +189,10 @@ impl Desk<'_> {
         let answer = self.server.ask("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
         Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or("somebody").to_owned())
     }
+}
+
+fn is_under_way(record: &NodeRecovery) -> bool {
+    !record.status.phase.is_over()
 }
 
 /// What is said of a node that is not there: with what it has left behind, where it has.
