@@ -55,6 +55,7 @@ pub(crate) fn run() -> Result<Outcome> {
     println!(
         "gluster: its scenes and three random runs were tests; `cargo xtask gluster --runs 50` goes on, `--measure` measures"
     );
+    println!("recoveries: five at random were a test; `cargo xtask recoveries` plays 60, `--seed N` others");
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })

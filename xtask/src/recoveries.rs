@@ -1,6 +1,7 @@
 //! Recoveries at random on the real control plane: never two that can write one disk.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,6 +12,9 @@ use stead_testbed::Binaries;
 
 use crate::Outcome;
 use crate::cargo::stead;
+
+/// How a run ends in which nobody could truly say that the machine is off, or nobody came as far as the first write.
+const NOTHING: &str = "nothing begun";
 
 /// How much of it.
 #[derive(clap::Args)]
@@ -66,10 +70,6 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
     };
     stage.play(args.from..args.from + args.runs, args.seed, &mut say).await;
     let sum = |what: fn(&Ended) -> u64| all.iter().map(what).sum::<u64>();
-    let mut phases = BTreeMap::<&str, usize>::new();
-    for ended in &all {
-        *phases.entry(ended.phase.as_deref().unwrap_or("nothing begun")).or_default() += 1;
-    }
     println!(
         "{} runs of seed {} in {:.0} s: {} without two writers, with nothing lost and nothing left; {} failed {failed:?}",
         args.runs,
@@ -79,22 +79,30 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
         failed.len()
     );
     println!(
-        "{phases:?}; {} calls, of which {} were killed; {} writes, {} taints put; {} faults of the API; {} disks taken from \
-         processes that had been resumed",
+        "{} calls, {} writes, {} taints put, {} faults of the API, {} disks taken from processes that had been resumed",
         sum(|e| e.calls),
-        sum(|e| e.kills),
         sum(|e| e.writes),
         sum(|e| e.taints),
         sum(|e| e.faults),
         sum(|e| e.taken)
     );
+    println!("ended as: {}", counted(all.iter().map(|e| e.phase.clone().unwrap_or_else(|| NOTHING.into()))));
+    println!("killed after write: {}", counted(all.iter().flat_map(|e| e.killed_after.clone())));
+    println!("the machine came back while it was: {}", counted(all.iter().flat_map(|e| e.back_at.clone())));
     Ok(failed.len())
 }
 
+/// How often each of these was there.
+fn counted<T: Ord + Display>(all: impl Iterator<Item = T>) -> String {
+    let mut counts = BTreeMap::<T, usize>::new();
+    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    counts.iter().map(|(one, count)| format!("{one} x {count}")).collect::<Vec<_>>().join(", ")
+}
+
 fn told(ended: &Ended) -> String {
-    let Ended { phase, calls, kills, writes, taints, faults, taken } = ended;
+    let Ended { phase, calls, killed_after, writes, taints, faults, taken, .. } = ended;
+    let (phase, kills) = (phase.as_deref().unwrap_or(NOTHING), killed_after.len());
     format!(
-        "{}; {calls} calls, {kills} killed, {writes} writes, {taints} taints put, {faults} faults, {taken} taken",
-        phase.as_deref().unwrap_or("nothing begun")
+        "{phase}; {calls} calls, {kills} killed, {writes} writes, {taints} taints put, {faults} faults, {taken} taken"
     )
 }

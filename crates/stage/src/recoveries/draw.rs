@@ -92,6 +92,8 @@ impl Api {
 #[derive(Debug, Clone)]
 pub(super) struct Draw {
     pub(super) trouble: Trouble,
+    /// The storage cannot take a disk from the machine: two writers would be two.
+    pub(super) loose: bool,
     /// The pods are Terminating before anybody calls.
     pub(super) late: bool,
     /// Somebody calls before the node is silent.
@@ -140,6 +142,8 @@ impl Draw {
         let delay = |dice: &mut Dice, most| dice.up_to(Duration::from_secs(most));
         Draw {
             trouble,
+            // A machine that was only suspended is not off to such a storage.
+            loose: trouble == Trouble::PowerLost && one_in(dice, 2),
             late: one_in(dice, 6),
             early: one_in(dice, 4),
             set: one_in(dice, 2),
@@ -193,6 +197,9 @@ fn deeds(trouble: Trouble, dice: &mut Dice) -> (Option<Deed>, Option<Deed>) {
 impl fmt::Display for Draw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}{}", self.trouble, if self.late { " for long" } else { "" })?;
+        if self.loose {
+            write!(f, ", disks not taken away")?;
+        }
         write!(f, ", {}", if self.set { "StatefulSet" } else { "Deployment" })?;
         let there =
             [(self.second, "another"), (self.pinned, "one that is bound to it"), (self.foreign, "a foreign taint")];

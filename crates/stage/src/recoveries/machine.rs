@@ -58,6 +58,11 @@ impl<'a> Machine<'a> {
         self.standing().power != Power::On
     }
 
+    /// Whether its kubelet is heard of.
+    pub(super) fn is_heard(&self) -> bool {
+        self.standing() == Standing { power: Power::On, cut_off: false }
+    }
+
     /// Whether its kubelet was heard of for all of this time.
     pub(super) fn was_heard(&self, from: Timestamp, to: Timestamp) -> bool {
         let history = self.history();

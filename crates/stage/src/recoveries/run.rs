@@ -1,11 +1,12 @@
 //! One run: a node is lost, people recover it, it comes back when it likes, and in the end all is well.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
+use serde_json::Value;
 use stead_testbed::{Faults, Written};
 use tokio::sync::watch;
 
@@ -35,8 +36,10 @@ pub struct Ended {
     pub phase: Option<String>,
     /// How often `stead recover` was called.
     pub calls: u64,
-    /// How often it was killed.
-    pub kills: u64,
+    /// After which of the first person's writes it was killed.
+    pub killed_after: Vec<u64>,
+    /// How far the recovery was each time that the machine came back in the middle of it.
+    pub back_at: Vec<String>,
     /// How many writes it made.
     pub writes: u64,
     /// How often it put the taint there.
@@ -58,6 +61,8 @@ pub(super) struct Run<'a> {
     /// When somebody truly said that the machine is off.
     confirmed: Mutex<Vec<Timestamp>>,
     calls: Mutex<Vec<Called>>,
+    killed_after: Mutex<Vec<u64>>,
+    back_at: Mutex<Vec<String>>,
 }
 
 impl<'a> Run<'a> {
@@ -79,11 +84,13 @@ impl<'a> Run<'a> {
             let (seed, faults) = (seed.wrapping_add(index as u64), draw.api.faults());
             people.push(Person::new(name, token, &stage.plane, seed, faults, &stage.stead, story).await?);
         }
-        Ok(Run { stage, draw, story, scene, machine, people, confirmed: Default::default(), calls: Default::default() })
+        let (confirmed, calls, killed_after, back_at) = Default::default();
+        Ok(Run { stage, draw, story, scene, machine, people, confirmed, calls, killed_after, back_at })
     }
 
     /// Plays it to its end.
     pub(super) async fn play(&self) -> Result<Ended> {
+        self.stage.machines.disks().forget_at(&self.machine.name, self.draw.loose);
         self.trouble().await?;
         let before = self.scene.all_lines()?;
         self.recovery().await?;
@@ -154,10 +161,10 @@ impl<'a> Run<'a> {
         let truly = self.machine.is_off() && !flags.iter().any(|flag| matches!(*flag, "--abort" | "--wait-return"));
         if truly {
             args.extend(["--confirm-off", "seen on its console"]);
-            self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).push(Timestamp::now());
+            locked(&self.confirmed).push(Timestamp::now());
         }
         let called = person.calls(&args, held).await?;
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(called.clone());
+        locked(&self.calls).push(called.clone());
         Ok(called)
     }
 
@@ -177,7 +184,7 @@ impl<'a> Run<'a> {
     async fn later(&self, reached: &watch::Sender<bool>, over: &watch::Sender<bool>) -> Result<()> {
         if let Some((Moment::After(time), deed)) = self.draw.deed {
             tokio::time::sleep(time).await;
-            self.machine.does(deed).await?;
+            self.does(deed).await?;
             reached.send_replace(true);
         }
         let Some((time, deed)) = self.draw.then else { return Ok(()) };
@@ -189,7 +196,23 @@ impl<'a> Run<'a> {
             _ = over.wait_for(|over| *over) => return Ok(()),
         }
         tokio::time::sleep(time).await;
-        self.machine.does(deed).await
+        self.does(deed).await
+    }
+
+    /// Something is done to the machine in the middle of a recovery.
+    async fn does(&self, deed: Deed) -> Result<()> {
+        let was_silent = !self.machine.is_heard();
+        self.machine.does(deed).await?;
+        if was_silent && self.machine.is_heard() {
+            let open = |record: &Value| {
+                let phase = record["status"]["phase"].as_str().unwrap_or_default();
+                (!is_over(phase)).then(|| phase.to_owned())
+            };
+            let records = self.scene.cluster.records(&self.machine.name).await?;
+            let phase = records.iter().find_map(open).unwrap_or_else(|| "none".into());
+            locked(&self.back_at).push(phase);
+        }
+        Ok(())
     }
 
     /// The first person calls until it is done, refused again and again, or they are tired of it.
@@ -205,12 +228,13 @@ impl<'a> Run<'a> {
                     && !*reached.borrow()
                 {
                     self.story.tell(format!("write {made} was made"));
-                    self.machine.does(deed).await?;
+                    self.does(deed).await?;
                     reached.send_replace(true);
                     // Others may hear of it before the answer is there, or not.
                     tokio::time::sleep(Duration::from_millis(made * 150)).await;
                 }
                 if self.draw.kills.after(made) {
+                    locked(&self.killed_after).push(made);
                     return Ok(Fate::Killed);
                 }
                 person.proxy.hold_after(self.next_hold(made));
@@ -289,9 +313,8 @@ impl<'a> Run<'a> {
     async fn is_over(&self) -> Result<bool> {
         let records = self.scene.cluster.records(&self.machine.name).await?;
         let node = self.scene.cluster.get(&format!("/api/v1/nodes/{}", self.machine.name)).await?;
-        let over = |phase: Option<&str>| matches!(phase, Some("Returned" | "Undone" | "Void"));
         let marked = node["metadata"]["annotations"]["stead.dev/recovery"].is_string();
-        Ok(!marked && records.iter().all(|record| over(record["status"]["phase"].as_str())))
+        Ok(!marked && records.iter().all(|record| record["status"]["phase"].as_str().is_some_and(is_over)))
     }
 
     /// What all people wrote, in its order.
@@ -303,12 +326,12 @@ impl<'a> Run<'a> {
 
     /// When somebody truly said that the machine is off.
     pub(super) fn confirmed(&self) -> Vec<Timestamp> {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.confirmed).clone()
     }
 
     async fn ended(&self, taken: u64) -> Result<Ended> {
         let written = self.written();
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let calls = locked(&self.calls).clone();
         let mut records = self.scene.cluster.records(&self.machine.name).await?;
         records.sort_by_key(|record| {
             record["status"]["steps"].as_array().and_then(|s| s.last()).map(|s| s["at"].to_string())
@@ -318,7 +341,8 @@ impl<'a> Run<'a> {
         Ok(Ended {
             phase: last.map(str::to_owned),
             calls: calls.len() as u64,
-            kills: calls.iter().filter(|call| call.code.is_none()).count() as u64,
+            killed_after: locked(&self.killed_after).clone(),
+            back_at: locked(&self.back_at).clone(),
             writes,
             taints: written.iter().filter(|write| checks::puts_taint(write)).count() as u64,
             faults: self.people.iter().map(|person| person.proxy.tally().faults()).sum(),
@@ -352,6 +376,15 @@ impl<'a> Run<'a> {
         }
         self.story.tell(text);
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this is the phase of a record that is only history.
+fn is_over(phase: &str) -> bool {
+    matches!(phase, "Returned" | "Undone" | "Void")
 }
 
 fn path(path: &Path) -> Result<&str> {
