@@ -111,6 +111,8 @@ impl<'a> Scene<'a> {
         });
         if pinned {
             pod["nodeSelector"] = json!({ HOST: self.node });
+            // Its successor has to find a place there too.
+            pod["tolerations"] = json!([{ "key": FOREIGN, "operator": "Exists" }]);
         }
         let (template, selector) = (json!({ "labels": { "app": app } }), json!({ "matchLabels": { "app": app } }));
         let claim = json!({ "storageClassName": CLASS, "accessModes": ["ReadWriteOnce"],
