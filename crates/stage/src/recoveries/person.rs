@@ -5,7 +5,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 use stead_testbed::{ControlPlane, FaultProxy, Faults};
 use tokio::process::Command;
 
@@ -22,17 +21,6 @@ pub(super) struct Person<'a> {
     log: PathBuf,
     stead: &'a Path,
     story: &'a Story,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Called {
-    /// When it began.
-    pub(super) at: Timestamp,
-    /// The exit code; none if it was killed.
-    pub(super) code: Option<i32>,
-    /// What it complained of.
-    pub(super) said: String,
 }
 
 /// What becomes of a call at a write after which all wait.
@@ -64,10 +52,15 @@ impl<'a> Person<'a> {
         self.proxy.written().iter().filter(|write| write.was_made()).count() as u64
     }
 
-    /// Calls `stead recover`. Where the proxy holds everybody, it is asked what becomes of the call.
-    pub(super) async fn calls(&self, args: &[&str], mut held: impl AsyncFnMut() -> Result<Fate>) -> Result<Called> {
+    /// Calls `stead recover`; the exit code, none if it was killed. Where the proxy holds everybody, it is asked what
+    /// becomes of the call.
+    pub(super) async fn calls(
+        &self,
+        args: &[&str],
+        mut held: impl AsyncFnMut() -> Result<Fate>,
+    ) -> Result<Option<i32>> {
         let file = std::fs::File::create(&self.log).with_context(|| format!("writing {}", self.log.display()))?;
-        let (at, name) = (Timestamp::now(), self.name);
+        let name = self.name;
         let mut child = Command::new(self.stead)
             .arg("recover")
             .args(args)
@@ -95,6 +88,6 @@ impl<'a> Person<'a> {
         let said = std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
         let how = code.map_or("was killed".to_owned(), |code| format!("ended with {code}"));
         self.story.tell(format!("{name}'s call {how}; {} writes by now\n{said}", self.made()));
-        Ok(Called { at, code, said })
+        Ok(code)
     }
 }
