@@ -238,7 +238,7 @@ mod tests {
     fn one_number_of_a_seed_is_one_run_and_all_kinds_are_drawn() {
         let draw = |number| Draw::new(&mut Dice(7 * 1_000_003 + u64::from(number)), number);
         assert_eq!(format!("{:?}", draw(3)), format!("{:?}", draw(3)));
-        let all: Vec<Draw> = (0..60).map(draw).collect();
+        let all: Vec<Draw> = (0..300).map(draw).collect();
         for trouble in [Trouble::Suspended, Trouble::PowerLost, Trouble::CutOff, Trouble::CutOffAndSuspended] {
             assert!(all.iter().any(|draw| draw.trouble == trouble), "{trouble:?}");
         }
