@@ -61,6 +61,7 @@ pub(crate) fn run() -> Result<Outcome> {
     println!(
         "forecasts: ten situations were a test; `cargo xtask forecasts` plays forty, `--real-timers` with Kubernetes' own"
     );
+    println!("recoveries: five at random were a test; `cargo xtask recoveries` plays 60, `--seed N` others");
     println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
     println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })

@@ -18,6 +18,7 @@ mod layers;
 mod operators;
 mod oracle;
 mod oracle_build;
+mod recoveries;
 mod report;
 mod scale;
 mod verdicts;
@@ -65,6 +66,8 @@ enum Chore {
     Glance(glance::Args),
     /// Play every scene of a Gluster pool on real glusterd, or faults at random, or measure it.
     Gluster(gluster::Args),
+    /// Lose nodes, recover them with everything in the way, and look for two that could write one disk.
+    Recoveries(recoveries::Args),
 }
 
 /// How a chore ended that ran to its end.
@@ -107,6 +110,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         Chore::Glance(args) => glance::run(&args)?,
         Chore::Gluster(args) => gluster::run(&args)?,
+        Chore::Recoveries(args) => recoveries::run(&args)?,
     };
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

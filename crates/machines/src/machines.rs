@@ -279,6 +279,14 @@ impl Machines {
         Ok(())
     }
 
+    /// This node is not cut off any more; others stay as they are.
+    pub async fn rejoin(&self, node: &str) -> Result<()> {
+        self.host.fabric.rejoin(node)?;
+        self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).retain(|name| name != node);
+        // One that is silent or off besides is heard of when it is back.
+        if self.host.power(node)?.borrow().on { self.nodes.resume(node) } else { Ok(()) }
+    }
+
     /// Sets a label of a node, or takes it away.
     pub async fn set_label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
         self.nodes.set_label(node, key, value).await

@@ -105,6 +105,11 @@ impl Fabric {
         self.switch.ip(&ports?)
     }
 
+    /// A node is on the first side again.
+    pub(crate) fn rejoin(&self, node: &str) -> Result<()> {
+        self.switch.ip(&format!("link set {} master side0\n", self.port(node)?.port))
+    }
+
     /// All are on one side again.
     pub(crate) fn mend(&self) -> Result<()> {
         let ports: String = self.nodes.values().map(|n| format!("link set {} master side0\n", n.port)).collect();

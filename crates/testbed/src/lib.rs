@@ -39,6 +39,6 @@ pub use guard::Guard;
 pub use kubectl::Ran;
 pub use nodes::{Disks, Instance, JobEnd, Kubelets, Nodes, World, observe};
 pub use options::{Options, User};
-pub use proxy::{FaultProxy, Faults, Tally};
+pub use proxy::{FaultProxy, Faults, Tally, Written};
 pub use skip::{SKIPPED, skip};
 pub use spec::{ClusterSpec, DriverSpec, NodeSpec};

@@ -79,3 +79,36 @@ async fn a_watch_streams_until_it_stalls() {
     assert!(!matches!(end, Some(Ok(_))), "{end:?}");
     assert_eq!(proxy.tally().stalls, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_may_be_stale_and_all_may_be_held_after_a_write() {
+    let Some(binaries) = Binaries::find_or_skip() else { return };
+    let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await.unwrap();
+    let proxy = FaultProxy::start(&plane, 1).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(proxy.client(plane.token()).unwrap(), "default");
+    let direct: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
+    let count = async || maps.list(&ListParams::default()).await.unwrap().items.len();
+
+    // As before, as long as that is not too long ago; what was never answered is asked for.
+    proxy.set(Faults { stale: 1.0, stale_by: Duration::from_secs(60), ..Faults::default() });
+    let before = count().await;
+    direct.create(&PostParams::default(), &map("a")).await.unwrap();
+    assert_eq!((count().await, proxy.tally().stale), (before, 1));
+    assert_eq!(maps.get("a").await.unwrap().metadata.name.as_deref(), Some("a"));
+    proxy.set(Faults { stale: 1.0, stale_by: Duration::ZERO, ..Faults::default() });
+    assert_eq!((count().await, proxy.tally().stale), (before + 1, 1));
+
+    // The write is made; neither its answer nor anybody else's comes.
+    proxy.set(Faults::default());
+    proxy.hold_after(Some(1));
+    let writer = maps.clone();
+    let waits = tokio::spawn(async move { writer.create(&PostParams::default(), &map("b")).await });
+    proxy.held().await;
+    assert!(direct.get_opt("b").await.unwrap().is_some());
+    assert!(tokio::time::timeout(Duration::from_millis(300), maps.get("b")).await.is_err());
+    assert!(!waits.is_finished());
+    proxy.hold_after(None);
+    waits.await.unwrap().unwrap();
+    let written: Vec<_> = proxy.written().into_iter().map(|w| (w.method, w.path, w.code)).collect();
+    assert_eq!(written, [("POST".to_owned(), "/api/v1/namespaces/default/configmaps".to_owned(), 201)]);
+}

@@ -7,6 +7,7 @@ mod gluster_pool;
 mod install;
 mod newcomers;
 mod recover;
+mod recoveries;
 mod refusals;
 mod report_glance;
 mod rights;

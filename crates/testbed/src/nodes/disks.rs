@@ -1,6 +1,6 @@
 //! The storage behind drivers whose volumes are attached: which machine has which disk, whatever the API server holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ struct State {
     attach_takes: Duration,
     detach_takes: Duration,
     forgetful: bool,
+    /// Machines from which nothing is taken.
+    kept: BTreeSet<String>,
 }
 
 impl Disks {
@@ -67,6 +69,17 @@ impl Disks {
         self.change(|state| state.forgetful = forgetful);
     }
 
+    /// The same for one machine only.
+    pub fn forget_at(&self, node: &str, forgetful: bool) {
+        self.change(|state| {
+            if forgetful {
+                state.kept.insert(node.to_owned());
+            } else {
+                state.kept.remove(node);
+            }
+        });
+    }
+
     /// Takes a disk from a machine past Kubernetes, as `openstack server remove volume` does. Whether the machine had it.
     pub fn remove(&self, volume: &str, node: &str) -> bool {
         let had = self.pull(volume, node);
@@ -80,7 +93,7 @@ impl Disks {
             return false;
         }
         // Under the lock: nobody gets the disk before this machine has lost it.
-        if !state.forgetful {
+        if !state.forgetful && !state.kept.contains(node) {
             self.kubelets.detached(volume, node);
         }
         state.holders.remove(volume);

@@ -26,6 +26,10 @@ pub struct Faults {
     pub stall_within: Duration,
     /// The connection of a silent watch ends after so long.
     pub stall_for: Duration,
+    /// A read is answered with what the same read was answered before. (What a kubelet is asked is never kept.)
+    pub stale: f64,
+    /// That was at most so long ago.
+    pub stale_by: Duration,
 }
 
 impl Default for Faults {
@@ -41,12 +45,15 @@ impl Default for Faults {
             stall: 0.0,
             stall_within: Duration::from_secs(5),
             stall_for: Duration::from_secs(3600),
+            stale: 0.0,
+            stale_by: Duration::from_secs(5),
         }
     }
 }
 
 impl Faults {
-    /// Each kind befalls this share of the requests that it can befall.
+    /// Each kind befalls this share of the requests that it can befall; but no read is stale, which an API server allows
+    /// itself only where it is asked for.
     pub fn all(share: f64) -> Faults {
         Faults {
             conflict: share,
@@ -69,6 +76,7 @@ impl Faults {
             (self.lost_answer, write, Fault::LostAnswer),
             (self.delay, true, Fault::Delay(random.up_to(self.delay_up_to))),
             (self.stall, watch, Fault::Stall(random.up_to(self.stall_within))),
+            (self.stale, kind == Kind::Read, Fault::Stale),
         ];
         let mut drawn = random.share();
         for (share, applies, fault) in rows {
@@ -111,6 +119,7 @@ pub(super) enum Fault {
     LostAnswer,
     Delay(Duration),
     Stall(Duration),
+    Stale,
 }
 
 /// Numbers from a seed (SplitMix64).

@@ -2,6 +2,9 @@
 
 mod answer;
 mod faults;
+mod hold;
+mod memory;
+mod written;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,9 @@ use crate::{ControlPlane, kubeconfig};
 use answer::Answer;
 pub use faults::Faults;
 use faults::{Fault, Kind, Random};
+use hold::Hold;
+use memory::Memory;
+pub use written::Written;
 
 /// What a proxy has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,12 +46,14 @@ pub struct Tally {
     pub delays: u64,
     /// Watches that fell silent, or will.
     pub stalls: u64,
+    /// Reads answered as before.
+    pub stale: u64,
 }
 
 impl Tally {
     /// All that went wrong.
     pub fn faults(&self) -> u64 {
-        self.conflicts + self.too_many + self.internal + self.lost_answers + self.delays + self.stalls
+        self.conflicts + self.too_many + self.internal + self.lost_answers + self.delays + self.stalls + self.stale
     }
 }
 
@@ -63,6 +71,8 @@ pub struct FaultProxy {
 struct Shared {
     server: Client,
     state: Mutex<State>,
+    hold: Hold,
+    memory: Memory,
 }
 
 struct State {
@@ -71,13 +81,26 @@ struct State {
     tally: Tally,
     /// Major and minor, if the server is to say another version than its own.
     version: Option<(String, String)>,
+    written: Vec<Written>,
 }
 
 impl FaultProxy {
     /// Listens on a free port of loopback. What goes wrong is drawn from the seed, request by request.
     pub async fn start(plane: &ControlPlane, seed: u64) -> Result<FaultProxy> {
-        let state = State { faults: Faults::default(), random: Random(seed), tally: Tally::default(), version: None };
-        let shared = Arc::new(Shared { server: upstream(plane)?, state: Mutex::new(state) });
+        let state = State {
+            faults: Faults::default(),
+            random: Random(seed),
+            tally: Tally::default(),
+            version: None,
+            written: Vec::new(),
+        };
+        let shared = Shared {
+            server: upstream(plane)?,
+            state: Mutex::new(state),
+            hold: Hold::default(),
+            memory: Memory::default(),
+        };
+        let shared = Arc::new(shared);
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port for the proxy")?;
         let address = listener.local_addr().context("the proxy's address")?;
         let mut listening = JoinSet::new();
@@ -103,6 +126,22 @@ impl FaultProxy {
     /// What it has done so far.
     pub fn tally(&self) -> Tally {
         self.shared.state().tally
+    }
+
+    /// The writes that the API server has answered so far. What only asks (reviews) is none.
+    pub fn written(&self) -> Vec<Written> {
+        self.shared.state().written.clone()
+    }
+
+    /// Once so many writes were made in all, nobody gets an answer any more, that of the last of them included, until this
+    /// is set anew; none lets all through.
+    pub fn hold_after(&self, writes: Option<u64>) {
+        self.shared.hold.after(writes);
+    }
+
+    /// Waits until everybody waits ([`FaultProxy::hold_after`]).
+    pub async fn held(&self) {
+        self.shared.hold.held().await;
     }
 
     /// Writes a file with which a client goes through the proxy, as whoever has this token.
@@ -167,28 +206,44 @@ impl Shared {
             Some(Fault::LostAnswer) => tally.lost_answers += 1,
             Some(Fault::Delay(_)) => tally.delays += 1,
             Some(Fault::Stall(_)) => tally.stalls += 1,
-            None => {}
+            // Counted where there is something to answer with.
+            Some(Fault::Stale) | None => {}
         }
         fault
     }
 
     /// Answers a request. An error ends the connection without an answer.
     async fn handle(&self, request: Request<Incoming>) -> Result<Response<Answer>> {
-        let stall_for = self.state().faults.stall_for;
-        let path = request.uri().path().to_owned();
+        self.hold.passes().await;
+        let (stall_for, stale_by) = {
+            let faults = &self.state().faults;
+            (faults.stall_for, (faults.stale > 0.0).then_some(faults.stale_by))
+        };
+        let (uri, kind) = (request.uri().clone(), Kind::of(request.method(), request.uri()));
+        let path = uri.path();
         let version = self.state().version.clone().filter(|_| path == "/version");
         if let Some((major, minor)) = version {
             return answer::version(&major, &minor);
         }
-        let fault = self.draw(Kind::of(request.method(), request.uri()));
+        let fault = self.draw(kind);
         match fault {
-            Some(Fault::Conflict) => return answer::conflict(&path),
+            Some(Fault::Conflict) => return answer::conflict(path),
             Some(Fault::TooMany) => return answer::too_many(),
             Some(Fault::Internal) => return answer::internal(),
             Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
+            Some(Fault::Stale) => {
+                if let Some(answer) = stale_by.and_then(|by| self.memory.recall(&uri, by)) {
+                    self.state().tally.stale += 1;
+                    return Ok(answer.map(Answer::whole));
+                }
+            }
             Some(Fault::LostAnswer | Fault::Stall(_)) | None => {}
         }
-        let response = self.forward(request).await?;
+        let response = self.forward(request, kind).await?;
+        let response = match stale_by.filter(|_| kind == Kind::Read && memory::may_be_kept(&uri)) {
+            Some(_) => self.memory.keep(&uri, response).await?,
+            None => response,
+        };
         match fault {
             Some(Fault::LostAnswer) => {
                 // The API server has answered, so the write was made, or refused.
@@ -199,13 +254,14 @@ impl Shared {
         }
     }
 
-    async fn forward(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+    async fn forward(&self, request: Request<Incoming>, kind: Kind) -> Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         // These are of this connection, not of the next.
         parts.headers.remove(http::header::HOST);
         parts.headers.remove(http::header::CONNECTION);
         parts.headers.remove(http::header::TRANSFER_ENCODING);
         let body = body.collect().await.context("a request's body")?.to_bytes();
+        let write = (kind == Kind::Write).then(|| Written::about(&parts.method, parts.uri.path(), &body)).flatten();
         let mut forward = Request::new(Body::from(body));
         *forward.method_mut() = parts.method;
         *forward.uri_mut() = parts.uri;
@@ -213,6 +269,16 @@ impl Shared {
         let mut response = self.server.send(forward).await.context("the API server")?;
         response.headers_mut().remove(http::header::TRANSFER_ENCODING);
         response.headers_mut().remove(http::header::CONNECTION);
+        if let Some(write) = write {
+            let written = write.answered(response.status().as_u16());
+            let made = {
+                let mut state = self.state();
+                state.written.push(written);
+                state.written.iter().filter(|write| write.was_made()).count()
+            };
+            self.hold.wrote(made as u64);
+            self.hold.passes().await;
+        }
         Ok(response)
     }
 }

@@ -7,12 +7,10 @@ use http::Method;
 use serde_json::{Value, json};
 use stead_recovery::{Deed, End, Guards, NodeRecovery, Phase, Request, Step, View, record_of, step};
 
+use super::patience::{AGAIN, passes};
 use super::show::{self, Progress};
 use super::{Desk, look};
 use crate::output::{self, Hinted, Outcome};
-
-/// How long to wait before a server that does not answer, or will not for now, is asked again.
-const AGAIN: Duration = Duration::from_millis(500);
 
 /// So much time has a node that is back to say what it runs, before its silence is told.
 const KUBELET: Duration = Duration::from_secs(10);
@@ -174,13 +172,4 @@ async fn write(desk: &Desk<'_>, deed: &Deed) -> anyhow::Result<bool> {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(error) => Err(anyhow::Error::from(error).context(format!("{method} {path}"))),
     }
-}
-
-/// Whether an error may be gone the next time.
-fn passes(error: &anyhow::Error) -> bool {
-    let client = |e: &kube::Error| match e {
-        kube::Error::Api(status) => matches!(status.code, 409 | 410 | 429) || status.code >= 500,
-        _ => true,
-    };
-    error.chain().any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(client))
 }

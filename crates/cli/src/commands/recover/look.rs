@@ -23,7 +23,6 @@ pub(super) async fn whole(desk: &Desk<'_>, node: &str, more: Vec<Value>) -> anyh
     }
     let mut items = live.items;
     items.extend(more);
-    items.extend(named(desk.server.list(RECORDS).await?, "stead.dev/v1alpha1", "NodeRecovery"));
     last(desk, node, items).await
 }
 
@@ -47,16 +46,29 @@ pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> 
     let mut items = live.items;
     let here = desk.server.list(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")).await?;
     items.extend(named(here, "v1", "Pod"));
-    items.extend(named(desk.server.list(RECORDS).await?, "stead.dev/v1alpha1", "NodeRecovery"));
     last(desk, node, items).await
 }
 
-/// The Node and its Lease come last: a pod that was seen is then of the life that the Node has, or of one before it.
+/// The Node and its Lease come last: a pod that was seen is then of the life that the Node has, or of one before it. The
+/// records are read before them and after them, until both are the same: a mark that is younger than the record that was
+/// read would look like one that a former recovery has left behind.
 async fn last(desk: &Desk<'_>, node: &str, mut items: Vec<Value>) -> anyhow::Result<Objects> {
     items.retain(|item| item["kind"] != "Node" || item["metadata"]["name"] != node);
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
-    items.extend(desk.server.get(&lease).await?);
-    items.extend(desk.server.get(&format!("/api/v1/nodes/{node}")).await?);
+    let ours = |records: &[Value]| -> Vec<Value> {
+        records.iter().filter(|r| r["spec"]["node"]["name"] == node).cloned().collect()
+    };
+    let mut records = desk.server.list(RECORDS).await?;
+    let read = loop {
+        let read = [desk.server.get(&lease).await?, desk.server.get(&format!("/api/v1/nodes/{node}")).await?];
+        let before = ours(&records);
+        records = desk.server.list(RECORDS).await?;
+        if ours(&records) == before {
+            break read;
+        }
+    };
+    items.extend(named(records, "stead.dev/v1alpha1", "NodeRecovery"));
+    items.extend(read.into_iter().flatten());
     Ok(Objects::from_items(items))
 }
 

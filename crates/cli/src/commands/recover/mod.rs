@@ -4,6 +4,7 @@ mod carry_out;
 mod definition;
 mod how_long;
 mod look;
+mod patience;
 mod rights;
 mod show;
 
@@ -12,13 +13,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_explain::Objects;
 use stead_explain::outage::NodeStanding;
-use stead_recovery::{End, Guards, NodeRecovery, Policy, Request, Said, View, plan, record_of, step};
+use stead_recovery::{Deed, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
 
 use crate::args::{RecoverArgs, RecoverFormat};
 use crate::connect::connect;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
+use patience::patiently;
 
 pub(crate) use look::RECORDS;
 
@@ -26,6 +28,7 @@ pub(crate) use look::RECORDS;
 const OLDEST: (u32, u32) = (1, 28);
 
 pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
+    let called = Timestamp::now();
     let policy = policy(args)?;
     let node = args.target.as_deref().map(target).transpose()?;
     server::run(async {
@@ -33,8 +36,8 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
         let client = connection.client.clone();
         let server = Server::new(connection);
         server.at_least(OLDEST, "the out-of-service taint in its final form").await?;
-        let ahead = server.ahead().await?.unwrap_or_default();
-        let desk = Desk { args, policy, server, client, ahead };
+        let ahead = patiently(async || server.ahead().await).await?.unwrap_or_default();
+        let desk = Desk { args, policy, server, client, ahead, called };
         match node {
             None => desk.list().await,
             Some(node) if args.status => desk.status(node).await,
@@ -78,6 +81,9 @@ struct Desk<'a> {
     client: kube::Client,
     /// The server's clock less ours: what a Lease says is judged by the server's.
     ahead: SignedDuration,
+    /// When it was made, by our clock. Whatever a person says was true then; a slow server makes nothing true that is
+    /// not so any more when it answers.
+    called: Timestamp,
 }
 
 impl Desk<'_> {
@@ -118,63 +124,70 @@ impl Desk<'_> {
 
     async fn recover(&self, node: &str) -> anyhow::Result<Outcome> {
         let begun = std::time::Instant::now();
-        let objects = look::whole(self, node, how_long::hints(self).await).await?;
-        let record = record_of(&objects, node).filter(|r| !r.status.phase.is_over());
-        let request = self.request().await?;
-        let first = self.first_look(node, &objects, record.as_ref(), &request)?;
+        let hints = how_long::hints(self).await;
+        let objects = patiently(async || look::whole(self, node, hints.clone()).await).await?;
+        let last = record_of(&objects, node);
+        let request = patiently(async || self.request().await).await?;
+        let first = self.first_look(node, &objects, last.as_ref(), &request)?;
         if self.args.consent.dry_run {
             return Ok(Outcome::Yes);
         }
-        if let Some(end) = first {
+        if let Some(end) = first.end {
             return show::end(node, &end);
         }
-        let definition = definition::look(&self.server).await?;
-        rights::check(&self.server, node, record.is_none() && definition.is_missing()).await?;
-        let question = match (&record, self.args.abort) {
-            (_, true) => "Undo it?",
-            (None, _) => "Is the machine really off, and shall this be done?",
-            (Some(_), _) => "Go on with it?",
+        let definition = patiently(async || definition::look(&self.server).await).await?;
+        let define = last.is_none() && definition.is_missing();
+        patiently(async || rights::check(&self.server, node, define).await).await?;
+        let question = match &first.deed {
+            _ if self.args.abort => "Undo it?",
+            _ if last.as_ref().is_some_and(is_under_way) => "Go on with it?",
+            Some(Deed::Record(_)) => "Is the machine really off, and shall this be done?",
+            _ => "Take away what is left of the last recovery?",
         };
         if !consent::given(&self.args.consent, question)? {
             output::complain("note", "nothing was done");
             return Ok(Outcome::No);
         }
-        definition.bring(&self.server, self.args.consent.timeout).await?;
+        patiently(async || definition.bring(&self.server, self.args.consent.timeout).await).await?;
         carry_out::until_the_end(self, node, &request, begun).await
     }
 
-    /// Shows what would be done; gives the end where there is nothing to do.
+    /// Shows what would be done; gives the first step.
     fn first_look(
         &self,
         node: &str,
         objects: &Objects,
-        record: Option<&NodeRecovery>,
+        last: Option<&NodeRecovery>,
         request: &Request,
-    ) -> anyhow::Result<Option<End>> {
+    ) -> anyhow::Result<Step> {
         let Some(standing) = NodeStanding::find(objects, node) else { return Err(no_such_node(objects, node)) };
         let now = self.now();
-        let shown = match record {
-            Some(record) => record.spec.plan.clone(),
-            None => plan(objects, node, &self.policy).map_err(|e| anyhow!("{e}"))?,
+        let under_way = last.filter(|record| is_under_way(record));
+        let shown = match under_way {
+            Some(record) => Ok(record.spec.plan.clone()),
+            None => plan(objects, node, &self.policy),
         };
-        if !self.args.abort {
-            match self.args.output {
+        match shown {
+            Ok(shown) if !self.args.abort => match self.args.output {
                 RecoverFormat::Table => {
                     let foreseen = how_long::foreseen(objects, node, now);
-                    output::text(&show::plan(&standing, record, &shown, &foreseen, now))?;
+                    output::text(&show::plan(&standing, under_way, &shown, &foreseen, now))?;
                 }
                 RecoverFormat::Json => output::json(&shown)?,
                 RecoverFormat::Yaml => output::yaml(&shown)?,
-            }
+            },
+            // The step says it, unless there is something else to be said or done before.
+            Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
+            _ => {}
         }
         let view = View { node, objects, running: None, now, guards: Guards::ALL };
-        Ok(step(&view, record, request, &self.policy).end)
+        Ok(step(&view, last, request, &self.policy))
     }
 
     /// What this person wants.
     async fn request(&self) -> anyhow::Result<Request> {
         let who = self.who().await?;
-        let said = |words: &str| Said { by: who.clone(), at: self.now(), words: words.to_owned() };
+        let said = |words: &str| Said { by: who.clone(), at: self.called + self.ahead, words: words.to_owned() };
         let confirm_off = match self.args.confirm_off.as_deref().map(str::trim) {
             Some("") => bail!("--confirm-off: say how you know that the machine is off"),
             words => words.map(said),
@@ -188,6 +201,10 @@ impl Desk<'_> {
         let answer = self.server.ask("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
         Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or("somebody").to_owned())
     }
+}
+
+fn is_under_way(record: &NodeRecovery) -> bool {
+    !record.status.phase.is_over()
 }
 
 /// What is said of a node that is not there: with what it has left behind, where it has.

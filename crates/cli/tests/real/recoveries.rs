@@ -1,0 +1,152 @@
+//! Recoveries with something in the way: at random, killed after every single write, and with words that are not true, or
+//! not any more.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use stead_machines::{Api, Machines, Violation};
+use stead_stage::disks::{DiskStage, PATIENCE};
+use stead_stage::recoveries::{Played, RecoveryStage};
+use stead_stage::until;
+use stead_testbed::{Binaries, FaultProxy};
+use tokio::process::{Child, Command};
+
+const STEAD: &str = env!("CARGO_BIN_EXE_stead");
+
+/// What the runs here are drawn from, and how many there are. `cargo xtask recoveries` plays more of them.
+const SEED: u64 = 1;
+const RUNS: u32 = 5;
+
+async fn open() -> Result<Option<DiskStage>> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(None) };
+    if !Machines::can_run_or_skip() {
+        return Ok(None);
+    }
+    DiskStage::open(&binaries, Path::new(STEAD)).await.map(Some)
+}
+
+/// Calls `stead recover` through a proxy, and waits for nothing.
+fn call(stage: &DiskStage, proxy: &FaultProxy, args: &[&str]) -> Result<Child> {
+    let kubeconfig = proxy.kubeconfig(stage.plane.folder(), "admin", stage.plane.token())?;
+    Command::new(STEAD)
+        .arg("recover")
+        .args(args)
+        .env("KUBECONFIG", kubeconfig)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("running stead")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_random_never_two_writers() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    if !Machines::can_run_or_skip() {
+        return Ok(());
+    }
+    let stage = RecoveryStage::open(&binaries, Path::new(STEAD), 3).await?;
+    let (mut failed, mut taints) = (Vec::new(), 0);
+    let mut say = |played: Played| match played.ended {
+        Ok(ended) => taints += ended.taints,
+        Err(error) => {
+            failed.push(format!("run {}: {}: {error:#}\n{}", played.number, played.drawn, played.story));
+        }
+    };
+    stage.play(0..RUNS, SEED, &mut say).await;
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    ensure!(taints > 0, "no run came as far as the taint");
+    Ok(())
+}
+
+/// Calls again and again, each call being killed after its first write, until one has nothing to write; how many were
+/// killed.
+async fn killed_after_each_write(stage: &DiskStage, proxy: &FaultProxy, args: &[&str]) -> Result<u64> {
+    let made = || proxy.written().iter().filter(|write| write.was_made()).count() as u64;
+    let before = made();
+    loop {
+        proxy.hold_after(Some(made() + 1));
+        let mut child = call(stage, proxy, args)?;
+        let ended = tokio::select! {
+            status = child.wait() => Some(status?),
+            () = proxy.held() => None,
+        };
+        let Some(status) = ended else {
+            child.kill().await?;
+            continue;
+        };
+        let output = child.wait_with_output().await?;
+        ensure!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        return Ok(made() - before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_after_every_single_write() -> Result<()> {
+    let Some(stage) = open().await? else { return Ok(()) };
+    let old = stage.writes("db").await?;
+    let proxy = FaultProxy::start(&stage.plane, 1).await?;
+    let target = format!("node/{}", old.node);
+    stage.machines.silence(&old.node).await?;
+    stage.is_silent(&old.node).await?;
+    let killed = killed_after_each_write(&stage, &proxy, &[&target, "--yes", "--confirm-off", "suspended"]).await?;
+    ensure!(killed >= 5, "only {killed} writes");
+    let new = stage.writer("db", &old.uid).await?;
+    ensure!(new.node != old.node, "{new:?}");
+    // On its way back too: what is left of one who was killed after the record was closed goes as well.
+    stage.machines.resume(&old.node).await?;
+    let killed = killed_after_each_write(&stage, &proxy, &[&target, "--yes", "--wait-return"]).await?;
+    ensure!(killed >= 3, "only {killed} writes");
+    ensure!(stage.is_free(&old.node).await?, "something of it is left on {}", old.node);
+    stage.nobody_was_hurt()
+}
+
+/// Somebody truly says that a machine is off; before the API server answers, it is resumed, and then cut off while it
+/// writes: these words are not about that silence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_that_are_not_true_any_more_when_they_arrive() -> Result<()> {
+    let Some(stage) = open().await? else { return Ok(()) };
+    let old = stage.writes("db").await?;
+    let proxy = FaultProxy::start(&stage.plane, 1).await?;
+    let target = format!("node/{}", old.node);
+    stage.machines.silence(&old.node).await?;
+    stage.is_silent(&old.node).await?;
+    proxy.hold_after(Some(0));
+    let child = call(&stage, &proxy, &[&target, "--yes", "--confirm-off", "suspended"])?;
+    stage.machines.resume(&old.node).await?;
+    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+    until("the node is back", PATIENCE, async || {
+        Ok(stage.kubectl(&["get", "node", &old.node, "-o", ready]).await? == "True")
+    })
+    .await?;
+    stage.machines.cut(&[&old.node], Api::Unreachable).await?;
+    stage.is_silent(&old.node).await?;
+    proxy.hold_after(None);
+    let output = child.wait_with_output().await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && said.contains("say it again"), "{output:?}");
+    ensure!(stage.is_free(&old.node).await?, "a machine that writes was put out of service");
+    ensure!(!proxy.written().iter().any(|write| write.was_made()), "{:?}", proxy.written());
+    stage.nobody_was_hurt()
+}
+
+/// The one way to get two writers, on storage that does not take disks away; and that it would be seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_false_word_is_seen_by_the_witness() -> Result<()> {
+    let Some(stage) = open().await? else { return Ok(()) };
+    let old = stage.writes("db").await?;
+    stage.machines.disks().forget(true);
+    stage.machines.cut(&[&old.node], Api::Unreachable).await?;
+    stage.is_silent(&old.node).await?;
+    let target = format!("node/{}", old.node);
+    let (code, _, said) = stage.stead(&["recover", &target, "--yes", "--confirm-off", "it must be"]).await?;
+    ensure!(code == Some(0), "{said}");
+    let new = stage.writer("db", &old.uid).await?;
+    let violations = stage.machines.violations();
+    let seen =
+        |v: &Violation| matches!(v, Violation::TwoWriters(two) if [&two[0].uid, &two[1].uid] == [&old.uid, &new.uid]);
+    ensure!(violations.iter().any(seen), "the witness has not seen it: {violations:?}");
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The machine of a run, and what is true of it at each moment.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use stead_machines::{Api, Machines};
+
+use super::draw::Deed;
+use super::story::Story;
+
+/// What its processes do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Power {
+    On,
+    Suspended,
+    Off,
+}
+
+/// How it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    power: Power,
+    cut_off: bool,
+}
+
+/// A machine to which things are done, one at a time.
+pub(super) struct Machine<'a> {
+    machines: &'a Machines,
+    pub(super) name: String,
+    story: &'a Story,
+    turn: tokio::sync::Mutex<()>,
+    /// How it stood from when on, the last being now.
+    history: Mutex<Vec<(Timestamp, Standing)>>,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(machines: &'a Machines, name: String, story: &'a Story) -> Machine<'a> {
+        let on = Standing { power: Power::On, cut_off: false };
+        let history = Mutex::new(vec![(Timestamp::now(), on)]);
+        Machine { machines, name, story, turn: tokio::sync::Mutex::default(), history }
+    }
+
+    fn history(&self) -> MutexGuard<'_, Vec<(Timestamp, Standing)>> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standing(&self) -> Standing {
+        self.history().last().map_or(Standing { power: Power::On, cut_off: false }, |(_, standing)| *standing)
+    }
+
+    fn stands(&self, standing: Standing) {
+        self.history().push((Timestamp::now(), standing));
+    }
+
+    /// Whether somebody who has a look can truly say that it is off.
+    pub(super) fn is_off(&self) -> bool {
+        self.standing().power != Power::On
+    }
+
+    /// Whether its kubelet is heard of.
+    pub(super) fn is_heard(&self) -> bool {
+        self.standing() == Standing { power: Power::On, cut_off: false }
+    }
+
+    /// Whether its kubelet was heard of for all of this time.
+    pub(super) fn was_heard(&self, from: Timestamp, to: Timestamp) -> bool {
+        let history = self.history();
+        let ends = history.iter().skip(1).map(|(end, _)| *end).chain([Timestamp::MAX]);
+        history
+            .iter()
+            .zip(ends)
+            .filter(|((begin, _), end)| *begin < to && *end > from)
+            .all(|((_, standing), _)| standing.power == Power::On && !standing.cut_off)
+    }
+
+    /// Does it; what is so already, or cannot be, is left out.
+    pub(super) async fn does(&self, deed: Deed) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let (now, name) = (self.standing(), self.name.as_str());
+        match deed {
+            Deed::Suspend if now.power == Power::On => {
+                self.machines.silence(name).await?;
+                self.stands(Standing { power: Power::Suspended, ..now });
+            }
+            Deed::Resume if now.power == Power::Suspended => {
+                // From here on nobody may say that it is off.
+                self.stands(Standing { power: Power::On, ..now });
+                self.machines.resume(name).await?;
+            }
+            Deed::PowerOff if now.power != Power::Off => {
+                self.machines.kill(name).await?;
+                self.stands(Standing { power: Power::Off, ..now });
+            }
+            Deed::Boot => {
+                if now.power != Power::Off {
+                    self.machines.kill(name).await?;
+                }
+                self.stands(Standing { power: Power::On, ..now });
+                self.machines.boot(name).await?;
+            }
+            Deed::CutOff if !now.cut_off => {
+                self.machines.cut(&[name], Api::Unreachable).await?;
+                self.stands(Standing { cut_off: true, ..now });
+            }
+            Deed::Rejoin if now.cut_off => {
+                self.machines.rejoin(name).await?;
+                self.stands(Standing { cut_off: false, ..now });
+            }
+            _ => return Ok(()),
+        }
+        self.story.tell(format!("{name}: {deed:?}"));
+        Ok(())
+    }
+
+    /// All is well with it again.
+    pub(super) async fn comes_back(&self) -> Result<()> {
+        self.does(Deed::Rejoin).await?;
+        match self.standing().power {
+            Power::On => Ok(()),
+            Power::Suspended => self.does(Deed::Resume).await,
+            Power::Off => self.does(Deed::Boot).await,
+        }
+    }
+}
