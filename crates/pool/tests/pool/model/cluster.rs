@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stead_chance::Chance;
 use stead_pool::{Record, Rules, Wanted};
 
 use super::agent::Agent;
-use super::chance::Chance;
 use super::checks::Truth;
 use super::glusterd::Glusterds;
 

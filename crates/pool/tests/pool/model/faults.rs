@@ -140,7 +140,7 @@ impl Cluster {
 
     fn cut(&mut self) {
         if self.glusterds.far.is_empty() {
-            let bits = self.chance.next();
+            let bits = self.chance.next_number();
             self.glusterds.far = (0..MOST).filter(|n| bits >> n & 1 == 1).collect();
         } else {
             self.glusterds.far.clear();
@@ -183,7 +183,7 @@ impl Cluster {
         let count = 1 + self.chance.below(3.min(able.len() as u64)) as usize;
         let bricks: Vec<u32> = self.chance.shuffled(able).into_iter().take(count).collect();
         let name = format!("v{}", self.truth.checksums.len());
-        let checksum = self.chance.next();
+        let checksum = self.chance.next_number();
         self.truth.checksums.insert((name.clone(), 1), checksum);
         self.truth.volumes.insert(name.clone(), bricks.iter().copied().collect());
         self.say(format!("{by} makes {name} on {bricks:?}"));
@@ -204,7 +204,7 @@ impl Cluster {
             return;
         }
         definition.version += 1;
-        definition.checksum = self.chance.next();
+        definition.checksum = self.chance.next_number();
         self.truth.checksums.insert((names[i].clone(), definition.version), definition.checksum);
         self.say(format!("{by} changes {}", names[i]));
         self.glusterds.define(by, &names[i], definition);

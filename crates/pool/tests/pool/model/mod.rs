@@ -1,7 +1,6 @@
 //! A pool that is played: glusterds, pods with agents, and what goes wrong.
 
 pub(crate) mod agent;
-pub(crate) mod chance;
 pub(crate) mod checks;
 pub(crate) mod cluster;
 pub(crate) mod faults;

@@ -3,7 +3,6 @@
 //! Kubernetes' own.
 
 pub(crate) mod api;
-pub(crate) mod chance;
 pub(crate) mod checks;
 pub(crate) mod controllers;
 pub(crate) mod faults;

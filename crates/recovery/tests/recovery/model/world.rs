@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use stead_chance::Chance;
 use stead_recovery::{EvidenceKind, Guards, Policy};
 
 use super::api::Read;
-use super::chance::Chance;
 use super::faults::Script;
 use super::machine::Machine;
 use super::recoverer::Recoverer;

@@ -2,14 +2,16 @@
 
 /// A source of numbers (splitmix64).
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
+    /// From a seed.
+    pub fn new(seed: u64) -> Chance {
         Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number, of all there are.
+    pub fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,22 +20,22 @@ impl Chance {
     }
 
     /// Below `limit`.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next_number() % limit.max(1)
     }
 
     /// So many times in a hundred.
-    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+    pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// One of these.
-    pub(crate) fn one_of<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+    pub fn one_of<T: Copy>(&mut self, from: &[T]) -> Option<T> {
         if from.is_empty() { None } else { Some(from[self.below(from.len() as u64) as usize]) }
     }
 
     /// These in another order.
-    pub(crate) fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
         for i in (1..items.len()).rev() {
             let j = self.below(i as u64 + 1) as usize;
             items.swap(i, j);
