@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use stead_machines::Machines;
-use stead_stage::forecasts::{self, Play, Waits};
+use stead_stage::forecasts::{self, Play, Verdict, Waits};
 use stead_testbed::Binaries;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,7 +18,11 @@ async fn what_is_foreseen_comes() -> Result<()> {
     let mut lines = Vec::new();
     let say = &mut |line: &str| lines.push(line.to_owned());
     let tally = forecasts::play(&binaries, Path::new(env!("CARGO_BIN_EXE_stead")), how, say).await;
-    let good = tally.map(|tally| tally.is_good());
-    ensure!(matches!(good, Ok(true)), "{good:?}:\n{}", lines.join("\n"));
+    let tally = tally.map_err(|e| e.context(lines.join("\n")))?;
+    let count = |verdict| tally.count(verdict).0;
+    // Of forty, 95 in a hundred have to be right. Of ten one may be off: a machine with much to do starts a pod late, and
+    // when a Node is deleted the pod collector's own chance makes one of some eight pods a look later.
+    let good = count(Verdict::NeverWrong) == 0 && count(Verdict::Elsewhere) == 0 && count(Verdict::Off) <= 1;
+    ensure!(good, "{tally}:\n{}", lines.join("\n"));
     Ok(())
 }

@@ -36,6 +36,9 @@ pub struct Mark {
     /// version, by which a taint that somebody has decided upon before is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Over>,
+    /// Why it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// How a recovery ends.
@@ -92,7 +95,7 @@ pub(crate) fn fence(node: &NodeStanding, record: &str) -> Fence {
 pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
     let mut taints = node.taints.clone();
     taints.push(json!({ "key": OUT_OF_SERVICE, "value": VALUE, "effect": "NoExecute" }));
-    let mark = mark(record, holder, now, None);
+    let mark = mark(record, holder, now, None, None);
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
         "spec": { "taints": taints },
@@ -101,14 +104,21 @@ pub(crate) fn put(node: &NodeStanding, record: &NodeRecovery, holder: &str, now:
 }
 
 /// Takes our taint away, if it is there, and marks the node as one whose recovery is over.
-pub(crate) fn end(node: &NodeStanding, record: &NodeRecovery, holder: &str, now: Timestamp, guards: Guards) -> Deed {
+pub(crate) fn end(
+    node: &NodeStanding,
+    record: &NodeRecovery,
+    holder: &str,
+    why: &str,
+    now: Timestamp,
+    guards: Guards,
+) -> Deed {
     let over = if is_marked(node, record.name()) { Over::Fenced } else { Over::Unfenced };
     let goes = |taint: &Value| {
         let anybodys = !guards.hold(Guard::Foreign) && taint["key"] == OUT_OF_SERVICE;
         (over == Over::Fenced && is_ours(taint)) || anybodys
     };
     let taints: Vec<&Value> = node.taints.iter().filter(|taint| !goes(taint)).collect();
-    let mark = mark(record, holder, now, Some(over));
+    let mark = mark(record, holder, now, Some(over), Some(why));
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: mark }))),
         "spec": { "taints": taints },
@@ -125,7 +135,7 @@ pub(crate) fn over(node: &NodeStanding, record: &str) -> Option<Over> {
     Mark::of(node).filter(|mark| mark.record == record)?.over
 }
 
-fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: Option<Over>) -> String {
+fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: Option<Over>, why: Option<&str>) -> String {
     let mark = Mark {
         record: record.name().into(),
         holder: holder.into(),
@@ -133,14 +143,16 @@ fn mark(record: &NodeRecovery, holder: &str, now: Timestamp, over: Option<Over>)
         boot_id: record.spec.node.boot_id.clone(),
         evidence: record.spec.evidence.last().map(|evidence| evidence.kind),
         over,
+        why: why.map(str::to_owned),
     };
     serde_json::to_string(&mark).expect("a mark has only text")
 }
 
 /// Takes from the node what is left of a recovery that is over; none where nothing is.
 pub(crate) fn tidy(node: &NodeStanding, record: &str, guards: Guards) -> Option<Deed> {
-    Mark::of(node).filter(|mark| mark.record == record)?;
-    let taints: Vec<&Value> = node.taints.iter().filter(|taint| !is_ours(taint)).collect();
+    let mark = Mark::of(node).filter(|mark| mark.record == record)?;
+    // With the end our taint went: what is there now is somebody else's.
+    let taints: Vec<&Value> = node.taints.iter().filter(|taint| mark.over.is_some() || !is_ours(taint)).collect();
     let patch = json!({
         "metadata": metadata(&node.uid, &node.resource_version, guards, Some(json!({ ANNOTATION: null }))),
         "spec": { "taints": taints },

@@ -261,6 +261,7 @@ fn condemned(pod: PodSeen<'_>, volumes: &[HeldVolume], target: Target, tolerates
         terminating: pod.terminating().is_some(),
         target,
         tolerates,
+        taken: false,
     }
 }
 
@@ -276,6 +277,22 @@ fn alone(pod: PodSeen<'_>, why: String, shield: Option<Shield>) -> LeftAlone {
 fn of_kubernetes(taint: &Value) -> bool {
     let key = taint["key"].as_str().unwrap_or_default();
     key.starts_with(OF_KUBERNETES) || key.starts_with("node.cloudprovider.kubernetes.io/")
+}
+
+/// A plan that is made anew while one is being carried out: what was taken from the node stays taken, and who keeps a
+/// shield up is kept in mind.
+pub(crate) fn continued(mut plan: Plan, before: &Plan, is_taken: impl Fn(&CondemnedPod) -> bool) -> Plan {
+    let taken = before.pods.iter().filter(|pod| is_taken(pod));
+    plan.pods.extend(taken.map(|pod| CondemnedPod { taken: true, ..pod.clone() }));
+    for left in &mut plan.left_alone {
+        let known = before.left_alone.iter().find(|known| known.uid.is_some() && known.uid == left.uid);
+        if let Some((known, shield)) = known.and_then(|known| Some((known, known.shield.as_ref()?))) {
+            let after = left.shield.as_ref().map_or(&shield.after, |shield| &shield.after).clone();
+            left.shield = Some(Shield { after, ..shield.clone() });
+            left.why.clone_from(&known.why);
+        }
+    }
+    plan
 }
 
 /// The plan, for a recovery whose evidence is for some pods only: the others stay, or nothing is done at all.

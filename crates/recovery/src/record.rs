@@ -223,6 +223,10 @@ pub struct CondemnedPod {
     /// Whether it tolerates the taint and has to be deleted besides.
     #[serde(default)]
     pub tolerates: bool,
+    /// Whether it was taken from the node before this plan was made: nothing is left to be done but to see that it does not
+    /// run there any more when the node is back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
 }
 
 /// Where a pod's successor would go.

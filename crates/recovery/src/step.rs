@@ -10,7 +10,7 @@ use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
 use crate::mark::{self, Fence, Mark, Over};
-use crate::plan::{of_the_node, plan, within};
+use crate::plan::{continued, of_the_node, plan, within};
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
 use crate::record::{
@@ -127,6 +127,12 @@ fn made(
     steps.push(Took { at: view.now, what: format!("planned: {:?} says that the machine is off", evidence.kind) });
     let mut all = before.map(|b| b.spec.evidence.clone()).unwrap_or_default();
     all.push(evidence);
+    // What was taken from this life of the machine before may still run there when it comes back.
+    let gone = |pod: &CondemnedPod| follow::object(view.objects, pod).is_none();
+    let plan = match before {
+        Some(before) => continued(plan, &before.spec.plan, gone),
+        None => plan,
+    };
     NodeRecovery {
         api_version: API_VERSION.into(),
         kind: KIND.into(),
@@ -199,7 +205,8 @@ impl Going<'_> {
         let no_way_back = status.no_return_since.is_some() || gone;
         if let Some(over) = mark::over(&self.node, self.record.name()) {
             let gone = over == Over::Fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
-            return self.close("its recovery is over", no_way_back || gone);
+            let why = Mark::of(&self.node).and_then(|mark| mark.why);
+            return self.close(why.as_deref().unwrap_or("its recovery is over"), no_way_back || gone);
         }
         if self.is_another_life() {
             let why =
@@ -300,10 +307,10 @@ impl Going<'_> {
         let over = mark::over(&self.node, record.name());
         if over.is_none() && guards.hold(Guard::Bar) {
             // Somebody else may be about to put the taint there, having read all this before: that fails from now on.
-            return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
+            return Step::write(mark::end(&self.node, record, &self.request.who, why, now, guards));
         }
         if !guards.hold(Guard::Bar) && self.is_marked() {
-            return Step::write(mark::end(&self.node, record, &self.request.who, now, guards));
+            return Step::write(mark::end(&self.node, record, &self.request.who, why, now, guards));
         }
         if let Some(deed) = lowered(self.view, record) {
             let ended = Mark::of(&self.node).map(|mark| mark.time).filter(|_| over == Some(Over::Fenced));
@@ -351,7 +358,10 @@ impl Going<'_> {
         if guards.hold(Guard::Plan) && !self.plan_is_current() {
             let Some(evidence) = record.spec.evidence.last() else { return Step::refuse("no evidence is recorded") };
             return match planned(self.view, node, evidence, self.policy) {
-                Ok(plan) => self.took("planned anew: the node's pods have changed", |r| r.spec.plan = plan.clone()),
+                Ok(plan) => {
+                    let plan = continued(plan, &record.spec.plan, |pod| self.was_taken(pod));
+                    self.took("planned anew: the node's pods have changed", |r| r.spec.plan = plan)
+                }
                 Err(why) => Step::refuse(why),
             };
         }
@@ -382,7 +392,14 @@ impl Going<'_> {
             let unkept = left.is_some() && pod.terminating().is_some() && of_the_node(*pod).is_none();
             (left.is_some() || plan.condemned(pod.uid()).is_some()) && !unkept
         };
-        here.iter().all(known) && plan.pods.iter().all(|p| here.iter().any(|pod| pod.uid() == p.uid))
+        let there = |p: &CondemnedPod| here.iter().any(|pod| pod.uid() == p.uid) || self.was_taken(p);
+        here.iter().all(known) && plan.pods.iter().all(there)
+    }
+
+    /// Whether a condemned pod was taken from the node, and is not gone for some other reason.
+    fn was_taken(&self, pod: &CondemnedPod) -> bool {
+        let collected = self.record.status.no_return_since.is_some();
+        pod.taken || (collected && follow::object(self.view.objects, pod).is_none())
     }
 
     /// The taint is there: pods have to go, and volumes.

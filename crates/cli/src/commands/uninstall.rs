@@ -1,12 +1,13 @@
 //! `stead uninstall`: look, show, ask, let go, take away, and list what is kept.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{HELD, Held, claim_commands};
 use stead_manifests::{DEPLOYMENT, Manifest, Options, Part, is_ours, manifests, recovery};
-use stead_recovery::Phase;
+use stead_recovery::{ANNOTATION, Phase};
 
 use crate::args::UninstallArgs;
 use crate::commands::recover::RECORDS;
@@ -35,7 +36,9 @@ struct Found {
     foreign: Vec<String>,
     /// The claims that stay.
     claims: Vec<Value>,
-    /// The records of recoveries, which go with their definition.
+    /// Whether the definition of recoveries goes, and with it their records.
+    records: bool,
+    /// Those records.
     recoveries: Vec<Value>,
     /// Whether an operator runs that can let go of what it holds.
     operator: bool,
@@ -49,7 +52,7 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Yes);
     }
     output::text(&render(&found, args, server.address()))?;
-    unfinished(&found.recoveries)?;
+    unfinished(&server, &found, "nothing was done").await?;
     if args.consent.dry_run {
         return Ok(Outcome::Yes);
     }
@@ -62,6 +65,8 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
             remove_all(&server, held, found.operator, args.consent.timeout).await?;
         }
     }
+    // Somebody may have begun one meanwhile.
+    unfinished(&server, &found, "what else belongs to Stead is still there").await?;
     take_away(&server, &found, args).await?;
     if !found.claims.is_empty() {
         output::text(&kept(&found.claims))?;
@@ -70,22 +75,33 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
 }
 
 /// An error that names the recoveries that are not over: without its record, nobody would take a node's taint away.
-fn unfinished(recoveries: &[Value]) -> anyhow::Result<()> {
+async fn unfinished(server: &Server, found: &Found, done: &str) -> anyhow::Result<()> {
+    if !found.records {
+        return Ok(());
+    }
     // A phase that is not known is not over.
     let phase = |record: &Value| serde_json::from_value::<Phase>(record["status"]["phase"].clone());
-    let open: Vec<&Value> = recoveries.iter().filter(|r| !phase(r).is_ok_and(Phase::is_over)).collect();
-    let Some(first) = open.first() else { return Ok(()) };
-    let node = |record: &Value| record["spec"]["node"]["name"].as_str().unwrap_or_default().to_owned();
-    let named: Vec<String> = open
-        .iter()
-        .map(|r| format!("node {} ({})", node(r), r["status"]["phase"].as_str().unwrap_or("not begun")))
-        .collect();
+    let records = server.list(RECORDS).await?;
+    let open = records.iter().filter(|r| !phase(r).is_ok_and(Phase::is_over)).map(|record| {
+        let name = record["spec"]["node"]["name"].as_str().unwrap_or_default().to_owned();
+        (name, record["status"]["phase"].as_str().unwrap_or("not begun").to_owned())
+    });
+    // What is over has left its mark where whoever ended it was killed before they had taken it away.
+    let nodes = server.list("/api/v1/nodes").await?;
+    let marked = nodes.iter().filter(|node| node["metadata"]["annotations"][ANNOTATION].is_string()).map(|node| {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        (name, "marked".to_owned())
+    });
+    let mut left: BTreeMap<String, String> = marked.collect();
+    left.extend(open);
+    let Some(first) = left.keys().next() else { return Ok(()) };
+    let named: Vec<String> = left.iter().map(|(node, how)| format!("node {node} ({how})")).collect();
     Err(Hinted {
         message: format!(
-            "recoveries are not over: {}; with their records gone, nobody would take the taint away; nothing was done",
+            "recoveries are not over: {}; with their records gone, nobody would take the taint away; {done}",
             named.join(", ")
         ),
-        hint: format!("stead recover node/{} goes on (--abort undoes it); --keep-crds leaves the records", node(first)),
+        hint: format!("stead recover node/{first} goes on (--abort undoes it); --keep-crds leaves the records"),
     }
     .into())
 }
@@ -118,9 +134,9 @@ async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
     let claims = if glance && !args.keep_crds { server.list(CLAIMS).await? } else { Vec::new() };
     let deployment = installed.iter().find(|(manifest, _)| manifest.kind() == "Deployment");
     let operator = deployment.is_some_and(|(_, live)| live["status"]["availableReplicas"].as_u64() > Some(0));
-    let records_go = installed.iter().any(|(manifest, _)| manifest.name() == recovery().name());
-    let recoveries = if records_go { server.list(RECORDS).await? } else { Vec::new() };
-    Ok(Found { installed, held, foreign: others, claims, recoveries, operator })
+    let records = installed.iter().any(|(manifest, _)| manifest.name() == recovery().name());
+    let recoveries = if records { server.list(RECORDS).await? } else { Vec::new() };
+    Ok(Found { installed, held, foreign: others, claims, records, recoveries, operator })
 }
 
 /// What would be done, for people.

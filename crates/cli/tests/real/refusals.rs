@@ -248,10 +248,17 @@ async fn uninstall_is_refused(here: &Refusals) -> Result<()> {
     }
     let records = here.stage.kubectl(&["get", "noderecoveries", "-o", "name"]).await?;
     ensure!(records.lines().count() == 1, "{records}");
-    // With the machine gone for good its recovery is over, and so is what holds the definition.
-    here.stage
-        .kubectl(&["patch", records.trim(), "--type=merge", "-p", r#"{"status": {"phase": "Returned"}}"#])
-        .await?;
+    // What is said to be over and has left its mark is not over.
+    let over = r#"{"status": {"phase": "Returned"}}"#;
+    here.stage.kubectl(&["patch", records.trim(), "--type=merge", "-p", over]).await?;
+    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "60s"]).await?;
+    ensure!(code == Some(1) && err.contains("node a (marked)"), "{code:?}: {out}{err}");
+    let open = r#"{"status": {"phase": "Recovered"}}"#;
+    here.stage.kubectl(&["patch", records.trim(), "--type=merge", "-p", open]).await?;
+    // With the node gone for good its recovery is over, and so is what holds the definition.
+    here.stage.kubectl(&["delete", "node", "a"]).await?;
+    let (code, out, err) = here.stage.stead_ran(&["recover", "node/a", "--yes"]).await?;
+    ensure!(code == Some(1) && err.contains("is gone"), "{code:?}: {out}{err}");
     let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "60s"]).await?;
     ensure!(code == Some(0) && out.contains("delete  noderecovery/"), "{code:?}: {out}{err}");
     let definitions = here.stage.kubectl(&["get", "crd", "-o", "name"]).await?;

@@ -50,7 +50,6 @@ fn a_guard_is_missed_when_it_is_taken_away() {
     let mut never = Vec::new();
     for guard in Guard::ALL {
         let caught = failed(Guards::without(guard), false, false).into_iter().next();
-        println!("without {guard:?}: {caught:?}");
         match caught {
             None => never.push(guard),
             // What fails without the guard has to be the guard's doing.

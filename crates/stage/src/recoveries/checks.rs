@@ -53,6 +53,7 @@ fn witness(run: &Run<'_>) -> Result<u64> {
             Violation::EarlyDetach(one) if ours(&one) => {
                 let end = one.to.map(|(end, _)| end.wall);
                 ensure!(first.is_some() && first < end, "a disk was taken from one who wrote: {one:#?}");
+                ensure!(is_condemned(run, &one.uid), "a disk was taken from one that was left alone: {one:#?}");
                 taken += 1;
             }
             _ => {}
@@ -152,6 +153,13 @@ async fn node(run: &Run<'_>) -> Result<()> {
         taints.iter().any(|t| t["key"] == FOREIGN && t["value"] == "by-others" && t["effect"] == "NoSchedule");
     ensure!(foreign == run.draw.foreign, "somebody else's taint: {taints:?}");
     Ok(())
+}
+
+/// Whether a plan that was written down has the pod go.
+fn is_condemned(run: &Run<'_>, uid: &str) -> bool {
+    let written = run.written();
+    let mut plans = written.iter().filter(|write| write.was_made() && write.path.contains("/noderecoveries"));
+    plans.any(|write| write.body["spec"]["plan"]["pods"].as_array().is_some_and(|p| p.iter().any(|p| p["uid"] == uid)))
 }
 
 /// Those that are none of its business are as they were, and so is the one that was kept from the taint.

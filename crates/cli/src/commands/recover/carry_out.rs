@@ -96,9 +96,14 @@ async fn turn(
     last: Option<&NodeRecovery>,
     kubelet: &mut Kubelet,
 ) -> anyhow::Result<(Step, Option<NodeRecovery>)> {
-    let under_way = last.filter(|r| matches!(r.status.phase, Phase::Fenced | Phase::Released | Phase::Recovered));
-    let objects = match under_way {
-        Some(record) => look::part(desk, node, record).await?,
+    let is_fenced = |r: &NodeRecovery| matches!(r.status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
+    let part = match last.filter(|record| is_fenced(record)) {
+        Some(record) => Some(look::part(desk, node, record).await?),
+        None => None,
+    };
+    // What is about to be planned takes more than what goes on.
+    let objects = match part.filter(|objects| record_of(objects, node).is_some_and(|record| is_fenced(&record))) {
+        Some(objects) => objects,
         None => look::whole(desk, node, Vec::new()).await?,
     };
     let running = kubelet.ask(desk, node).await?;
@@ -107,6 +112,11 @@ async fn turn(
     let step = step(&view, record.as_ref(), request, &desk.policy);
     kubelet.wanted = step.ask_running;
     Ok((step, record))
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let denied = |e: &kube::Error| matches!(e, kube::Error::Api(status) if matches!(status.code, 401 | 403));
+    error.downcast_ref::<kube::Error>().is_some_and(denied)
 }
 
 /// What a node that is back says of the pods that it runs.
@@ -126,7 +136,7 @@ impl Kubelet {
                 self.silent_since = None;
                 Ok(Some(running))
             }
-            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => Err(Hinted {
+            Err(error) if is_denied(&error) => Err(Hinted {
                 message: format!(
                     "node {node}: it is back in the same life, and its kubelet may not be asked what it runs"
                 ),
@@ -139,7 +149,7 @@ impl Kubelet {
                 if since.elapsed() > KUBELET {
                     output::complain(
                         "warning",
-                        &format!("node {node}: its kubelet does not say what it runs: {error}"),
+                        &format!("node {node}: its kubelet does not say what it runs: {error:#}"),
                     );
                     self.silent_since = None;
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use http::Method;
 use serde_json::Value;
 use stead_explain::Objects;
@@ -73,9 +73,11 @@ async fn last(desk: &Desk<'_>, node: &str, mut items: Vec<Value>) -> anyhow::Res
 }
 
 /// The uids of the pods that the node's kubelet really runs, by its own word.
-pub(super) async fn running(desk: &Desk<'_>, node: &str) -> kube::Result<BTreeSet<String>> {
+pub(super) async fn running(desk: &Desk<'_>, node: &str) -> anyhow::Result<BTreeSet<String>> {
     let path = format!("/api/v1/nodes/{node}/proxy/runningpods/");
     let answer = desk.server.write(Method::GET, &path, &Value::Null).await?;
+    // Whoever answers something else has not said that it runs nothing.
+    ensure!(answer["kind"] == "PodList", "{path}: the answer is not a PodList");
     let pods = answer["items"].as_array().into_iter().flatten();
     Ok(pods.filter_map(|p| p["metadata"]["uid"].as_str().map(str::to_owned)).collect())
 }

@@ -160,9 +160,15 @@ impl Desk<'_> {
         last: Option<&NodeRecovery>,
         request: &Request,
     ) -> anyhow::Result<Step> {
-        let Some(standing) = NodeStanding::find(objects, node) else { return Err(no_such_node(objects, node)) };
         let now = self.now();
+        let view = View { node, objects, running: None, now, guards: Guards::ALL };
         let under_way = last.filter(|record| is_under_way(record));
+        let Some(standing) = NodeStanding::find(objects, node) else {
+            // With a node that is gone for good its recovery is over; that is written down.
+            return under_way
+                .map(|record| step(&view, Some(record), request, &self.policy))
+                .ok_or_else(|| no_such_node(objects, node));
+        };
         let shown = match under_way {
             Some(record) => Ok(record.spec.plan.clone()),
             None => plan(objects, node, &self.policy),
@@ -180,7 +186,6 @@ impl Desk<'_> {
             Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
             _ => {}
         }
-        let view = View { node, objects, running: None, now, guards: Guards::ALL };
         Ok(step(&view, last, request, &self.policy))
     }
 

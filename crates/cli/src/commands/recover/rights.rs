@@ -16,9 +16,11 @@ const USED: [(&str, &str, &str, Option<&str>); 7] = [
 
 /// An error that names what is missing, if anything is.
 pub(super) async fn check(server: &Server, node: &str, define: bool) -> anyhow::Result<()> {
-    let definition = ("create", "apiextensions.k8s.io", "customresourcedefinitions", None);
+    // What is applied where there is nothing yet is created, and both are asked for.
+    let definition = ["create", "patch"].map(|verb| (verb, "apiextensions.k8s.io", "customresourcedefinitions", None));
+    let definition = definition.into_iter().filter(|_| define);
     let mut missing = Vec::new();
-    for (verb, group, resource, namespace) in USED.into_iter().chain(define.then_some(definition)) {
+    for (verb, group, resource, namespace) in USED.into_iter().chain(definition) {
         missing.extend(server.lacks(verb, group, resource, namespace).await?);
     }
     if missing.is_empty() {

@@ -86,7 +86,8 @@ pub(super) fn plan(
 
 /// When the pod in a pod's place would be Ready.
 fn ready_at(pod: &CondemnedPod, foreseen: &BTreeMap<String, Timestamp>) -> Option<Timestamp> {
-    foreseen.get(&format!("{}/{}", pod.namespace, pod.name)).copied()
+    let goes = matches!(pod.target, Target::Nodes(_));
+    foreseen.get(&format!("{}/{}", pod.namespace, pod.name)).copied().filter(|_| goes)
 }
 
 /// A moment to come, and how far away it is.

@@ -4,7 +4,7 @@ use stead_recovery::{Deed, End, Mark, NodeRecovery, Phase};
 
 use super::faults::State;
 use super::machine::Power;
-use super::world::{Fence, NODES, OUT_OF_SERVICE, Ready, World};
+use super::world::{Bears, Fence, NODES, OUT_OF_SERVICE, Ready, World};
 
 /// How many ticks there are for all to be well again.
 const PATIENCE: u32 = 80;
@@ -81,15 +81,15 @@ impl World {
         let look = self.looks[&read];
         let runs = plan.pods.iter().find(|p| machine.runs(&p.uid)).map(|p| p.uid.clone());
         // What was taken from it before stays taken.
-        let before = self.nodes[n].fence.take().filter(|f| f.ours).map(|f| f.condemned).unwrap_or_default();
+        let before = self.nodes[n].fence.take().filter(|f| f.ours).unwrap_or_default();
         let fence = Fence {
             ours: true,
             record: mark.record,
             read: look.rest,
             boot: self.nodes[n].boot,
-            condemned: plan.pods.iter().map(|p| p.uid.clone()).chain(before).collect(),
+            condemned: plan.pods.iter().map(|p| p.uid.clone()).chain(before.condemned).collect(),
             shielded: plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.clone()).collect(),
-            ..Fence::default()
+            collected: before.collected,
         };
         self.nodes[n].fence = Some(fence);
         if look.lost * 2 > NODES {
@@ -147,6 +147,9 @@ impl World {
 
     /// A record is written.
     pub(crate) fn check_record(&mut self, record: &NodeRecovery, read: u64) {
+        if record.status.phase.is_over() {
+            self.closed.insert(record.spec.node.name.clone(), self.looks[&read].rest);
+        }
         if record.status.phase != Phase::Undone {
             return;
         }
@@ -157,7 +160,8 @@ impl World {
         };
         let marked = node.mark.as_ref().is_some_and(ours);
         // What an earlier attempt at the same life has collected is not in the plan of this one.
-        let planned = |(uid, turn): (&String, &u64)| record.spec.plan.condemned(uid).map(|_| *turn);
+        let planned =
+            |(uid, turn): (&String, &u64)| record.spec.plan.condemned(uid).filter(|p| !p.taken).map(|_| *turn);
         let collected = node
             .fence
             .as_ref()
@@ -228,6 +232,19 @@ impl World {
                 |r: &serde_json::Value| matches!(r["status"]["phase"].as_str(), Some("Returned" | "Undone" | "Void"));
             w.nodes.iter().all(clean) && w.records.values().all(over) && w.pods.iter().all(|p| p.ready)
         });
+        self.check_shields();
+    }
+
+    /// No pod is kept from a taint any more, but by somebody who came too late to see that all was over.
+    fn check_shields(&mut self) {
+        let kept = |p: &&super::world::Pod| p.bears[0].is_none() && self.sets[p.set].bears != Bears::All;
+        let closed = |p: &&super::world::Pod| {
+            let node = p.node.map(|n| &self.nodes[n].name);
+            node.and_then(|name| self.closed.get(name)).is_some_and(|closed| p.patched < *closed)
+        };
+        if let Some(uid) = self.pods.iter().filter(kept).find(closed).map(|p| p.uid.clone()) {
+            self.breaks(format!("{uid} is still shielded when all is over"));
+        }
     }
 
     fn until(&mut self, what: &str, holds: impl Fn(&World) -> bool) {

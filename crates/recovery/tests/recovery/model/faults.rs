@@ -154,9 +154,11 @@ impl World {
                 node.drop(OUT_OF_SERVICE);
             });
         } else if !self.calm && power == Power::Off && ready == Ready::Unknown && !out && self.chance.percent(2) {
+            // Theirs may look like ours; whose it is the mark tells.
+            let value = if self.nodes[n].mark.is_none() && self.chance.percent(50) { "nodeshutdown" } else { "theirs" };
             self.taint(n, |node| {
                 node.foreign.insert(OUT_OF_SERVICE.into());
-                node.add(OUT_OF_SERVICE, "theirs", "NoExecute");
+                node.add(OUT_OF_SERVICE, value, "NoExecute");
                 node.fence = Some(super::world::Fence::default());
             });
         } else if !self.calm && out && !theirs && self.chance.percent(1) {

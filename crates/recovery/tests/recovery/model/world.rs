@@ -187,6 +187,8 @@ pub(crate) struct World {
     /// What each look could have seen, by its turn.
     pub(crate) looks: BTreeMap<u64, Look>,
     pub(crate) read: Read,
+    /// The turn in which the last recovery of a node was closed.
+    pub(crate) closed: BTreeMap<String, u64>,
     /// The nodes that nothing hangs on, as was said when all was calm.
     pub(crate) nothing_there: BTreeSet<usize>,
     pub(crate) broken: Option<String>,
@@ -244,6 +246,7 @@ impl World {
             calm: false,
             looks: BTreeMap::new(),
             read: Read::default(),
+            closed: BTreeMap::new(),
             nothing_there: BTreeSet::new(),
             broken: None,
             log: None,
