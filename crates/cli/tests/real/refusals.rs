@@ -200,13 +200,14 @@ async fn nothing_is_written() -> Result<()> {
     let pods: (&[&str], &[&str], &[&str]) = (&["patch", "delete"], &[""], &["pods"]);
     let nodes: (&[&str], &[&str], &[&str]) = (&["patch"], &[""], &["nodes"]);
     let records: (&[&str], &[&str], &[&str]) = (&["create", "update"], &["stead.dev"], &["noderecoveries"]);
-    let define: (&[&str], &[&str], &[&str]) = (&["create"], &["apiextensions.k8s.io"], &["customresourcedefinitions"]);
+    let define: (&[&str], &[&str], &[&str]) =
+        (&["create", "patch"], &["apiextensions.k8s.io"], &["customresourcedefinitions"]);
     for (user, rights, lacks) in [
         ("no-taint", [READ, pods, records, define], "you may not: patch nodes;"),
         (
             "no-definition",
             [READ, pods, nodes, records],
-            "you may not: create customresourcedefinitions.apiextensions.k8s.io;",
+            "you may not: create customresourcedefinitions.apiextensions.k8s.io, patch customresourcedefinitions.apiextensions.k8s.io;",
         ),
         (
             "no-record",

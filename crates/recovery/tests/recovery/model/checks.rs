@@ -170,7 +170,7 @@ impl World {
         let shields = record.spec.plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
             .filter_map(|uid| self.pods.iter().find(|p| p.uid == *uid))
-            .find(|p| p.is_active() && p.bears[0].is_none() && p.patched < self.looks[&read].rest);
+            .find(|p| p.is_active() && self.is_shielded(p) && p.patched < self.looks[&read].rest);
         if let Some(pod) = up.map(|p| p.uid.clone()) {
             self.breaks(format!("{pod} is still shielded after all was undone"));
         } else if marked {
@@ -235,14 +235,22 @@ impl World {
         self.check_shields();
     }
 
+    /// Whether a pod bears for ever what its workload does not.
+    fn is_shielded(&self, pod: &super::world::Pod) -> bool {
+        match self.sets[pod.set].bears {
+            Bears::Nothing | Bears::Silence => pod.bears[0].is_none(),
+            Bears::OutOfService => pod.bears[1].is_none(),
+            Bears::All => false,
+        }
+    }
+
     /// No pod is kept from a taint any more, but by somebody who came too late to see that all was over.
     fn check_shields(&mut self) {
-        let kept = |p: &&super::world::Pod| p.bears[0].is_none() && self.sets[p.set].bears != Bears::All;
         let closed = |p: &&super::world::Pod| {
             let node = p.node.map(|n| &self.nodes[n].name);
             node.and_then(|name| self.closed.get(name)).is_some_and(|closed| p.patched < *closed)
         };
-        if let Some(uid) = self.pods.iter().filter(kept).find(closed).map(|p| p.uid.clone()) {
+        if let Some(uid) = self.pods.iter().filter(|p| self.is_shielded(p)).find(closed).map(|p| p.uid.clone()) {
             self.breaks(format!("{uid} is still shielded when all is over"));
         }
     }

@@ -116,12 +116,12 @@ impl World {
         let uid = format!("u{}", self.uids);
         let mut tolerations = Vec::new();
         let bears = self.sets[s].bears;
-        if bears == Bears::All {
+        if matches!(bears, Bears::All | Bears::OutOfService) {
             tolerations.push(json!({ "key": OUT_OF_SERVICE, "operator": "Exists", "effect": "NoExecute" }));
         }
         for key in [NOT_READY, UNREACHABLE] {
             tolerations.push(match bears {
-                Bears::Nothing => {
+                Bears::Nothing | Bears::OutOfService => {
                     json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 })
                 }
                 Bears::Silence | Bears::All => json!({ "key": key, "operator": "Exists" }),

@@ -162,6 +162,8 @@ pub(crate) enum Bears {
     Nothing,
     /// Those of a node that is silent, or not ready.
     Silence,
+    /// That of a node that is out of service.
+    OutOfService,
     All,
 }
 
@@ -224,7 +226,8 @@ impl World {
             |name, stateful, volumes: &[Option<usize>], bears| Set { name, stateful, volumes: volumes.to_vec(), bears };
         let mut sets =
             vec![set("db", true, &[Some(0), Some(1)], Bears::Nothing), set("web", false, &[Some(2)], Bears::Nothing)];
-        sets.extend(chance.percent(60).then(|| set("any", true, &[None, None], Bears::All)));
+        let bears = if chance.percent(50) { Bears::All } else { Bears::OutOfService };
+        sets.extend(chance.percent(60).then(|| set("any", true, &[None, None], bears)));
         sets.extend(chance.percent(40).then(|| set("plain", false, &[None, None], Bears::Nothing)));
         sets.extend(chance.percent(40).then(|| set("clings", true, &[Some(3), None], Bears::Silence)));
         let mut world = World {
