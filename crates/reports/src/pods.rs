@@ -67,13 +67,18 @@ pub(crate) async fn one(stage: &Stage, name: &str) -> Result<Option<Pod>> {
 /// Waits until there are so many Glance pods and all of them are ready, and every StatefulSet has had its way.
 pub(crate) async fn settled(stage: &Stage, count: usize) -> Result<Vec<Pod>> {
     let what = format!("{count} Glance pods ready");
-    stage
+    let ready = stage
         .until(&what, PATIENCE, || async {
             let pods = glance(stage, "").await?;
             let all = pods.len() == count && pods.iter().all(|pod| pod.ready && !pod.deleting);
             Ok(all && rolled_out(stage).await?)
         })
-        .await?;
+        .await;
+    if let Err(error) = ready {
+        // Who is not, and what is said of it.
+        let seen = stage.kubectl(&["get", "-n", SPACE, "pods,pvc,statefulsets,jobs,events", "-o", "wide"]).await?;
+        return Err(error.context(seen));
+    }
     glance(stage, "").await
 }
 
