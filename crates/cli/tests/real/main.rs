@@ -14,3 +14,13 @@ mod rights;
 mod scale;
 mod scene;
 mod topologies;
+
+/// The demo application, which cargo builds beside the program; skips aloud where it is not built.
+fn demo_or_skip() -> Option<std::path::PathBuf> {
+    let demo = std::path::Path::new(env!("CARGO_BIN_EXE_stead")).with_file_name("cinder-demo");
+    if demo.exists() {
+        return Some(demo);
+    }
+    stead_testbed::skip("the demo application is not built: `cargo build --workspace`");
+    None
+}

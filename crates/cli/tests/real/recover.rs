@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use stead_machines::Machines;
 use stead_reports::cinder::Timers;
 use stead_stage::disks::{DiskStage, Writer};
-use stead_testbed::{Binaries, skip};
+use stead_testbed::Binaries;
 
 const STEAD: &str = env!("CARGO_BIN_EXE_stead");
 
@@ -116,12 +116,7 @@ async fn the_reports_hold() -> Result<()> {
     if !Machines::can_run_or_skip() {
         return Ok(());
     }
-    // Cargo builds the workspace's programs side by side.
-    let demo = Path::new(STEAD).with_file_name("cinder-demo");
-    if !demo.exists() {
-        skip("the demo application is not built: `cargo build --workspace`");
-        return Ok(());
-    }
+    let Some(demo) = crate::demo_or_skip() else { return Ok(()) };
     let mut seen = Vec::new();
     let played = stead_reports::cinder::play(&binaries, Path::new(STEAD), &demo, Timers::Fast, &mut seen).await;
     // What was typed and seen until then tells more than the error alone.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stead_machines::Machines;
-use stead_testbed::{Binaries, skip};
+use stead_testbed::Binaries;
 
 const STEAD: &str = env!("CARGO_BIN_EXE_stead");
 
@@ -23,12 +23,7 @@ async fn the_stuck_pods_are_recovered() -> anyhow::Result<()> {
     if !Machines::can_run_or_skip() {
         return Ok(());
     }
-    // Cargo builds the workspace's programs side by side.
-    let demo = Path::new(STEAD).with_file_name("cinder-demo");
-    if !demo.exists() {
-        skip("the demo application is not built: `cargo build --workspace`");
-        return Ok(());
-    }
+    let Some(demo) = crate::demo_or_skip() else { return Ok(()) };
     let mut seen = Vec::new();
     let played = stead_reports::glance::recover(&binaries, Path::new(STEAD), &demo, &mut seen).await;
     played.map_err(|e| e.context(String::from_utf8_lossy(&seen).into_owned()))
