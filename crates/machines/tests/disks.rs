@@ -82,6 +82,17 @@ async fn cluster() -> Option<Cluster> {
             "provisioner": "cinder.test", "volumeBindingMode": "WaitForFirstConsumer",
         }))
         .await;
+    cluster.kubectl("cordon n1 n2").await;
+    cluster.apply(writers("w", 1)).await;
+    cluster.machines.wait_ready(NS, "w-0", MINUTE).await.unwrap();
+    cluster.says(&cluster.uid().await, "writes").await;
+    cluster.kubectl("cordon n0").await;
+    cluster.kubectl("uncordon n1 n2").await;
+    Some(cluster)
+}
+
+/// A StatefulSet of writers, all of which may come and go at once.
+fn writers(name: &str, count: u32) -> Value {
     let container = json!({
         "name": "writer", "image": "writer", "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
         "env": [{ "name": "UID", "valueFrom": { "fieldRef": { "fieldPath": "metadata.uid" } } }],
@@ -93,22 +104,15 @@ async fn cluster() -> Option<Cluster> {
             "resources": { "requests": { "storage": "1Gi" } },
         },
     });
-    cluster.kubectl("cordon n1 n2").await;
-    cluster
-        .apply(json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "w" },
-            "spec": {
-                "serviceName": "w", "replicas": 1, "selector": { "matchLabels": { "app": "w" } },
-                "template": { "metadata": { "labels": { "app": "w" } }, "spec": { "containers": [container] } },
-                "volumeClaimTemplates": [claim],
-            },
-        }))
-        .await;
-    cluster.machines.wait_ready(NS, "w-0", MINUTE).await.unwrap();
-    cluster.says(&cluster.uid().await, "writes").await;
-    cluster.kubectl("cordon n0").await;
-    cluster.kubectl("uncordon n1 n2").await;
-    Some(cluster)
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": name },
+        "spec": {
+            "serviceName": name, "replicas": count, "podManagementPolicy": "Parallel",
+            "selector": { "matchLabels": { "app": name } },
+            "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [container] } },
+            "volumeClaimTemplates": [claim],
+        },
+    })
 }
 
 impl Cluster {
@@ -247,6 +251,21 @@ async fn a_disk_moves_with_its_pod_and_a_detach_may_fail() {
     let ask = "import sqlite3; print(*[row[0] for row in sqlite3.connect('/data/base').execute('SELECT DISTINCT pod FROM marks')])";
     let said = cluster.machines.exec(NS, "w-0", "writer", &["python3", "-c", ask]).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), format!("{first} {second}"), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_goes_from_hand_to_hand() {
+    let Some(cluster) = cluster().await else { return };
+    // On one node and on the other: whether a disk is still there or there again, it is not taken from a newcomer.
+    cluster.apply(writers("many", 5)).await;
+    for round in 0..8 {
+        for index in 0..5 {
+            cluster.machines.wait_ready(NS, &format!("many-{index}"), MINUTE).await.unwrap();
+        }
+        assert_eq!(cluster.machines.violations(), [], "round {round}");
+        cluster.kubectl("delete pods -l app=many").await;
+    }
+    assert_eq!(cluster.machines.violations(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

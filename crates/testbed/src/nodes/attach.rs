@@ -73,7 +73,6 @@ async fn detach(
     attachment: &VolumeAttachment,
     volume: &str,
 ) -> kube::Result<()> {
-    let name = attachment.name_any();
     if !attachment.finalizers().contains(&finalizer(attachment)) {
         return Ok(());
     }
@@ -82,11 +81,11 @@ async fn detach(
         return if said == Some(&message) {
             Ok(())
         } else {
-            status(api, &name, json!({ "detachError": { "time": now(), "message": message } })).await
+            status(api, attachment, json!({ "detachError": { "time": now(), "message": message } })).await
         };
     }
-    status(api, &name, json!({ "attached": false, "detachError": null })).await?;
-    gone_is_fine(api.patch(&name, &PatchParams::default(), &Patch::Merge(no_finalizers())).await)
+    status(api, attachment, json!({ "attached": false, "detachError": null })).await?;
+    finalizers(api, attachment, Value::Null).await.map(drop)
 }
 
 async fn attach(
@@ -95,11 +94,12 @@ async fn attach(
     attachment: &VolumeAttachment,
     volume: &str,
 ) -> kube::Result<()> {
-    let name = attachment.name_any();
-    // Whoever deletes it from now on has to wait until the storage has detached it.
-    if !attachment.finalizers().contains(&finalizer(attachment)) {
-        let patch = json!({ "metadata": { "finalizers": [finalizer(attachment)] } });
-        gone_is_fine(api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await)?;
+    // Whoever deletes it from now on has to wait until the storage has detached it. What is attached for one that is
+    // gone already nobody would detach.
+    if !attachment.finalizers().contains(&finalizer(attachment))
+        && !finalizers(api, attachment, json!([finalizer(attachment)])).await?
+    {
+        return Ok(());
     }
     if let Err(message) = world.disks.attach(volume, &attachment.spec.node_name).await {
         let said = attachment.status.as_ref().and_then(|s| s.attach_error.as_ref()).and_then(|e| e.message.as_ref());
@@ -107,27 +107,35 @@ async fn attach(
             Ok(())
         } else {
             let error = json!({ "attached": false, "attachError": { "time": now(), "message": message } });
-            status(api, &name, error).await
+            status(api, attachment, error).await
         };
     }
-    status(api, &name, json!({ "attached": true, "attachError": null })).await
+    status(api, attachment, json!({ "attached": true, "attachError": null })).await
 }
 
-async fn status(api: &Api<VolumeAttachment>, name: &str, status: Value) -> kube::Result<()> {
-    let patch = Patch::Merge(json!({ "status": status }));
-    gone_is_fine(api.patch_status(name, &PatchParams::default(), &patch).await)
+async fn status(api: &Api<VolumeAttachment>, attachment: &VolumeAttachment, status: Value) -> kube::Result<()> {
+    let patch = json!({ "metadata": { "uid": attachment.uid() }, "status": status });
+    let answer = api.patch_status(&attachment.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    is_there(answer).map(drop)
 }
 
-/// An object that has gone in the meantime needs nothing any more.
-fn gone_is_fine<T>(answer: kube::Result<T>) -> kube::Result<()> {
+/// Sets the finalizers. Whether there was still something to set them on.
+async fn finalizers(
+    api: &Api<VolumeAttachment>,
+    attachment: &VolumeAttachment,
+    finalizers: Value,
+) -> kube::Result<bool> {
+    let patch = json!({ "metadata": { "uid": attachment.uid(), "finalizers": finalizers } });
+    is_there(api.patch(&attachment.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+}
+
+/// Whether the object that was written to is still there. The next one between the same volume and node has the same
+/// name, but not the same uid: that is a conflict.
+fn is_there<T>(answer: kube::Result<T>) -> kube::Result<bool> {
     match answer {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        other => other.map(drop),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        other => other.map(|_| true),
     }
-}
-
-fn no_finalizers() -> Value {
-    json!({ "metadata": { "finalizers": null } })
 }
 
 fn finalizer(attachment: &VolumeAttachment) -> String {

@@ -131,16 +131,19 @@ pub(super) async fn report_status(world: Arc<World>, name: String) {
     loop {
         world.awake(&name).await;
         changed.mark_unchanged();
-        let in_use = world.volumes_in_use(&name);
+        let (in_use, known) = world.in_use.to_tell(&name);
         let up_to_date = world.node(&name).is_some_and(|node| {
-            is_ready(&node)
+            known
+                && is_ready(&node)
                 && node.status.as_ref().and_then(|s| Some(&s.node_info.as_ref()?.boot_id))
                     == Some(&world.boot_id(&name))
                 && node.status.as_ref().and_then(|s| s.volumes_in_use.as_deref()).unwrap_or_default() == in_use
         });
         if !up_to_date {
             let patch = Patch::Strategic(json!({ "status": status(&world, spec, &in_use) }));
-            let _ = nodes.patch_status(&name, &PatchParams::default(), &patch).await;
+            if nodes.patch_status(&name, &PatchParams::default(), &patch).await.is_ok() {
+                world.told_in_use(&name, in_use);
+            }
             // What was written has to be seen before it is compared again.
             tokio::time::sleep(Duration::from_millis(100)).await;
         } else if changed.changed().await.is_err() {

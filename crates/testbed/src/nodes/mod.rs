@@ -2,12 +2,13 @@
 //!
 //! What they see comes from watches (`world.rs`); what they do is in a file each: a node's lease and status
 //! (`machine.rs`), the life of a pod (`pods.rs`, with its status as data in `pod_status.rs`), volumes made for claims
-//! (`provision.rs`), attached to nodes (`attach.rs`) by the storage that has them (`disks.rs`) and waited for by pods
-//! (`mounts.rs`), what a cloud says of its machines (`cloud.rs`).
+//! (`provision.rs`), attached to nodes (`attach.rs`) by the storage that has them (`disks.rs`), said to be in use
+//! (`in_use.rs`) and waited for by pods (`mounts.rs`), what a cloud says of its machines (`cloud.rs`).
 
 mod attach;
 mod cloud;
 mod disks;
+mod in_use;
 mod machine;
 mod mounts;
 mod pod_status;

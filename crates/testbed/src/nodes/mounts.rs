@@ -1,33 +1,55 @@
 //! When a pod's volumes can be used on its node: its claims are bound, and what has to be attached is attached.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, Pod, Volume};
-use kube::ResourceExt;
-use kube::runtime::reflector::ObjectRef;
 use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod, Volume};
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::reflector::ObjectRef;
 
 use super::world::World;
 
 impl World {
     /// Waits until the pod's claims are bound, and what has to be attached is attached to this node. They are in use
-    /// there from now on, until [`World::release_volumes`].
+    /// there from now on, until [`World::release_volumes`], and nobody detaches what is in use.
     pub async fn volumes_are_there(&self, node: &str, pod: &Pod) {
         let mut changed = self.changed();
         loop {
             changed.mark_unchanged();
-            if let Some(volumes) = self.attachable(pod) {
-                self.take_volumes(node, &pod.uid().unwrap_or_default(), &volumes);
-                changed.mark_unchanged();
-                let node = self.node(node);
-                let attached = node.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
-                let is_attached = |volume: &String| attached.is_some_and(|all| all.iter().any(|a| a.name == *volume));
-                if volumes.iter().all(is_attached) {
-                    return;
-                }
+            let volumes = self.attachable(pod);
+            if let Some(volumes) = &volumes {
+                self.take_volumes(node, &pod.uid().unwrap_or_default(), volumes);
             }
-            if changed.changed().await.is_err() {
+            let there = match &volumes {
+                Some(volumes) => self.are_there(node, volumes).await,
+                None => Ok(false),
+            };
+            // What failed is tried again soon, even if nothing is new.
+            let patience = match there {
+                Ok(true) => return,
+                Ok(false) => Duration::MAX,
+                Err(_) => Duration::from_millis(300),
+            };
+            if let Ok(Err(_)) = tokio::time::timeout(patience, changed.changed()).await {
                 return;
             }
         }
+    }
+
+    /// Whether volumes are attached to a node that has said that it uses them. The order is that of a kubelet: it is
+    /// asked when that has been said, and not of what was seen before.
+    async fn are_there(&self, node: &str, volumes: &[String]) -> kube::Result<bool> {
+        if volumes.is_empty() {
+            return Ok(true);
+        }
+        let seen = self.node(node).is_some_and(|seen| are_attached(&seen, volumes));
+        if !seen || !self.in_use.are_told(node, volumes) {
+            return Ok(false);
+        }
+        self.awake(node).await;
+        let api: Api<Node> = Api::all(self.client.clone());
+        Ok(api.get_opt(node).await?.is_some_and(|now| are_attached(&now, volumes) && are_in_use(&now, volumes)))
     }
 
     /// The PersistentVolume behind a pod's volume; none while its claim is unbound, or if it has none.
@@ -69,6 +91,16 @@ impl World {
         let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
         csi.and_then(|csi| self.spec.driver(&csi.driver)).is_some_and(|driver| driver.attach && driver.disk)
     }
+}
+
+fn are_attached(node: &Node, volumes: &[String]) -> bool {
+    let attached = node.status.as_ref().and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
+    volumes.iter().all(|volume| attached.iter().any(|a| a.name == *volume))
+}
+
+fn are_in_use(node: &Node, volumes: &[String]) -> bool {
+    let in_use = node.status.as_ref().and_then(|status| status.volumes_in_use.as_deref()).unwrap_or_default();
+    volumes.iter().all(|volume| in_use.contains(volume))
 }
 
 fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {

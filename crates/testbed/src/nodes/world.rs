@@ -1,6 +1,6 @@
 //! What the stand-ins see, and what they know of each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::net::SocketAddr;
@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use super::JobEnd;
 use super::cloud::Instance;
 use super::disks::Disks;
+use super::in_use::InUse;
 use super::pods::Kubelets;
 use crate::ClusterSpec;
 
@@ -40,8 +41,8 @@ pub struct World {
     nodes: Store<Node>,
     changed: watch::Sender<()>,
     power: BTreeMap<String, watch::Sender<bool>>,
-    /// By node, the attachable volumes in use there and the pods that use them.
-    in_use: Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>,
+    /// The attachable volumes in use at each node.
+    pub(super) in_use: InUse,
     jobs: watch::Sender<JobEnd>,
     addresses: AtomicU32,
     /// How often each node has been started.
@@ -66,7 +67,7 @@ impl World {
             attachments: observe(Api::all(client.clone()), &changed, tasks),
             nodes: observe(Api::all(client.clone()), &changed, tasks),
             power: spec.nodes.iter().map(|node| (node.name.clone(), watch::Sender::new(true))).collect(),
-            in_use: Mutex::default(),
+            in_use: InUse::default(),
             jobs: watch::Sender::new(JobEnd::Succeed),
             addresses: AtomicU32::new(0),
             boots: Mutex::default(),
@@ -181,37 +182,22 @@ impl World {
 
     /// Notes that a pod uses volumes on a node.
     pub(super) fn take_volumes(&self, node: &str, pod: &str, volumes: &[String]) {
-        if volumes.is_empty() {
-            return;
-        }
-        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = in_use.entry(node.to_owned()).or_default();
-        for volume in volumes {
-            used.entry(volume.clone()).or_default().insert(pod.to_owned());
-        }
-        drop(in_use);
-        self.changed.send_replace(());
-    }
-
-    /// Notes that a pod uses no volume any more.
-    pub fn release_volumes(&self, node: &str, pod: &str) {
-        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(used) = in_use.get_mut(node) else { return };
-        let before = used.len();
-        used.retain(|_, pods| {
-            pods.remove(pod);
-            !pods.is_empty()
-        });
-        let fewer = used.len() < before;
-        drop(in_use);
-        if fewer {
+        if self.in_use.take(node, pod, volumes) {
             self.changed.send_replace(());
         }
     }
 
-    pub(super) fn volumes_in_use(&self, node: &str) -> Vec<String> {
-        let in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        in_use.get(node).map(|used| used.keys().cloned().collect()).unwrap_or_default()
+    /// Notes that a pod uses no volume any more.
+    pub fn release_volumes(&self, node: &str, pod: &str) {
+        if self.in_use.release(node, pod) {
+            self.changed.send_replace(());
+        }
+    }
+
+    /// Notes that the API server has these volumes as in use on a node.
+    pub(super) fn told_in_use(&self, node: &str, volumes: Vec<String>) {
+        self.in_use.told(node, volumes);
+        self.changed.send_replace(());
     }
 }
 
