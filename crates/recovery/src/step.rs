@@ -142,8 +142,11 @@ fn made(
     }
 }
 
-/// The node is gone, or another has its name.
+/// The node is gone, or another has its name. Pods may have outlasted it.
 fn void(view: &View<'_>, record: &NodeRecovery) -> Step {
+    if let Some(deed) = lowered(view, record) {
+        return Step::write(deed);
+    }
     let mut record = record.clone();
     record.status.phase = Phase::Void;
     record.status.message = format!("node {} of uid {} is gone", view.node, record.spec.node.uid);

@@ -77,10 +77,18 @@ async fn a_machine_that_is_off() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_that_was_suspended_and_goes_on() -> Result<()> {
     let Some(stage) = open().await? else { return Ok(()) };
+    // An earlier Stead has left its definition, which would drop a part of the record.
+    let mut older = stead_manifests::recovery().object;
+    let evidence = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/evidence/items/properties";
+    let dropped = older.pointer_mut(evidence).and_then(|fields| fields.as_object_mut()?.remove("words"));
+    ensure!(dropped.is_some(), "the definition has no words");
+    stage.plane.kubectl_with(&["create", "-f", "-"], &older.to_string()).await?.ok()?;
     let old = stage.writes("db").await?;
     stage.machines.silence(&old.node).await?;
     stage.is_silent(&old.node).await?;
     recovered(&stage, &old.node, &["--confirm-off", "suspended"]).await?;
+    let (_, status, _) = stage.stead(&["recover", &format!("node/{}", old.node), "--status"]).await?;
+    ensure!(status.contains("suspended"), "what was said is not written down: {status}");
     let new = stage.writer("db", &old.uid).await?;
     let before = stage.lines(&new).await?;
 

@@ -15,6 +15,9 @@ use crate::output::{self, Hinted, Outcome};
 /// So much time has a node that is back to say what it runs, before its silence is told.
 const KUBELET: Duration = Duration::from_secs(10);
 
+/// What makes a server refuse what it would not keep.
+const STRICT: &str = "fieldValidation=Strict";
+
 /// Carries the recovery out, or goes on with it. All that is remembered from one look to the next is in the cluster.
 pub(super) async fn until_the_end(
     desk: &Desk<'_>,
@@ -165,9 +168,10 @@ async fn write(desk: &Desk<'_>, deed: &Deed) -> anyhow::Result<bool> {
     let (method, path, body) = match deed {
         Deed::Record(record) => {
             let body = serde_json::to_value(record)?;
+            // A server with an older definition would keep a part of it only, without a word.
             match record.metadata.get("resourceVersion") {
-                Some(_) => (Method::PUT, format!("{}/{}", look::RECORDS, record.name()), body),
-                None => (Method::POST, look::RECORDS.to_owned(), body),
+                Some(_) => (Method::PUT, format!("{}/{}?{STRICT}", look::RECORDS, record.name()), body),
+                None => (Method::POST, format!("{}?{STRICT}", look::RECORDS), body),
             }
         }
         Deed::Node { name, patch, .. } => (Method::PATCH, format!("/api/v1/nodes/{name}"), patch.clone()),

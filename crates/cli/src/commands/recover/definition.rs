@@ -1,8 +1,10 @@
-//! The definition of NodeRecovery, which a recovery brings with it where it is not there.
+//! The definition of NodeRecovery, which a recovery brings with it where it is not there, or is an older one that would
+//! drop a part of the record.
 
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use serde_json::Value;
 use stead_manifests::{Manifest, is_ours, recovery};
 
 use crate::output;
@@ -11,10 +13,18 @@ use crate::server::Server;
 /// How often it is looked at.
 const PACE: Duration = Duration::from_millis(100);
 
-/// How the definition stands.
+/// The definition, and how it stands in the cluster.
 pub(super) struct Definition {
     manifest: Manifest,
-    missing: bool,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Missing,
+    Older,
+    /// As ours is, or newer.
+    Fine,
 }
 
 pub(super) async fn look(server: &Server) -> anyhow::Result<Definition> {
@@ -23,19 +33,49 @@ pub(super) async fn look(server: &Server) -> anyhow::Result<Definition> {
     if there.as_ref().is_some_and(|there| !is_ours(there)) {
         bail!("{manifest} belongs to somebody else: Stead cannot keep its record there, and does nothing without one");
     }
-    Ok(Definition { manifest, missing: there.is_none() })
+    let standing = match there {
+        None => Standing::Missing,
+        Some(there) if keeps(schema(&there), schema(&manifest.object)) => Standing::Fine,
+        Some(_) => Standing::Older,
+    };
+    Ok(Definition { manifest, standing })
+}
+
+/// What a definition says of the one version that there is.
+fn schema(definition: &Value) -> &Value {
+    &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+}
+
+/// Whether a schema keeps all that another one allows. It may keep more: that of a newer Stead does.
+fn keeps(there: &Value, ours: &Value) -> bool {
+    if there["x-kubernetes-preserve-unknown-fields"] == true {
+        return true;
+    }
+    let fields = ours["properties"].as_object().into_iter().flatten();
+    let words = ours["enum"].as_array().into_iter().flatten();
+    there["type"] == ours["type"]
+        && ours["x-kubernetes-preserve-unknown-fields"] != true
+        && fields.into_iter().all(|(name, ours)| keeps(&there["properties"][name], ours))
+        && (ours["items"].is_null() || keeps(&there["items"], &ours["items"]))
+        && (there["enum"].is_null() || words.into_iter().all(|word| has(&there["enum"], word)))
+}
+
+fn has(list: &Value, word: &Value) -> bool {
+    list.as_array().is_some_and(|list| list.contains(word))
 }
 
 impl Definition {
-    pub(super) fn is_missing(&self) -> bool {
-        self.missing
+    /// Whether it has to be written before a record can be.
+    pub(super) fn is_wanting(&self) -> bool {
+        self.standing != Standing::Fine
     }
 
     /// Applies it, and waits until the server has the kind.
     pub(super) async fn bring(&self, server: &Server, timeout: Duration) -> anyhow::Result<()> {
-        if self.missing {
+        if self.is_wanting() {
             server.apply(&self.manifest.path(), &self.manifest.object, false).await?;
-            output::complain("note", &format!("created {}", self.manifest));
+            let did = if self.standing == Standing::Missing { "created" } else { "brought up to date:" };
+            output::complain("note", &format!("{did} {}", self.manifest));
         }
         let until = Instant::now() + timeout;
         loop {
@@ -55,7 +95,7 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use stead_recovery::NodeRecovery;
 
     /// A record that has all that a record can have.
@@ -70,7 +110,7 @@ mod tests {
                 "heard": { "lease": time, "heartbeat": time, "silent": time },
                 "plan": {
                     "pods": [{ "namespace": "n", "name": "p", "uid": "u", "owner": "StatefulSet/p", "volumes": ["v"],
-                               "terminating": true, "tolerates": false, "target": { "nodes": ["b"] } }],
+                               "terminating": true, "tolerates": false, "taken": true, "target": { "nodes": ["b"] } }],
                     "leftAlone": [{ "what": "pod n/q", "why": "local", "uid": "u", "shield": {
                         "namespace": "n", "name": "q", "before": [{ "key": "k" }], "after": [{ "key": "k" }] } }],
                     "volumes": ["w"],
@@ -105,6 +145,32 @@ mod tests {
             }
             _ => {}
         }
+    }
+
+    #[test]
+    fn an_older_definition_is_told_from_a_newer_one() {
+        let ours = recovery().object;
+        let changed = |change: fn(&mut Value)| {
+            let mut other = schema(&ours).clone();
+            change(&mut other);
+            keeps(&other, schema(&ours))
+        };
+        assert!(changed(|_| {}));
+        assert!(changed(|other| other["properties"]["spec"]["properties"]["more"] = json!({ "type": "string" })));
+        assert!(changed(|other| other["properties"]["spec"] = json!({ "x-kubernetes-preserve-unknown-fields": true })));
+        assert!(changed(|other| {
+            let words = other["properties"]["status"]["properties"]["phase"]["enum"].as_array_mut().unwrap();
+            words.push(json!("Another"));
+        }));
+        assert!(!changed(|other| {
+            let evidence = &mut other["properties"]["spec"]["properties"]["evidence"]["items"]["properties"];
+            evidence.as_object_mut().unwrap().remove("pods").unwrap();
+        }));
+        assert!(!changed(|other| {
+            let words = other["properties"]["status"]["properties"]["phase"]["enum"].as_array_mut().unwrap();
+            words.pop().unwrap();
+        }));
+        assert!(!keeps(&Value::Null, schema(&ours)));
     }
 
     #[test]

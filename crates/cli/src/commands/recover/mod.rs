@@ -136,8 +136,7 @@ impl Desk<'_> {
             return show::end(node, &end);
         }
         let definition = patiently(async || definition::look(&self.server).await).await?;
-        let define = last.is_none() && definition.is_missing();
-        patiently(async || rights::check(&self.server, node, define).await).await?;
+        patiently(async || rights::check(&self.server, node, definition.is_wanting()).await).await?;
         let question = match &first.deed {
             _ if self.args.abort => "Undo it?",
             _ if last.as_ref().is_some_and(is_under_way) => "Go on with it?",
@@ -174,14 +173,16 @@ impl Desk<'_> {
             None => plan(objects, node, &self.policy),
         };
         match shown {
-            Ok(shown) if !self.args.abort => match self.args.output {
-                RecoverFormat::Table => {
-                    let foreseen = how_long::foreseen(objects, node, now);
-                    output::text(&show::plan(&standing, under_way, &shown, &foreseen, now))?;
+            Ok(shown) if !self.args.abort => {
+                let foreseen = how_long::foreseen(objects, node, now);
+                match self.args.output {
+                    RecoverFormat::Table => {
+                        output::text(&show::plan(&standing, under_way, &shown, &foreseen, now))?;
+                    }
+                    RecoverFormat::Json => output::json(&show::plan_value(&shown, &foreseen)?)?,
+                    RecoverFormat::Yaml => output::yaml(&show::plan_value(&shown, &foreseen)?)?,
                 }
-                RecoverFormat::Json => output::json(&shown)?,
-                RecoverFormat::Yaml => output::yaml(&shown)?,
-            },
+            }
             // The step says it, unless there is something else to be said or done before.
             Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
             _ => {}

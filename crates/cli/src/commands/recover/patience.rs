@@ -22,6 +22,8 @@ pub(super) async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>
 /// Whether an error may be gone the next time.
 pub(super) fn passes(error: &anyhow::Error) -> bool {
     let client = |e: &kube::Error| match e {
+        // A definition that was just brought up to date takes a moment until the server goes by it.
+        kube::Error::Api(status) if status.code == 400 => status.message.contains("strict decoding error"),
         kube::Error::Api(status) => matches!(status.code, 409 | 410 | 429) || status.code >= 500,
         _ => true,
     };

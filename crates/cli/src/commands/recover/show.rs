@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use serde_json::Value;
 use stead_explain::outage::{NodeStanding, Readiness};
 use stead_explain::table;
 use stead_recovery::{CondemnedPod, Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target, Took};
@@ -82,6 +83,16 @@ pub(super) fn plan(
         let _ = writeln!(out, "How long: {which} Ready again about {}, if it is begun now.", ahead(now, *last));
     }
     out
+}
+
+/// The same for programs: the plan as the record has it, and when each pod would be Ready again (null if it would not).
+pub(super) fn plan_value(plan: &Plan, foreseen: &BTreeMap<String, Timestamp>) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(plan)?;
+    let shown = value["pods"].as_array_mut().into_iter().flatten();
+    for (shown, pod) in shown.zip(&plan.pods) {
+        shown["readyAt"] = serde_json::to_value(ready_at(pod, foreseen))?;
+    }
+    Ok(value)
 }
 
 /// When the pod in a pod's place would be Ready.

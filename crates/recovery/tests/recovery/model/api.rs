@@ -15,7 +15,7 @@ pub(crate) struct Read {
     /// At which turn all but the nodes was read, and at which tick.
     pub(crate) at: u64,
     tick: u32,
-    nodes: Vec<(u64, i64, u32, bool)>,
+    nodes: Vec<(u64, i64, u32, bool, bool)>,
     pods: Vec<Pod>,
     attachments: Vec<(Option<usize>, bool)>,
     records: BTreeMap<String, Value>,
@@ -33,11 +33,17 @@ impl World {
             self.rest(&mut read);
             (read.at, read.tick) = (self.turn, self.tick);
         }
-        read.nodes.resize(self.nodes.len(), (0, 0, 0, false));
+        read.nodes.resize(self.nodes.len(), (0, 0, 0, false, false));
         for (node, known) in self.nodes.iter().zip(&mut read.nodes) {
-            let now = (node.version, node.lease, node.lease_written, self.calm);
-            if *known != now {
-                *known = now;
+            let now = (node.version, node.lease, node.lease_written, self.calm, node.gone.is_some());
+            if *known == now {
+                continue;
+            }
+            *known = now;
+            if node.gone.is_some() {
+                read.objects.remove(&ObjectKey::new("Node", "", &node.name));
+                read.objects.remove(&ObjectKey::new("Lease", "kube-node-lease", &node.name));
+            } else {
                 put(&mut read.objects, self.node(node));
                 put(&mut read.objects, lease(node));
             }
@@ -126,7 +132,7 @@ impl World {
         json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
-                "name": node.name, "uid": format!("uid-{}", node.name), "resourceVersion": node.version.to_string(),
+                "name": node.name, "uid": format!("{}-{}", node.name, node.registered), "resourceVersion": node.version.to_string(),
                 "labels": { "zone": node.zone, "kubernetes.io/hostname": node.name },
                 "annotations": node.mark.as_ref().map(|mark| json!({ ANNOTATION: mark })),
             },
@@ -192,7 +198,7 @@ impl World {
             }
             Deed::Node { name, patch, what } => {
                 let n = self.nodes.iter().position(|n| n.name == *name).unwrap();
-                if stale(&patch["metadata"], self.nodes[n].version) {
+                if self.nodes[n].gone.is_some() || stale(&patch["metadata"], self.nodes[n].version) {
                     return false;
                 }
                 self.say(|| format!("{who} patches {name}: {what}"));

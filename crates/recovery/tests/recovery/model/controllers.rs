@@ -7,6 +7,9 @@ use super::world::{Bears, NO_EXECUTE, NODES, NOT_READY, OUT_OF_SERVICE, Pod, Rea
 /// Fifty seconds.
 const GRACE: u32 = 5;
 
+/// Forty.
+const QUARANTINE: u32 = 4;
+
 impl World {
     /// Caches get what there is, the oldest is forgotten.
     pub(crate) fn remember(&mut self) {
@@ -26,7 +29,7 @@ impl World {
 
     /// kube-controller-manager's node lifecycle.
     pub(crate) fn node_controller(&mut self) {
-        for n in 0..NODES {
+        for n in (0..NODES).filter(|n| self.nodes[*n].gone.is_none()).collect::<Vec<_>>() {
             let version = self.version();
             let (tick, node) = (self.tick, &mut self.nodes[n]);
             if node.lease != node.lease_seen.1 {
@@ -74,11 +77,13 @@ impl World {
         }
     }
 
-    /// Every twenty seconds, what is Terminating on nodes that are not ready and out of service.
+    /// Every twenty seconds, what is Terminating on nodes that are not ready and out of service, and what is on nodes that
+    /// are not there any more.
     pub(crate) fn pod_collector(&mut self) {
         if !self.chance.percent(50) {
             return;
         }
+        self.orphans();
         let seen: Vec<Seen> = (0..NODES).map(|n| self.cached(n)).collect();
         let to_go = |n: usize| !seen[n].ready && seen[n].no_execute & 1 != 0;
         let mut collected = Vec::new();
@@ -94,6 +99,16 @@ impl World {
             self.say(|| format!("the pod collector ends {uid} on n{n}"));
             self.check_collected(&uid, n, changed);
         }
+    }
+
+    fn orphans(&mut self) {
+        let (tick, nodes) = (self.tick, &self.nodes);
+        let lost = |p: &Pod| p.node.is_some_and(|n| nodes[n].gone.is_some_and(|since| tick - since > QUARANTINE));
+        self.pods.iter_mut().filter(|p| lost(p)).for_each(|p| {
+            p.failed = true;
+            p.deleted.get_or_insert(tick);
+        });
+        self.pods.retain(|p| !lost(p) || p.finalizer);
     }
 
     /// A StatefulSet's pod is made anew when its name is free, a ReplicaSet's when it does not count any more.
@@ -175,7 +190,10 @@ impl World {
         let unschedulable =
             node.taints.iter().any(|t| t["effect"] == "NoSchedule" && t["key"] != UNREACHABLE && t["key"] != NOT_READY);
         let slots = if self.calm { 10 } else { self.setting.slots };
-        !silent && !unschedulable && self.pods.iter().filter(|p| p.node == Some(n)).count() < slots
+        node.gone.is_none()
+            && !silent
+            && !unschedulable
+            && self.pods.iter().filter(|p| p.node == Some(n)).count() < slots
     }
 }
 

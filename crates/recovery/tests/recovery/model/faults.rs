@@ -105,12 +105,19 @@ impl World {
             let node = &self.nodes[n];
             let shutdown = "node.cloudprovider.kubernetes.io/shutdown";
             let (ready, told) = (node.ready == Ready::True, node.has(shutdown));
+            if node.gone.is_some() {
+                continue;
+            }
             if off && !ready && !told && self.chance.percent(50) {
                 self.taint(n, |node| node.add(shutdown, "", "NoSchedule"));
             } else if told && ready && (self.calm || self.chance.percent(50)) {
                 self.taint(n, |node| node.drop(shutdown));
             }
             self.strangers(n);
+            if off && !self.calm && self.chance.percent(1) {
+                self.say(|| format!("somebody deletes the Node n{n}"));
+                self.nodes[n].delete(self.tick);
+            }
         }
         for i in 0..self.pods.len() {
             if self.pods[i].finalizer && (self.calm || self.chance.percent(5)) {

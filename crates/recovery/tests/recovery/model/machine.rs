@@ -108,6 +108,7 @@ impl World {
     fn speak(&mut self, n: usize) {
         let version = self.version();
         let (machine, node) = (&mut self.machines[n], &mut self.nodes[n]);
+        node.register(self.tick, version);
         let clock = i64::from(self.tick) * 10 - machine.behind;
         node.lease = clock;
         node.lease_written = self.tick;

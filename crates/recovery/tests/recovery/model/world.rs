@@ -62,6 +62,10 @@ pub(crate) enum Ready {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) zone: &'static str,
+    /// How often it was registered: each time it is another object.
+    pub(crate) registered: u32,
+    /// Since when its object is gone, with its Lease.
+    pub(crate) gone: Option<u32>,
     pub(crate) version: u64,
     pub(crate) ready: Ready,
     pub(crate) since: u32,
@@ -193,6 +197,8 @@ pub(crate) struct World {
     pub(crate) closed: BTreeMap<String, u64>,
     /// The nodes that nothing hangs on, as was said when all was calm.
     pub(crate) nothing_there: BTreeSet<usize>,
+    /// Whether two could write because a machine was switched on amid its recovery, and its storage did not mind.
+    pub(crate) switched_on: bool,
     pub(crate) broken: Option<String>,
     /// What happened, where somebody wants to read it.
     pub(crate) log: Option<Vec<String>>,
@@ -251,6 +257,7 @@ impl World {
             read: Read::default(),
             closed: BTreeMap::new(),
             nothing_there: BTreeSet::new(),
+            switched_on: false,
             broken: None,
             log: None,
             chance,
@@ -330,6 +337,8 @@ impl Node {
         Node {
             name,
             zone,
+            registered: 1,
+            gone: None,
             version: 1,
             ready: Ready::True,
             since: 0,
@@ -344,6 +353,22 @@ impl Node {
             history: [Seen { ready: true, no_execute: 0 }; 4],
             foreign: BTreeSet::new(),
             fence: None,
+        }
+    }
+
+    /// Its object is deleted, with all that was on it.
+    pub(crate) fn delete(&mut self, tick: u32) {
+        let new = Node::new(self.name.clone(), self.zone);
+        *self = Node { registered: self.registered, gone: Some(tick), ready: Ready::Unknown, ..new };
+        self.history = [Seen::default(); 4];
+    }
+
+    /// A kubelet that is started makes it anew.
+    pub(crate) fn register(&mut self, tick: u32, version: u64) {
+        if self.gone.take().is_some() {
+            self.registered += 1;
+            self.version = version;
+            (self.since, self.lease_seen) = (tick, (tick, self.lease));
         }
     }
 
