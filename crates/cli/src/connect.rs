@@ -38,7 +38,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Finds the cluster and makes a client for it. No request is made yet.
 pub(crate) async fn connect(args: &ConnectArgs) -> anyhow::Result<Connection> {
-    let (config, name) = config(args).await?;
+    connect_with(args, |_| {}).await
+}
+
+/// The same, with a client that repeats nothing by itself: what was decided from what was read then may be wrong by the
+/// time that a server which would not do it at first does it.
+pub(crate) async fn connect_for_writes(args: &ConnectArgs) -> anyhow::Result<Connection> {
+    connect_with(args, |config| config.default_retry = false).await
+}
+
+async fn connect_with(args: &ConnectArgs, change: impl FnOnce(&mut Config)) -> anyhow::Result<Connection> {
+    let (mut config, name) = config(args).await?;
+    change(&mut config);
     let namespace = config.default_namespace.clone();
     let client = Client::try_from(config).with_context(|| format!("cannot talk to {name}"))?;
     Ok(Connection { client, namespace, name })

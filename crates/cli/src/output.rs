@@ -57,6 +57,11 @@ pub(crate) fn complain(sort: &str, text: &str) {
     let _ = writeln!(io::stderr(), "{sort}: {}", text.replace('\n', " "));
 }
 
+/// Says more to people, beside what programs read.
+pub(crate) fn aside(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// What is wrong with a YAML text, by its reader's words. A picture of the place follows them, which one line of
 /// complaint has no room for.
 pub(crate) fn first_line(text: &str) -> &str {

@@ -75,7 +75,8 @@ fn is_under_way(view: &View<'_>, record: &Value) -> bool {
     match phase(record) {
         "Planned" => NodeStanding::find(view.objects, name)
             .is_some_and(|node| node.readiness != Readiness::Ready || crate::mark::Mark::of(&node).is_some()),
-        "Fenced" | "Released" => true,
+        // One whose pods and volumes are free waits for others: that may take for ever, and holds nobody up.
+        "Fenced" => true,
         _ => false,
     }
 }

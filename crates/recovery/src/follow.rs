@@ -1,19 +1,42 @@
 //! What is waited for: pods that have to go, volumes that have to be free, successors that have to be ready.
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
 use stead_explain::{ObjectKey, Objects};
 
 use crate::deed::Wait;
 use crate::pods::PodSeen;
-use crate::record::{CondemnedPod, Plan, Target};
+use crate::record::{CondemnedPod, NodeRecovery, Plan, Target};
 
 /// The object of a condemned pod, as long as it is there.
 pub(crate) fn object<'a>(objects: &'a Objects, pod: &CondemnedPod) -> Option<PodSeen<'a>> {
     PodSeen::named(objects, &pod.namespace, &pod.name).filter(|seen| seen.uid() == pod.uid)
 }
 
-/// Whether any condemned pod's object is gone.
-pub(crate) fn any_gone(objects: &Objects, plan: &Plan) -> bool {
-    plan.pods.iter().any(|pod| object(objects, pod).is_none())
+/// Whether anything was taken from the node: a pod's object is gone, or kept by a finalizer alone; or a volume is not
+/// attached any more. So it is with what was to be left alone, and was deleted by somebody.
+pub(crate) fn any_gone(objects: &Objects, node: &str, plan: &Plan) -> bool {
+    let gone = |pod: &CondemnedPod| object(objects, pod).is_none_or(|pod| pod.has_ended());
+    let all: BTreeSet<&str> = PodSeen::all(objects).filter(|p| !p.has_ended()).map(|p| p.uid()).collect();
+    let left = plan.left_alone.iter().filter(|left| !left.passing).filter_map(|left| left.uid.as_deref());
+    plan.pods.iter().filter(|pod| !pod.taken).any(gone)
+        || left.into_iter().any(|uid| !all.contains(uid))
+        || plan.volumes.iter().any(|volume| !attachments(objects, node).any(|(_, _, there)| there == volume))
+}
+
+/// What is attached to a node: the attachment, and the volume's name.
+fn attachments<'a>(objects: &'a Objects, node: &'a str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value, &'a str)> {
+    let here = objects.of_kind("VolumeAttachment").filter(move |(_, a)| a["spec"]["nodeName"] == node);
+    here.filter_map(|(key, a)| Some((key, a, a["spec"]["source"]["persistentVolumeName"].as_str()?)))
+}
+
+/// What of all that a node's kubelet runs is not its own any more: there is no such pod, or it is being deleted.
+pub(crate) fn strangers<'a>(objects: &Objects, running: &'a BTreeSet<String>) -> Vec<&'a str> {
+    let stays = PodSeen::all(objects).filter(|p| p.terminating().is_none());
+    let own: BTreeSet<&str> = stays.flat_map(|p| [Some(p.uid()), p.mirrors()]).flatten().collect();
+    running.iter().map(String::as_str).filter(|uid| !own.contains(uid)).collect()
 }
 
 /// The condemned pods that are still there.
@@ -36,11 +59,7 @@ pub(crate) fn pods(objects: &Objects, plan: &Plan) -> Vec<Wait> {
 
 /// The volumes that are still attached to the node.
 pub(crate) fn volumes(objects: &Objects, node: &str, plan: &Plan) -> Vec<Wait> {
-    let here = objects.of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node);
-    let held = here.filter_map(|(key, attachment)| {
-        let volume = attachment["spec"]["source"]["persistentVolumeName"].as_str()?;
-        plan.freed().any(|freed| freed == volume).then_some((key, attachment, volume))
-    });
+    let held = attachments(objects, node).filter(|(_, _, volume)| plan.freed().any(|freed| freed == *volume));
     held.map(|(key, attachment, volume)| {
         let error = attachment["status"]["detachError"]["message"].as_str();
         let since = attachment["metadata"]["deletionTimestamp"].as_str();
@@ -55,53 +74,99 @@ pub(crate) fn volumes(objects: &Objects, node: &str, plan: &Plan) -> Vec<Wait> {
 }
 
 /// The successors that are not ready.
-pub(crate) fn successors(objects: &Objects, plan: &Plan) -> Vec<Wait> {
-    plan.pods.iter().filter_map(|pod| successor(objects, plan, pod)).collect()
+pub(crate) fn successors(objects: &Objects, record: &NodeRecovery) -> Vec<Wait> {
+    record.spec.plan.pods.iter().filter_map(|pod| successor(objects, record, pod)).collect()
 }
 
-fn successor(objects: &Objects, plan: &Plan, pod: &CondemnedPod) -> Option<Wait> {
+fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Option<Wait> {
     // Where none was promised, none is waited for.
     if !matches!(pod.target, Target::Nodes(_)) {
         return None;
     }
     let (kind, name) = pod.owner.as_deref()?.split_once('/')?;
     let owner = objects.get(&ObjectKey::new(kind, &pod.namespace, name));
-    let known = matches!(kind, "StatefulSet" | "ReplicaSet");
-    let replicas = owner.map(|o| o["spec"]["replicas"].as_i64().unwrap_or(1));
-    match (kind, replicas) {
-        // Deleted or scaled down in the meantime: nobody makes it anew.
-        (_, None) if known => None,
-        ("StatefulSet", Some(replicas)) => {
-            let first = owner.and_then(|o| o["spec"]["ordinals"]["start"].as_i64()).unwrap_or(0);
+    let whom = format!("{kind} {}/{name}", pod.namespace);
+    let of_owner = |uid: &Value| others(objects, pod, |o| o["uid"] == *uid);
+    match (kind, owner) {
+        // Deleted in the meantime: nobody makes it anew.
+        ("StatefulSet" | "ReplicaSet" | "ReplicationController" | "Job", None) => None,
+        ("StatefulSet", Some(set)) => {
+            let first = set["spec"]["ordinals"]["start"].as_i64().unwrap_or(0);
             let ordinal = pod.name.rsplit_once('-').and_then(|(_, n)| n.parse::<i64>().ok());
-            if ordinal.is_some_and(|n| n >= first + replicas) {
+            if ordinal.is_some_and(|n| n >= first + replicas(set)) {
                 return None;
             }
             let seen = PodSeen::named(objects, &pod.namespace, &pod.name);
             waits_for(&format!("pod {}/{}", pod.namespace, pod.name), seen.filter(|s| s.uid() != pod.uid))
         }
-        ("ReplicaSet", Some(0)) => None,
+        ("ReplicaSet" | "ReplicationController", Some(set)) => match deployment(objects, &pod.namespace, set) {
+            // While an update is under way, the successor is another ReplicaSet's.
+            Some(deployment) => {
+                let of =
+                    |(key, set): &(&ObjectKey, &Value)| key.namespace == pod.namespace && is_owned(set, deployment);
+                let sets: Vec<&Value> =
+                    objects.of_kind("ReplicaSet").filter(of).map(|(_, s)| &s["metadata"]["uid"]).collect();
+                enough(record, &whom, replicas(deployment), others(objects, pod, |o| sets.contains(&&o["uid"])))
+            }
+            None => enough(record, &whom, replicas(set), of_owner(&set["metadata"]["uid"])),
+        },
+        ("Job", Some(job)) => {
+            let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+            let over = |c: &Value| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True";
+            let over = conditions.any(over) || job["spec"]["suspend"] == true;
+            let mine = of_owner(&job["metadata"]["uid"]);
+            // Another one may have ended well long ago.
+            (!over).then(|| enough(record, &whom, 1, mine)).flatten()
+        }
+        // What others make, and when, nobody here knows: what is there has to be ready.
         _ => {
-            let uid = owner.map(|o| &o["metadata"]["uid"]);
-            let of_owner = |p: &PodSeen<'_>| {
-                p.controller()
-                    .is_some_and(|o| o["kind"] == kind && o["name"] == name && uid.is_none_or(|uid| o["uid"] == *uid))
-            };
-            let of_namespace =
-                || PodSeen::all(objects).filter(|p| p.namespace() == pod.namespace && p.uid() != pod.uid);
-            let mine: Vec<PodSeen<'_>> =
-                of_namespace().filter(of_owner).filter(|p| p.terminating().is_none()).collect();
-            // What was left on the node is nobody's successor, and not ready either.
-            let stays = |p: &&PodSeen<'_>| plan.left_alone.iter().any(|left| left.uid.as_deref() == Some(p.uid()));
-            let (stay, mine): (Vec<PodSeen<'_>>, Vec<PodSeen<'_>>) = mine.iter().partition(stays);
-            let ready = mine.iter().filter(|p| p.is_ready() || p.has_ended()).count();
-            let wanted = replicas.and_then(|r| usize::try_from(r).ok()).unwrap_or(1);
-            let next = mine.iter().find(|p| !p.is_ready()).copied();
-            (ready + stay.len() < wanted)
-                .then(|| waits_for(&format!("a pod of {kind} {}/{name}", pod.namespace), next))
-                .flatten()
+            let mine = others(objects, pod, |o| o["kind"] == kind && o["name"] == name);
+            let next = mine.into_iter().find(|p| !p.is_ready() && !p.has_ended() && !was_broken(record, *p));
+            next.and_then(|next| waits_for(&format!("a pod of {whom}"), Some(next)))
         }
     }
+}
+
+/// How many pods a controller wants.
+fn replicas(of: &Value) -> i64 {
+    of["spec"]["replicas"].as_i64().unwrap_or(1)
+}
+
+/// The Deployment that a ReplicaSet belongs to.
+fn deployment<'a>(objects: &'a Objects, namespace: &str, set: &Value) -> Option<&'a Value> {
+    let mut owners = set["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|o| o["controller"] == true && o["kind"] == "Deployment")?;
+    objects.get(&ObjectKey::new("Deployment", namespace, owner["name"].as_str()?))
+}
+
+fn is_owned(object: &Value, by: &Value) -> bool {
+    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|o| o["controller"] == true && o["uid"] == by["metadata"]["uid"])
+}
+
+/// The pods of a controller but this one, those that are being deleted left out.
+fn others<'a>(objects: &'a Objects, but: &CondemnedPod, is_of: impl Fn(&Value) -> bool) -> Vec<PodSeen<'a>> {
+    let there = PodSeen::all(objects).filter(|p| p.namespace() == but.namespace && p.uid() != but.uid);
+    there.filter(|p| p.terminating().is_none() && p.controller().is_some_and(&is_of)).collect()
+}
+
+/// Whether a pod was not ready before the node was lost: that has nothing to do with it.
+fn was_broken(record: &NodeRecovery, pod: PodSeen<'_>) -> bool {
+    let made = pod.value["metadata"]["creationTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    let lost = record.spec.heard.silent;
+    !pod.is_ready() && pod.node().is_some() && made.zip(lost).is_some_and(|(made, lost)| made < lost)
+}
+
+/// So many pods have to be ready. What was left on the node is nobody's successor, and not ready either.
+fn enough(record: &NodeRecovery, whom: &str, wanted: i64, mine: Vec<PodSeen<'_>>) -> Option<Wait> {
+    let left_alone = &record.spec.plan.left_alone;
+    let stays = |p: &PodSeen<'_>| left_alone.iter().any(|left| left.uid.as_deref() == Some(p.uid()));
+    let (lost, mine): (Vec<PodSeen<'_>>, Vec<PodSeen<'_>>) =
+        mine.into_iter().partition(|p| stays(p) || was_broken(record, *p));
+    let ready = mine.iter().filter(|p| p.is_ready() || p.has_ended()).count();
+    let next = mine.iter().find(|p| !p.is_ready() && !p.has_ended()).copied();
+    let short = i64::try_from(ready + lost.len()).is_ok_and(|there| there < wanted);
+    short.then(|| waits_for(&format!("a pod of {whom}"), next)).flatten()
 }
 
 fn waits_for(what: &str, seen: Option<PodSeen<'_>>) -> Option<Wait> {

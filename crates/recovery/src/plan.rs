@@ -68,14 +68,19 @@ impl Planner<'_> {
         let mut plan = Plan::default();
         let mut candidates = Vec::new();
         let name = self.node.name.clone();
+        let hostile = shield::hostile(self.node);
         for pod in PodSeen::on(objects, &name) {
             match of_the_node(pod) {
-                Some(why) => plan.left_alone.push(alone(pod, why, None)),
+                // What its DaemonSet looks after would not bear the taint by itself; what is Terminating nobody can keep.
+                Some(why) => {
+                    let stays = !pod.has_ended() && !pod.is_mirror() && pod.terminating().is_none();
+                    let shield = if stays { shield::needed(pod, &hostile) } else { None };
+                    plan.left_alone.push(alone(pod, why, shield));
+                }
                 None => candidates.push(pod),
             }
         }
         candidates.sort_by_key(|pod| (urgency(*pod), pod.namespace(), pod.name()));
-        let hostile = shield::hostile(self.node);
         for pod in candidates {
             let volumes = volumes_of(objects, pod.namespace(), pod.value);
             let tolerates = bears(pod.tolerations(), &[mark::taint()]).is_none();
@@ -112,7 +117,7 @@ impl Planner<'_> {
             } else {
                 "it is not ours"
             };
-            plan.left_alone.push(LeftAlone { what: format!("taint {key}"), why: why.into(), uid: None, shield: None });
+            plan.left_alone.push(LeftAlone { what: format!("taint {key}"), why: why.into(), ..LeftAlone::default() });
         }
         Ok(plan)
     }
@@ -183,8 +188,8 @@ impl Planner<'_> {
     /// of the node has.
     fn volumes(&self, plan: &mut Plan) {
         let condemned: BTreeSet<&str> = plan.pods.iter().map(|p| p.uid.as_str()).collect();
-        let stays =
-            PodSeen::on(self.objects, &self.node.name).filter(|p| !condemned.contains(p.uid()) && !p.has_ended());
+        let here = PodSeen::on(self.objects, &self.node.name).filter(|p| !condemned.contains(p.uid()));
+        let stays = here.filter(|p| !p.has_ended() && p.terminating().is_none());
         let held = stays.flat_map(|p| volumes_of(self.objects, p.namespace(), p.value));
         let kept: BTreeSet<String> = held.filter_map(|v| v.volume).collect();
         plan.pods.iter_mut().for_each(|p| p.volumes.retain(|v| !kept.contains(v)));
@@ -270,7 +275,8 @@ fn pod_name(pod: PodSeen<'_>) -> String {
 }
 
 fn alone(pod: PodSeen<'_>, why: String, shield: Option<Shield>) -> LeftAlone {
-    LeftAlone { what: format!("pod {}", pod_name(pod)), why, uid: Some(pod.uid().into()), shield }
+    let (what, uid) = (format!("pod {}", pod_name(pod)), Some(pod.uid().into()));
+    LeftAlone { what, why, uid, shield, passing: pod.has_ended() || pod.is_mirror() }
 }
 
 /// Whether it is one of the taints by which Kubernetes or its cloud says how a node is.
@@ -279,16 +285,21 @@ fn of_kubernetes(taint: &Value) -> bool {
     key.starts_with(OF_KUBERNETES) || key.starts_with("node.cloudprovider.kubernetes.io/")
 }
 
-/// A plan that is made anew while one is being carried out: what was taken from the node stays taken, and who keeps a
-/// shield up is kept in mind.
-pub(crate) fn continued(mut plan: Plan, before: &Plan, is_taken: impl Fn(&CondemnedPod) -> bool) -> Plan {
-    let taken = before.pods.iter().filter(|pod| is_taken(pod));
-    plan.pods.extend(taken.map(|pod| CondemnedPod { taken: true, ..pod.clone() }));
-    for left in &mut plan.left_alone {
-        let known = before.left_alone.iter().find(|known| known.uid.is_some() && known.uid == left.uid);
-        if let Some((known, shield)) = known.and_then(|known| Some((known, known.shield.as_ref()?))) {
-            let after = left.shield.as_ref().map_or(&shield.after, |shield| &shield.after).clone();
-            left.shield = Some(Shield { after, ..shield.clone() });
+/// A plan that is made anew while one is being carried out, or after one of the same life: what was taken from the node
+/// stays taken, and who has a shield keeps it to the end. The volumes of those that were taken are the node's, and listed
+/// there, unless another pod has them by now.
+pub(crate) fn continued(mut plan: Plan, before: &Plan, taken: impl Iterator<Item = CondemnedPod>) -> Plan {
+    plan.pods.extend(taken.map(|pod| CondemnedPod { taken: true, volumes: Vec::new(), ..pod }));
+    for known in before.left_alone.iter().filter(|known| known.uid.is_some() && known.shield.is_some()) {
+        let condemned = plan.pods.iter().position(|p| Some(&p.uid) == known.uid.as_ref() && !p.terminating);
+        if let Some(pod) = condemned.map(|at| plan.pods.remove(at)) {
+            for other in &mut plan.pods {
+                other.volumes.retain(|v| !pod.volumes.contains(v));
+            }
+            plan.left_alone.push(known.clone());
+        } else if let Some(left) = plan.left_alone.iter_mut().find(|left| left.uid == known.uid) {
+            let after = left.shield.take().or(known.shield.clone()).map(|shield| shield.after).unwrap_or_default();
+            left.shield = known.shield.clone().map(|shield| Shield { after, ..shield });
             left.why.clone_from(&known.why);
         }
     }

@@ -72,7 +72,12 @@ impl<'a> PodSeen<'a> {
 
     /// Whether a kubelet has it from a file: its object is only a picture of it.
     pub(crate) fn is_mirror(&self) -> bool {
-        self.value["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
+        self.mirrors().is_some()
+    }
+
+    /// The identity that the kubelet itself has for it, where it has it from a file.
+    pub(crate) fn mirrors(&self) -> Option<&'a str> {
+        self.value["metadata"]["annotations"]["kubernetes.io/config.mirror"].as_str()
     }
 
     /// The owner that makes it anew.

@@ -223,8 +223,8 @@ pub struct CondemnedPod {
     /// Whether it tolerates the taint and has to be deleted besides.
     #[serde(default)]
     pub tolerates: bool,
-    /// Whether it was taken from the node before this plan was made: nothing is left to be done but to see that it does not
-    /// run there any more when the node is back.
+    /// Whether it was, or may have been, taken from the node before this plan was made: nothing is left to be done but to
+    /// see that it does not run there any more when the node is back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
 }
@@ -242,7 +242,7 @@ pub enum Target {
 }
 
 /// What stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftAlone {
     /// What: `pod NAMESPACE/NAME`, or `taint KEY`.
@@ -255,6 +255,10 @@ pub struct LeftAlone {
     /// How it is kept from the taint, where that is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<Shield>,
+    /// Whether its object may go at any time and nothing is lost with it: the pod has ended, or its kubelet has it from a
+    /// file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passing: bool,
 }
 
 /// What keeps a pod from the taint: tolerations. A toleration can be added to a pod, and its seconds can be changed;
@@ -285,7 +289,7 @@ pub struct Status {
     /// What is waited for, or why it has stopped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Since when there is no way back: the first pod was collected.
+    /// Since when there is no way back: the first pod was collected, or a volume detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_return_since: Option<Timestamp>,
 }

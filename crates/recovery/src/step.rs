@@ -15,16 +15,19 @@ use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
 use crate::record::{
     API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Shield, Spec,
-    Status, Took,
+    Status, Target, Took,
 };
 use crate::shield;
-use crate::view::{Request, View, record_named};
+use crate::view::{Request, View, record_named, unreadable};
 
 /// By then every controller has seen that a taint is gone. What their caches are behind is seconds at most.
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
 /// What to do next, from what was read just now. The record is that of [`crate::record_of`].
 pub fn step(view: &View<'_>, record: Option<&NodeRecovery>, request: &Request, policy: &Policy) -> Step {
+    if let Some(why) = unreadable(view.objects, view.node) {
+        return Step::refuse(why);
+    }
     let node = NodeStanding::find(view.objects, view.node);
     match (record, node) {
         (Some(record), node) if !record.status.phase.is_over() => {
@@ -48,11 +51,18 @@ fn begin(
     let guards = view.guards;
     // Somebody who had read all this before the end may have written after it; be it for a former life of the machine.
     let named = Mark::of(node).and_then(|mark| record_named(view.objects, &mark.record));
-    let of_it = named.as_ref().or(last).filter(|last| last.spec.node.uid == node.uid);
-    if let Some(deed) = of_it.and_then(|last| mark::tidy(node, last.name(), guards).or_else(|| lowered(view, last))) {
+    let of_it = named.as_ref().or(last);
+    let left = |last: &NodeRecovery| {
+        let tidied = mark::tidy(node, last.name(), guards).filter(|_| last.spec.node.uid == node.uid);
+        tidied.or_else(|| lowered(view, last))
+    };
+    if let Some(deed) = of_it.and_then(left) {
         return Step::write(deed);
     }
     let alive = sign_of_life(node, view.now, guards);
+    if let Some(mark) = Mark::of(node).filter(|_| named.is_none() && alive.is_some()) {
+        return orphaned(view, node, &mark);
+    }
     // Words that the last recovery has used up, or that are older than its end, are not for a new one.
     let used_up = |said: &Said| last.and_then(NodeRecovery::last_step).is_some_and(|end| said.at <= end);
     let mut request = request.clone();
@@ -70,7 +80,7 @@ fn begin(
     }
     match consider(view, node, &request, policy, alive) {
         Ok((evidence, plan)) => {
-            let record = made(view, last, node, evidence, plan);
+            let record = made(view, node, evidence, plan);
             if guards.hold(Guard::Record) {
                 Step::write(Deed::Record(Box::new(record)))
             } else {
@@ -79,6 +89,36 @@ fn begin(
         }
         Err(why) => Step::refuse(why),
     }
+}
+
+/// Somebody has deleted the record of a recovery that had put its taint on a node, which gives signs of life again.
+fn orphaned(view: &View<'_>, node: &NodeStanding, mark: &Mark) -> Step {
+    let tidied = || mark::tidy(node, &mark.record, view.guards).map_or_else(|| Step::wait(Vec::new()), Step::write);
+    let wait = |how: String| Step::wait(vec![Wait { what: format!("node {}", node.name), how }]);
+    let boot_id = node.boot_id.as_deref().unwrap_or_default();
+    let another_life = !boot_id.is_empty() && !mark.boot_id.is_empty() && boot_id != mark.boot_id;
+    if mark.over.is_some() || another_life {
+        return tidied();
+    }
+    if !is_back(node, view.now) {
+        return wait(format!("its recovery's record {} is gone; the taint goes when the node is back", mark.record));
+    }
+    match view.running.map(|running| follow::strangers(view.objects, running)) {
+        None => Step {
+            ask_running: true,
+            ..wait("its recovery's record is gone: its kubelet is asked what it runs".into())
+        },
+        Some(strangers) if strangers.is_empty() => tidied(),
+        Some(strangers) => {
+            let how = format!("pods that were taken from it still run there: uid {}", strangers.join(", "));
+            Step { ask_running: true, ..wait(how) }
+        }
+    }
+}
+
+/// Whether a node is Ready, and its lease says so too.
+fn is_back(node: &NodeStanding, now: Timestamp) -> bool {
+    node.readiness == Readiness::Ready && node.lease_is_fresh(now)
 }
 
 /// What speaks for a recovery, or what against it.
@@ -112,25 +152,24 @@ fn planned(view: &View<'_>, node: &NodeStanding, evidence: &Evidence, policy: &P
 }
 
 /// The record of a recovery that begins; where there is one of the same life, it is taken up again.
-fn made(
-    view: &View<'_>,
-    last: Option<&NodeRecovery>,
-    node: &NodeStanding,
-    evidence: Evidence,
-    plan: Plan,
-) -> NodeRecovery {
+fn made(view: &View<'_>, node: &NodeStanding, evidence: Evidence, plan: Plan) -> NodeRecovery {
     let identity = NodeIdentity::of(node);
     let name = identity.record_name();
-    let before = last.filter(|last| last.name() == name);
+    let named = record_named(view.objects, &name);
+    let before = named.as_ref();
     let fresh = || Map::from_iter([("name".to_owned(), Value::from(name.clone()))]);
     let mut steps = before.map(|b| b.status.steps.clone()).unwrap_or_default();
     steps.push(Took { at: view.now, what: format!("planned: {:?} says that the machine is off", evidence.kind) });
     let mut all = before.map(|b| b.spec.evidence.clone()).unwrap_or_default();
     all.push(evidence);
-    // What was taken from this life of the machine before may still run there when it comes back.
-    let gone = |pod: &CondemnedPod| follow::object(view.objects, pod).is_none();
+    // What was collected when the last recovery of this life had ended already may still run there when the node is back.
+    // Of one that has ended as Returned its kubelet has said that it runs none of it.
     let plan = match before {
-        Some(before) => continued(plan, &before.spec.plan, gone),
+        Some(before) => {
+            let undone = before.spec.plan.pods.iter().filter(|_| before.status.phase == Phase::Undone);
+            let gone = undone.filter(|pod| follow::object(view.objects, pod).is_none());
+            continued(plan, &before.spec.plan, gone.map(|pod| CondemnedPod { target: Target::Gone, ..pod.clone() }))
+        }
         None => plan,
     };
     NodeRecovery {
@@ -204,10 +243,10 @@ impl Going<'_> {
         let guards = self.view.guards;
         let fence = mark::fence(&self.node, self.record.name());
         let fenced = self.is_marked() || matches!(status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
-        let gone = fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
+        let gone = fenced && self.any_gone();
         let no_way_back = status.no_return_since.is_some() || gone;
         if let Some(over) = mark::over(&self.node, self.record.name()) {
-            let gone = over == Over::Fenced && follow::any_gone(self.view.objects, &self.record.spec.plan);
+            let gone = over == Over::Fenced && self.any_gone();
             let why = Mark::of(&self.node).and_then(|mark| mark.why);
             return self.close(why.as_deref().unwrap_or("its recovery is over"), no_way_back || gone);
         }
@@ -219,13 +258,16 @@ impl Going<'_> {
         let alive = sign_of_life(&self.node, self.view.now, guards);
         let sign = alive.clone().or_else(|| self.heard());
         let too_late = no_way_back && guards.hold(Guard::NoReturn);
-        if too_late && alive.is_none() && sign.is_some() && self.new_words() {
+        // A sign of life is not enough where something may still run there that was taken from it.
+        let ask =
+            (no_way_back || self.record.spec.plan.pods.iter().any(|pod| pod.taken)) && guards.hold(Guard::NoReturn);
+        if ask && alive.is_none() && sign.is_some() && self.new_words() {
             return self.renew(status.phase);
         }
+        if let Some(sign) = sign.as_deref().filter(|_| !ask) {
+            return self.close(sign, no_way_back);
+        }
         if !too_late {
-            if let Some(sign) = sign {
-                return self.close(&sign, no_way_back);
-            }
             if let Some(abort) = &self.record.spec.abort {
                 return self.close(&format!("{} ended it: {}", abort.by, abort.words), false);
             }
@@ -239,11 +281,11 @@ impl Going<'_> {
         if self.request.abort.is_some() {
             let since = status.no_return_since.map(|t| t.to_string()).unwrap_or_default();
             return Step::refuse(format!(
-                "node {}: there is no way back since {since}: pods of it were collected; the taint goes when the node is back",
+                "node {}: there is no way back since {since}: pods or volumes of it were taken; the taint goes when the node is back",
                 self.node.name
             ));
         }
-        if sign.is_some() && self.is_back() {
+        if sign.is_some() && is_back(&self.node, self.view.now) {
             return self.back(no_way_back);
         }
         match status.phase {
@@ -252,6 +294,11 @@ impl Going<'_> {
             Phase::Released => self.follow(),
             _ => Step { waits: sign.map(|how| self.node_wait(how)).into_iter().collect(), ..Step::end(End::Recovered) },
         }
+    }
+
+    /// Whether anything was taken from the node.
+    fn any_gone(&self) -> bool {
+        follow::any_gone(self.view.objects, &self.node.name, &self.record.spec.plan)
     }
 
     fn is_marked(&self) -> bool {
@@ -271,10 +318,6 @@ impl Going<'_> {
             .then(|| format!("node {}: its kubelet has given a sign of life since this recovery began", self.node.name))
     }
 
-    fn is_back(&self) -> bool {
-        self.node.readiness == Readiness::Ready && self.node.lease_is_fresh(self.view.now)
-    }
-
     fn node_wait(&self, how: String) -> Wait {
         Wait { what: format!("node {}", self.node.name), how }
     }
@@ -287,19 +330,20 @@ impl Going<'_> {
         }
         let Some(running) = self.view.running else {
             let waits = vec![self.node_wait("back in the same life: its kubelet is asked what it runs".into())];
-            return Step { ask_running: true, ..Step::wait(waits) };
+            return Step { ask_running: true, ..self.say(waits) };
         };
-        // What its kubelet runs by an object that nobody deletes is its own again.
-        let kept =
-            |pod: &CondemnedPod| follow::object(self.view.objects, pod).is_some_and(|p| p.terminating().is_none());
-        let runs = |pod: &&CondemnedPod| running.contains(&pod.uid) && !kept(pod);
-        let still: Vec<&CondemnedPod> = self.record.spec.plan.pods.iter().filter(runs).collect();
+        // What its kubelet runs by an object that nobody deletes is its own again. All else may be what was taken from it.
+        let still = follow::strangers(self.view.objects, running);
         if still.is_empty() {
             return self.close(&format!("{why}, and runs nothing of what was taken from it"), no_way_back);
         }
-        let wait = |pod: &CondemnedPod| Wait {
-            what: format!("pod {}/{}", pod.namespace, pod.name),
-            how: format!("uid {} still runs on node {}, which is back", pod.uid, self.node.name),
+        let wait = |uid: &str| {
+            let pod = self.record.spec.plan.condemned(uid);
+            let what = pod.map_or_else(
+                || "a pod that is not there any more".into(),
+                |p| format!("pod {}/{}", p.namespace, p.name),
+            );
+            Wait { what, how: format!("uid {uid} still runs on node {}, which is back", self.node.name) }
         };
         Step { ask_running: true, ..self.say(still.into_iter().map(wait).collect()) }
     }
@@ -319,7 +363,7 @@ impl Going<'_> {
             let ended = Mark::of(&self.node).map(|mark| mark.time).filter(|_| over == Some(Over::Fenced));
             if guards.hold(Guard::Shield) && ended.is_some_and(|ended| now.duration_since(ended) < SETTLED) {
                 let how = "its taint is gone; its pods stay shielded until every controller must have seen that";
-                return Step::wait(vec![self.node_wait(how.into())]);
+                return self.say(vec![self.node_wait(how.into())]);
             }
             return Step::write(deed);
         }
@@ -333,7 +377,10 @@ impl Going<'_> {
 
     fn no_way_back(&self) -> Step {
         let now = self.view.now;
-        self.took("the first pod was collected: there is no way back", |r| r.status.no_return_since = Some(now))
+        let collected = |pod: &CondemnedPod| follow::object(self.view.objects, pod).is_none() && !pod.taken;
+        let pod = self.record.spec.plan.pods.iter().any(collected);
+        let what = if pod { "the first pod was collected" } else { "what it had is being taken from it" };
+        self.took(&format!("{what}: there is no way back"), |r| r.status.no_return_since = Some(now))
     }
 
     /// Before the taint.
@@ -362,7 +409,8 @@ impl Going<'_> {
             let Some(evidence) = record.spec.evidence.last() else { return Step::refuse("no evidence is recorded") };
             return match planned(self.view, node, evidence, self.policy) {
                 Ok(plan) => {
-                    let plan = continued(plan, &record.spec.plan, |pod| self.was_taken(pod));
+                    let taken = record.spec.plan.pods.iter().filter(|pod| self.was_taken(pod)).cloned();
+                    let plan = continued(plan, &record.spec.plan, taken);
                     self.took("planned anew: the node's pods have changed", |r| r.spec.plan = plan)
                 }
                 Err(why) => Step::refuse(why),
@@ -414,7 +462,7 @@ impl Going<'_> {
         let no_execute = self.node.taints.iter().any(|t| t["key"] == OUT_OF_SERVICE && t["effect"] == "NoExecute");
         for pod in plan.pods.iter().filter(|_| sign.is_none()) {
             let Some(seen) = follow::object(objects, pod) else { continue };
-            let reached = no_execute && bears(seen.tolerations(), &[mark::taint()]).is_some();
+            let reached = no_execute && bears(seen.tolerations(), &[mark::taint()]) == Some(0);
             if seen.terminating().is_none() && !reached {
                 let uid = if self.view.guards.hold(Guard::Uid) { pod.uid.clone() } else { String::new() };
                 return Step::write(Deed::DeletePod { namespace: pod.namespace.clone(), name: pod.name.clone(), uid });
@@ -435,7 +483,21 @@ impl Going<'_> {
 
     /// Goes on by new evidence.
     fn renew(&self, phase: Phase) -> Step {
+        let uncovered = |evidence: &Evidence| {
+            let plan = &self.record.spec.plan;
+            let there = |pod: &&CondemnedPod| follow::object(self.view.objects, pod).is_some();
+            let pod = plan.pods.iter().filter(there).find(|pod| !evidence.covers(&pod.uid));
+            let volume = plan.volumes.first().filter(|_| evidence.pods.is_some());
+            pod.map(|pod| format!("pod {}/{}", pod.namespace, pod.name)).or(volume.map(|v| format!("volume {v}")))
+        };
         match evidence::find(self.view, &self.node, self.request, self.policy) {
+            Ok(evidence) if self.view.guards.hold(Guard::Covers) && uncovered(&evidence).is_some() => {
+                let what = uncovered(&evidence).unwrap_or_default();
+                Step::refuse(format!(
+                    "node {}: {what}: the evidence ({:?}) does not cover it",
+                    self.node.name, evidence.kind
+                ))
+            }
             Ok(evidence) => self.enter_with(phase, "it goes on, on new evidence", |record| {
                 record.spec.evidence.push(evidence);
                 record.spec.heard = Heard::of(&self.node);
@@ -462,7 +524,7 @@ impl Going<'_> {
 
     /// Pods and volumes are free: the successors have to be ready.
     fn follow(&self) -> Step {
-        let waits = follow::successors(self.view.objects, &self.record.spec.plan);
+        let waits = follow::successors(self.view.objects, self.record);
         if waits.is_empty() {
             return self.enter(Phase::Recovered, "all successors are ready; the taint goes when the node is back");
         }

@@ -43,6 +43,17 @@ pub fn record_of(objects: &Objects, node: &str) -> Option<NodeRecovery> {
     read.max_by_key(|r| (!r.status.phase.is_over(), r.last_step(), r.name().to_owned()))
 }
 
+/// Why a record of the node cannot be gone by: somebody has edited it, or it is of another version of Stead.
+pub(crate) fn unreadable(objects: &Objects, node: &str) -> Option<String> {
+    records(objects).filter(|r| r["spec"]["node"]["name"] == node).find_map(|record| {
+        let error = serde_json::from_value::<NodeRecovery>(record.clone()).err()?;
+        let name = record["metadata"]["name"].as_str().unwrap_or_default();
+        Some(format!(
+            "NodeRecovery {name}: it cannot be read ({error}): mend it, or delete it if its node has no taint of it"
+        ))
+    })
+}
+
 /// The record of this name.
 pub(crate) fn record_named(objects: &Objects, name: &str) -> Option<NodeRecovery> {
     serde_json::from_value(objects.get(&ObjectKey::new(KIND, "", name))?.clone()).ok()

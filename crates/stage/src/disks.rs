@@ -152,7 +152,8 @@ impl DiskStage {
         until(&format!("{node} is silent"), PATIENCE, async || {
             let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
             let (code, _, said) = self.stead(&["recover", &format!("node/{node}"), "--dry-run"]).await?;
-            ensure!(code == Some(0), "a dry run ended with {code:?}: {said}");
+            // Nobody has said that the machine is off.
+            ensure!(code == Some(1) && !said.contains("panicked"), "a dry run ended with {code:?}: {said}");
             Ok(self.kubectl(&["get", "node", node, "-o", ready]).await? == "Unknown"
                 && self.lease_is_over(node).await?)
         })

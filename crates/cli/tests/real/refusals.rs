@@ -62,7 +62,7 @@ impl Refusals {
             let node = here.stage.get("", &format!("node/{SILENT}")).await?.context("no node")?;
             let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
             let unknown = conditions.clone().any(|c| c["type"] == "Ready" && c["status"] == "Unknown");
-            Ok(unknown && said.code == Some(0) && said.out.contains("silent"))
+            Ok(unknown && said.code == Some(1) && said.out.contains("silent"))
         })
         .await?;
         Ok(here)
@@ -230,7 +230,7 @@ async fn nothing_is_written() -> Result<()> {
     )
     .await?;
     proxy.pretend_version("1", "28");
-    let said = here.runs(&old, &["node/a", "--dry-run"]).await?;
+    let said = here.runs(&old, &[&["node/a", "--dry-run"], &OFF[..]].concat()).await?;
     ensure!(said.code == Some(0) && said.out.contains("How long: "), "{}{}", said.out, said.err);
 
     // The same call with proof and rights is carried out: it was nothing else that was in its way.

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read the environment, and may fail on it")]
 
 mod cluster;
+mod corners;
 mod model;
 mod plans;
 mod refusals;

@@ -50,7 +50,7 @@ fn what_belongs_to_the_node_stays() {
     assert_eq!(
         alone(&plan),
         [
-            ("pod x/agent-0", "DaemonSet agent looks after it: it belongs to the node", false),
+            ("pod x/agent-0", "DaemonSet agent looks after it: it belongs to the node", true),
             ("pod x/job-0", "it has ended", false),
             ("pod x/static-0", "its kubelet has it from a file: it ends and starts with the machine", false),
             ("pod x/any-0", "it tolerates node.kubernetes.io/out-of-service", false),

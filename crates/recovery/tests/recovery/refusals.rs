@@ -161,7 +161,7 @@ fn an_abort_that_is_too_early_or_too_late() {
     record.status.phase = Phase::Fenced;
     record.status.no_return_since = Some(now());
     keep(&mut items, &record);
-    let words = "node a: there is no way back since 2026-01-01T01:00:00Z: pods of it were collected; the taint goes when the node \
+    let words = "node a: there is no way back since 2026-01-01T01:00:00Z: pods or volumes of it were taken; the taint goes when the node \
                  is back";
     assert_eq!(refusal(&items, &abort, &Policy::default()), words);
 }

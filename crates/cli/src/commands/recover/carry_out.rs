@@ -4,16 +4,24 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use http::Method;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_recovery::{Deed, End, Guards, NodeRecovery, Phase, Request, Step, View, record_of, step};
 
-use super::patience::{AGAIN, passes};
+use super::patience::{AGAIN, in_time, passes};
 use super::show::{self, Progress};
 use super::{Desk, look};
+use crate::args::RecoverFormat;
 use crate::output::{self, Hinted, Outcome};
 
 /// So much time has a node that is back to say what it runs, before its silence is told.
 const KUBELET: Duration = Duration::from_secs(10);
+
+/// What was read so long ago is not acted upon.
+const FRESH: SignedDuration = SignedDuration::from_secs(10);
+
+/// How long to wait after a write that was refused because of another one.
+const CHANGED: Duration = Duration::from_millis(100);
 
 /// What makes a server refuse what it would not keep.
 const STRICT: &str = "fieldValidation=Strict";
@@ -39,8 +47,8 @@ pub(super) async fn until_the_end(
             }
             .into());
         }
-        let turn = turn(desk, node, request, last.as_ref(), &mut kubelet).await;
-        let (step, record) = match turn {
+        let turn = in_time(turn(desk, node, request, last.as_ref(), &mut kubelet)).await;
+        let (step, record, at) = match turn {
             Ok(turn) => turn,
             Err(error) if passes(&error) => {
                 trouble = format!("{error:#}");
@@ -50,21 +58,27 @@ pub(super) async fn until_the_end(
             Err(error) => return Err(error),
         };
         // It is over once our mark is gone from the node, too; what could be begun then is for another call.
-        if let Some(end) = ended.as_ref().filter(|_| !matches!(step.deed, Some(Deed::Node { .. }))) {
-            return show::end(node, end);
+        if let Some((end, record)) = ended.as_ref().filter(|_| !matches!(step.deed, Some(Deed::Node { .. }))) {
+            tell_end(desk, node, end, Some(record))?;
+            return Ok(Outcome::Yes);
         }
         progress.tell(&step, record.as_ref());
         last = record;
         match (&step.deed, &step.end) {
-            (Some(deed), _) => match write(desk, deed).await {
+            // Whoever slept between the look and the deed looks again.
+            (Some(_), _) if desk.now().duration_since(at).abs() > FRESH => {}
+            (Some(deed), _) => match in_time(write(desk, deed)).await {
                 Ok(true) => {
                     progress.done(deed);
                     if let Deed::Record(record) = deed {
-                        ended = over(record);
+                        ended = over(record).map(|end| (end, (**record).clone()));
                     }
                 }
                 // Somebody was quicker, or it is another by now: the next look tells.
-                Ok(false) => {}
+                Ok(false) => {
+                    trouble = "what was to be written has changed meanwhile".to_owned();
+                    tokio::time::sleep(CHANGED).await;
+                }
                 Err(error) if passes(&error) => {
                     trouble = format!("{error:#}");
                     tokio::time::sleep(AGAIN).await;
@@ -73,8 +87,11 @@ pub(super) async fn until_the_end(
             },
             (None, Some(End::Recovered)) if desk.args.wait_return => tokio::time::sleep(step.again).await,
             (None, Some(end)) => {
-                progress.summary(node, last.as_ref(), end)?;
-                return show::end(node, end);
+                if desk.args.output == RecoverFormat::Table {
+                    progress.summary(node, last.as_ref(), end)?;
+                }
+                tell_end(desk, node, end, last.as_ref())?;
+                return Ok(Outcome::Yes);
             }
             (None, None) => tokio::time::sleep(step.again).await,
         }
@@ -91,6 +108,18 @@ fn over(record: &NodeRecovery) -> Option<End> {
     }
 }
 
+/// Says how it ended: to people in a line, to programs by the record.
+pub(super) fn tell_end(desk: &Desk<'_>, node: &str, end: &End, record: Option<&NodeRecovery>) -> anyhow::Result<()> {
+    let line = show::end(node, end)?;
+    match desk.args.output {
+        RecoverFormat::Table => return output::text(&line),
+        RecoverFormat::Json => record.map_or(Ok(()), output::json)?,
+        RecoverFormat::Yaml => record.map_or(Ok(()), output::yaml)?,
+    }
+    output::complain("note", line.trim_end());
+    Ok(())
+}
+
 /// One look.
 async fn turn(
     desk: &Desk<'_>,
@@ -98,23 +127,24 @@ async fn turn(
     request: &Request,
     last: Option<&NodeRecovery>,
     kubelet: &mut Kubelet,
-) -> anyhow::Result<(Step, Option<NodeRecovery>)> {
+) -> anyhow::Result<(Step, Option<NodeRecovery>, Timestamp)> {
+    let running = kubelet.ask(desk, node).await?;
     let is_fenced = |r: &NodeRecovery| matches!(r.status.phase, Phase::Fenced | Phase::Released | Phase::Recovered);
     let part = match last.filter(|record| is_fenced(record)) {
         Some(record) => Some(look::part(desk, node, record).await?),
         None => None,
     };
     // What is about to be planned takes more than what goes on.
-    let objects = match part.filter(|objects| record_of(objects, node).is_some_and(|record| is_fenced(&record))) {
-        Some(objects) => objects,
+    let still = |seen: &look::Seen| record_of(&seen.objects, node).is_some_and(|record| is_fenced(&record));
+    let look::Seen { objects, at } = match part.filter(still) {
+        Some(seen) => seen,
         None => look::whole(desk, node, Vec::new()).await?,
     };
-    let running = kubelet.ask(desk, node).await?;
     let record = record_of(&objects, node);
     let view = View { node, objects: &objects, running: running.as_ref(), now: desk.now(), guards: Guards::ALL };
     let step = step(&view, record.as_ref(), request, &desk.policy);
     kubelet.wanted = step.ask_running;
-    Ok((step, record))
+    Ok((step, record, at))
 }
 
 fn is_denied(error: &anyhow::Error) -> bool {
@@ -134,7 +164,8 @@ impl Kubelet {
         if !self.wanted {
             return Ok(None);
         }
-        match look::running(desk, node).await {
+        let answer = tokio::time::timeout(KUBELET, look::running(desk, node)).await;
+        match answer.unwrap_or_else(|late| Err(late.into())) {
             Ok(running) => {
                 self.silent_since = None;
                 Ok(Some(running))
@@ -149,7 +180,7 @@ impl Kubelet {
             .into()),
             Err(error) => {
                 let since = *self.silent_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > KUBELET {
+                if since.elapsed() >= KUBELET {
                     output::complain(
                         "warning",
                         &format!("node {node}: its kubelet does not say what it runs: {error:#}"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{anyhow, ensure};
 use http::Method;
+use jiff::Timestamp;
 use serde_json::Value;
 use stead_explain::Objects;
 use stead_live::Resource;
@@ -14,8 +15,15 @@ use super::Desk;
 /// Where the records are.
 pub(crate) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
 
+/// What was read.
+pub(super) struct Seen {
+    pub(super) objects: Objects,
+    /// When the node itself was.
+    pub(super) at: Timestamp,
+}
+
 /// The whole cluster, as a plan needs it, and more that is known already.
-pub(super) async fn whole(desk: &Desk<'_>, node: &str, more: Vec<Value>) -> anyhow::Result<Objects> {
+pub(super) async fn whole(desk: &Desk<'_>, node: &str, more: Vec<Value>) -> anyhow::Result<Seen> {
     let live = stead_live::read(&desk.client, &stead_live::placement(), &|_, _| {}).await?;
     // A plan that does not know all of it would be a guess about what is safe.
     if let Some(warning) = live.warnings.first() {
@@ -27,7 +35,7 @@ pub(super) async fn whole(desk: &Desk<'_>, node: &str, more: Vec<Value>) -> anyh
 }
 
 /// What a recovery that is under way needs: the nodes, and what is or was on the one in question.
-pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> anyhow::Result<Objects> {
+pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> anyhow::Result<Seen> {
     let plan = &record.spec.plan;
     let shielded = plan.left_alone.iter().filter_map(|l| l.shield.as_ref()).map(|s| s.namespace.as_str());
     let namespaces: BTreeSet<&str> = plan.pods.iter().map(|p| p.namespace.as_str()).chain(shielded).collect();
@@ -35,7 +43,11 @@ pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> 
     let inside = ["Pod", "PersistentVolumeClaim", "StatefulSet", "ReplicaSet", "ReplicationController"];
     let mut resources: Vec<Resource> =
         stead_live::placement().into_iter().filter(|r| wanted.contains(&r.kind)).collect();
+    let mut makers: Vec<Resource> = Vec::new();
     for namespace in namespaces {
+        let above =
+            stead_live::OWNERS.into_iter().map(Resource::from).filter(|r| ["Deployment", "Job"].contains(&r.kind));
+        makers.extend(above.map(|r| r.within(namespace)));
         let some = stead_live::placement().into_iter().filter(|r| inside.contains(&r.kind));
         resources.extend(some.map(|r| r.within(namespace)));
     }
@@ -44,6 +56,8 @@ pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> 
         return Err(anyhow!("{warning}; a recovery needs to know"));
     }
     let mut items = live.items;
+    // Who may not read these is told of the ReplicaSets' pods alone.
+    items.extend(stead_live::read(&desk.client, &makers, &|_, _| {}).await?.items);
     let here = desk.server.list(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")).await?;
     items.extend(named(here, "v1", "Pod"));
     last(desk, node, items).await
@@ -52,24 +66,25 @@ pub(super) async fn part(desk: &Desk<'_>, node: &str, record: &NodeRecovery) -> 
 /// The Node and its Lease come last: a pod that was seen is then of the life that the Node has, or of one before it. The
 /// records are read before them and after them, until both are the same: a mark that is younger than the record that was
 /// read would look like one that a former recovery has left behind.
-async fn last(desk: &Desk<'_>, node: &str, mut items: Vec<Value>) -> anyhow::Result<Objects> {
+async fn last(desk: &Desk<'_>, node: &str, mut items: Vec<Value>) -> anyhow::Result<Seen> {
     items.retain(|item| item["kind"] != "Node" || item["metadata"]["name"] != node);
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
     let ours = |records: &[Value]| -> Vec<Value> {
         records.iter().filter(|r| r["spec"]["node"]["name"] == node).cloned().collect()
     };
     let mut records = desk.server.list(RECORDS).await?;
-    let read = loop {
+    let (at, read) = loop {
+        let at = desk.now();
         let read = [desk.server.get(&lease).await?, desk.server.get(&format!("/api/v1/nodes/{node}")).await?];
         let before = ours(&records);
         records = desk.server.list(RECORDS).await?;
         if ours(&records) == before {
-            break read;
+            break (at, read);
         }
     };
     items.extend(named(records, "stead.dev/v1alpha1", "NodeRecovery"));
     items.extend(read.into_iter().flatten());
-    Ok(Objects::from_items(items))
+    Ok(Seen { objects: Objects::from_items(items), at })
 }
 
 /// The uids of the pods that the node's kubelet really runs, by its own word.

@@ -16,7 +16,7 @@ use stead_explain::outage::NodeStanding;
 use stead_recovery::{Deed, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
 
 use crate::args::{RecoverArgs, RecoverFormat};
-use crate::connect::connect;
+use crate::connect::connect_for_writes;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
     let policy = policy(args)?;
     let node = args.target.as_deref().map(target).transpose()?;
     server::run(async {
-        let connection = connect(&args.connect).await?;
+        let connection = connect_for_writes(&args.connect).await?;
         let client = connection.client.clone();
         let server = Server::new(connection);
         server.at_least(OLDEST, "the out-of-service taint in its final form").await?;
@@ -68,6 +68,11 @@ fn policy(args: &RecoverArgs) -> anyhow::Result<Policy> {
             })?
         }
     };
+    for (field, limit) in [("atOnce", policy.at_once), ("atOncePerZone", policy.at_once_per_zone)] {
+        if limit == 0 {
+            bail!("policy: {field}: it is 0, so that no node could ever be recovered");
+        }
+    }
     policy.allow_pending |= args.allow_pending;
     policy.include_tolerating |= args.include_tolerating;
     Ok(policy)
@@ -117,23 +122,25 @@ impl Desk<'_> {
     async fn records(&self) -> anyhow::Result<Vec<NodeRecovery>> {
         let read = |value: Value| {
             let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            serde_json::from_value(value).with_context(|| format!("NodeRecovery {name}"))
+            let record = serde_json::from_value(value);
+            record.map_err(|e| output::complain("warning", &format!("NodeRecovery {name} cannot be read: {e}"))).ok()
         };
-        self.server.list(look::RECORDS).await?.into_iter().map(read).collect()
+        Ok(self.server.list(look::RECORDS).await?.into_iter().filter_map(read).collect())
     }
 
     async fn recover(&self, node: &str) -> anyhow::Result<Outcome> {
-        let begun = std::time::Instant::now();
+        let mut begun = std::time::Instant::now();
         let hints = how_long::hints(self).await;
-        let objects = patiently(async || look::whole(self, node, hints.clone()).await).await?;
+        let objects = patiently(async || look::whole(self, node, hints.clone()).await).await?.objects;
         let last = record_of(&objects, node);
         let request = patiently(async || self.request().await).await?;
         let first = self.first_look(node, &objects, last.as_ref(), &request)?;
-        if self.args.consent.dry_run {
+        if let Some(end) = first.end {
+            carry_out::tell_end(self, node, &end, last.as_ref())?;
             return Ok(Outcome::Yes);
         }
-        if let Some(end) = first.end {
-            return show::end(node, &end);
+        if self.args.consent.dry_run {
+            return Ok(Outcome::Yes);
         }
         let definition = patiently(async || definition::look(&self.server).await).await?;
         patiently(async || rights::check(&self.server, node, definition.is_wanting()).await).await?;
@@ -143,10 +150,13 @@ impl Desk<'_> {
             Some(Deed::Record(_)) => "Is the machine really off, and shall this be done?",
             _ => "Take away what is left of the last recovery?",
         };
+        let asked = std::time::Instant::now();
         if !consent::given(&self.args.consent, question)? {
             output::complain("note", "nothing was done");
             return Ok(Outcome::No);
         }
+        // A person may take their time.
+        begun += asked.elapsed();
         patiently(async || definition.bring(&self.server, self.args.consent.timeout).await).await?;
         carry_out::until_the_end(self, node, &request, begun).await
     }
@@ -172,6 +182,8 @@ impl Desk<'_> {
             Some(record) => Ok(record.spec.plan.clone()),
             None => plan(objects, node, &self.policy),
         };
+        let step = step(&view, last, request, &self.policy);
+        let goes_on = step.end.is_none() && !self.args.consent.dry_run;
         match shown {
             Ok(shown) if !self.args.abort => {
                 let foreseen = how_long::foreseen(objects, node, now);
@@ -179,6 +191,8 @@ impl Desk<'_> {
                     RecoverFormat::Table => {
                         output::text(&show::plan(&standing, under_way, &shown, &foreseen, now))?;
                     }
+                    // A program gets the record when it is over; the plan is in it.
+                    _ if goes_on => output::aside(&show::plan(&standing, under_way, &shown, &foreseen, now)),
                     RecoverFormat::Json => output::json(&show::plan_value(&shown, &foreseen)?)?,
                     RecoverFormat::Yaml => output::yaml(&show::plan_value(&shown, &foreseen)?)?,
                 }
@@ -187,7 +201,7 @@ impl Desk<'_> {
             Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
             _ => {}
         }
-        Ok(step(&view, last, request, &self.policy))
+        Ok(step)
     }
 
     /// What this person wants.

@@ -11,7 +11,7 @@ use stead_explain::outage::{NodeStanding, Readiness};
 use stead_explain::table;
 use stead_recovery::{CondemnedPod, Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target, Took};
 
-use crate::output::{self, Outcome};
+use crate::output;
 
 /// The plan, before anything is done. `foreseen` says when a pod, by namespace and name, would be Ready again.
 pub(super) fn plan(
@@ -195,8 +195,8 @@ pub(super) fn status(record: &NodeRecovery) -> String {
 }
 
 /// The end, as the last line and the exit code.
-pub(super) fn end(node: &str, end: &End) -> anyhow::Result<Outcome> {
-    let line = match end {
+pub(super) fn end(node: &str, end: &End) -> anyhow::Result<String> {
+    Ok(match end {
         End::Recovered => format!(
             "node {node}: recovered. The taint stays until the node is back and runs nothing of its old life: call \
              `stead recover node/{node}` again then\n"
@@ -206,9 +206,7 @@ pub(super) fn end(node: &str, end: &End) -> anyhow::Result<Outcome> {
         End::Refused(why) => {
             anyhow::bail!("{why}");
         }
-    };
-    output::text(&line)?;
-    Ok(Outcome::Yes)
+    })
 }
 
 /// Tells how far it is, on standard error, each thing once.

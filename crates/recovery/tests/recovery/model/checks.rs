@@ -138,7 +138,7 @@ impl World {
         for node in &self.nodes {
             let Some(mark) = node.mark.as_ref().and_then(|m| serde_json::from_str::<Mark>(m).ok()) else { continue };
             let phase = self.records.get(&mark.record).map_or("", |r| r["status"]["phase"].as_str().unwrap_or(""));
-            if mark.over.is_none() && node.has(OUT_OF_SERVICE) && matches!(phase, "Planned" | "Fenced" | "Released") {
+            if mark.over.is_none() && node.has(OUT_OF_SERVICE) && matches!(phase, "Planned" | "Fenced") {
                 all += 1;
                 zones[usize::from(node.zone == "b")] += 1;
             }

@@ -89,12 +89,12 @@ impl World {
         let mut collected = Vec::new();
         for pod in self.pods.iter_mut().filter(|p| p.deleted.is_some()) {
             let Some(n) = pod.node.filter(|n| to_go(*n)) else { continue };
-            pod.failed = true;
-            if !pod.finalizer {
+            // What a finalizer keeps is an object only: it has failed, and needs no volume.
+            if !std::mem::replace(&mut pod.failed, true) {
                 collected.push((pod.uid.clone(), n, pod.bound.max(pod.unwanted.unwrap_or_default())));
             }
         }
-        self.pods.retain(|p| !collected.iter().any(|(uid, _, _)| *uid == p.uid));
+        self.pods.retain(|p| p.finalizer || !p.failed || !collected.iter().any(|(uid, _, _)| *uid == p.uid));
         for (uid, n, changed) in collected {
             self.say(|| format!("the pod collector ends {uid} on n{n}"));
             self.check_collected(&uid, n, changed);
