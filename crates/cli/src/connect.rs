@@ -127,3 +127,52 @@ fn wrong_context(error: &KubeconfigError, context: Option<&str>, known: &[String
     };
     Hinted { message, hint }.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that is never there for anybody, and counts who asks.
+    async fn unavailable() -> anyhow::Result<(String, Arc<AtomicU32>)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (url, asked) = (format!("http://{}", listener.local_addr()?), Arc::new(AtomicU32::new(0)));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                if stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let answer = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                    let _ = stream.write_all(answer).await;
+                }
+            }
+        });
+        Ok((url, asked))
+    }
+
+    #[tokio::test]
+    async fn a_write_is_made_once() -> anyhow::Result<()> {
+        let (url, asked) = unavailable().await?;
+        let path = std::env::temp_dir().join(format!("stead-kubeconfig-{}", std::process::id()));
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": { "server": url } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+            "users": [{ "name": "u", "user": {} }],
+        });
+        std::fs::write(&path, kubeconfig.to_string())?;
+        let args = ConnectArgs { kubeconfig: Some(path.clone()), ..ConnectArgs::default() };
+        let connection = connect_for_writes(&args).await;
+        std::fs::remove_file(path)?;
+        let request = http::Request::patch("/api/v1/nodes/a").body(Vec::new())?;
+        assert!(connection?.client.request_text(request).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        Ok(())
+    }
+}
