@@ -18,6 +18,9 @@ impl Course<'_> {
     /// A pod that has a node since a moment, or the nodes that it may go to: its volumes come, and it starts.
     pub(super) fn started(&self, pod: PodSeen, begun: Timestamp, mut out: Outcome) -> Outcome {
         let now = self.now();
+        if let Some(miss) = self.unread(pod) {
+            return out.missed(miss);
+        }
         let volumes = volumes_of(self.objects, pod.namespace(), pod.0);
         let mut free: Option<Timestamp> = None;
         let goes = out.nodes.first().cloned();
@@ -37,8 +40,33 @@ impl Course<'_> {
         let comes = waits || volumes.iter().any(|v| v.attached && !is_there(v));
         let takes = self.start_time(pod, comes) + if waits { self.clock.timers.attach } else { SignedDuration::ZERO };
         let ready = begun.max(free.unwrap_or(begun)) + takes;
+        if ready >= now {
+            return out.ready(ready);
+        }
         // What should have been Ready by now will be in a moment, if it is well.
-        out.ready(if ready < now { now + self.ready_time(pod) } else { ready })
+        match self.stuck(pod, &volumes) {
+            Some(why) => out.never(why),
+            None => out.ready(now + self.ready_time(pod)),
+        }
+    }
+
+    /// Why a pod whose volumes nobody else has is not Ready, though it should be.
+    fn stuck(&self, pod: PodSeen, volumes: &[HeldVolume]) -> Option<String> {
+        let name = pod.name();
+        let refuses = |volume: &HeldVolume| {
+            let here = volume.attachments.iter().find(|a| Some(a.node.as_str()) == pod.node() && !a.attached)?;
+            let error = here.attach_error.as_ref()?;
+            Some(format!("volume {} is not attached to {}: its driver says {error:?}", held_name(volume), here.node))
+        };
+        // The last word counts: what failed before has been overcome.
+        let last_word = || {
+            let said = events::about(self.objects, "Pod", pod.namespace(), name, pod.0["metadata"]["uid"].as_str());
+            let last = said.last().filter(|s| s.warning && !runs(pod))?;
+            // That another node has a volume was said of one that is gone by now, or will be.
+            let fails = last.reason.starts_with("Failed") && !last.message.contains("Volume is already");
+            fails.then(|| format!("pod {name} does not start: {} says {}: {:?}", last.by, last.reason, last.message))
+        };
+        refused(pod).or_else(|| volumes.iter().find_map(refuses)).or_else(last_word)
     }
 
     /// From a node and free volumes to Ready; with the time that it takes to attach them, where they have to be.
@@ -86,4 +114,19 @@ impl Course<'_> {
             same || makers::same_workload(self.objects, *p, pod)
         })
     }
+}
+
+/// Why a container of a pod does not start, where its kubelet has a word for it.
+pub(super) fn refused(pod: PodSeen) -> Option<String> {
+    pod.containers().find_map(|container| {
+        let waiting = &container["state"]["waiting"];
+        let reason = waiting["reason"].as_str().filter(|r| !matches!(*r, "ContainerCreating" | "PodInitializing"))?;
+        let message = waiting["message"].as_str().map(|m| format!(": {m:?}")).unwrap_or_default();
+        let name = container["name"].as_str().unwrap_or_default();
+        Some(format!("container {name} of pod {} does not start: {reason}{message}", pod.name()))
+    })
+}
+
+fn runs(pod: PodSeen) -> bool {
+    pod.containers().any(|c| c["state"].get("running").is_some())
 }
