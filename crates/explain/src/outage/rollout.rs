@@ -21,11 +21,14 @@ impl Course<'_> {
         // A rolling update does not ask whether old pods have ended; Recreate does (oldPodsRunning in
         // pkg/controller/deployment).
         let waits = above["spec"]["strategy"]["type"] == "Recreate";
-        let old = |p: &&PodSeen| matches!(Maker::of(self.objects, **p), Maker::Replicas { set: Some(s) } if s["spec"]["replicas"] == 0);
-        for old in pods.iter().filter(|_| waits).filter(old) {
-            let fate = self.fate(*old);
+        let is_old = |p: &PodSeen| match Maker::of(self.objects, *p) {
+            Maker::Replicas { set: Some(set) } => set["spec"]["replicas"] == 0,
+            _ => false,
+        };
+        for old in pods.into_iter().filter(|p| waits && is_old(p)) {
+            let fate = self.fate(old);
             let why = || {
-                let why = self.why_it_stays(*old, fate, Maker::Nobody);
+                let why = self.why_it_stays(old, fate, Maker::Nobody);
                 format!("its Deployment makes the next pod only when all old ones have ended, and {why}")
             };
             made = made.max(fate.ended.ok_or_else(why)?);

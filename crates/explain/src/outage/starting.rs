@@ -9,10 +9,13 @@ use super::events;
 use super::makers;
 use super::pod::PodSeen;
 use super::volumes::{Attachment, HeldVolume, volumes_of};
-use super::way::Outcome;
+use super::way::{Miss, Outcome};
 
 /// A volume that is attached so long after it was asked for was refused meanwhile.
 const LATE: SignedDuration = SignedDuration::from_secs(5);
+
+/// What fails at first may come right, so long after it should have.
+const SETBACK: SignedDuration = SignedDuration::from_secs(30);
 
 impl Course<'_> {
     /// A pod that has a node since a moment, or the nodes that it may go to: its volumes come, and it starts.
@@ -44,29 +47,36 @@ impl Course<'_> {
             return out.ready(ready);
         }
         // What should have been Ready by now will be in a moment, if it is well.
-        match self.stuck(pod, &volumes) {
-            Some(why) => out.never(why),
+        match self.stuck(pod, &volumes).filter(|_| now.duration_since(ready) > SETBACK) {
+            Some(miss) => out.missed(miss),
             None => out.ready(now + self.ready_time(pod)),
         }
     }
 
-    /// Why a pod whose volumes nobody else has is not Ready, though it should be.
-    fn stuck(&self, pod: PodSeen, volumes: &[HeldVolume]) -> Option<String> {
-        let name = pod.name();
+    /// What keeps a pod from being Ready that should be, and has no volume to wait for.
+    fn stuck(&self, pod: PodSeen, volumes: &[HeldVolume]) -> Option<Miss> {
         let refuses = |volume: &HeldVolume| {
             let here = volume.attachments.iter().find(|a| Some(a.node.as_str()) == pod.node() && !a.attached)?;
-            let error = here.attach_error.as_ref()?;
-            Some(format!("volume {} is not attached to {}: its driver says {error:?}", held_name(volume), here.node))
+            let (name, node, error) = (held_name(volume), &here.node, here.attach_error.as_ref()?);
+            Some(format!("volume {name} is not attached to {node}: its driver says {error:?}"))
         };
-        // The last word counts: what failed before has been overcome.
-        let last_word = || {
-            let said = events::about(self.objects, "Pod", pod.namespace(), name, pod.0["metadata"]["uid"].as_str());
-            let last = said.last().filter(|s| s.warning && !runs(pod))?;
-            // That another node has a volume was said of one that is gone by now, or will be.
-            let fails = last.reason.starts_with("Failed") && !last.message.contains("Volume is already");
-            fails.then(|| format!("pod {name} does not start: {} says {}: {:?}", last.by, last.reason, last.message))
-        };
-        refused(pod).or_else(|| volumes.iter().find_map(refuses)).or_else(last_word)
+        let never = refused(pod).or_else(|| volumes.iter().find_map(refuses)).map(Miss::Never);
+        never.or_else(|| self.last_word(pod))
+    }
+
+    /// What was said last of a pod none of whose containers runs, where that is a failure: earlier ones are overcome.
+    fn last_word(&self, pod: PodSeen) -> Option<Miss> {
+        let name = pod.name();
+        let said = events::about(self.objects, "Pod", pod.namespace(), name, pod.0["metadata"]["uid"].as_str());
+        let runs = pod.containers().any(|c| c["state"].get("running").is_some());
+        let last = said.last().filter(|s| s.warning && fails(&s.reason) && !runs)?;
+        let (by, reason, message) = (&last.by, &last.reason, &last.message);
+        if !message.contains("Volume is already") {
+            return Some(Miss::Never(format!("pod {name} does not start: {by} says {reason}: {message:?}")));
+        }
+        // That another node has its volume: as the attachments tell, that is over.
+        let unread = self.objects.of_kind("VolumeAttachment").next().is_none();
+        unread.then(|| Miss::Unknown(format!("volumeattachments were not read, and {by} says {reason}: {message:?}")))
     }
 
     /// From a node and free volumes to Ready; with the time that it takes to attach them, where they have to be.
@@ -127,6 +137,9 @@ pub(super) fn refused(pod: PodSeen) -> Option<String> {
     })
 }
 
-fn runs(pod: PodSeen) -> bool {
-    pod.containers().any(|c| c["state"].get("running").is_some())
+/// Whether an event's reason is that of a pod which does not start.
+fn fails(reason: &str) -> bool {
+    let volumes = ["FailedAttachVolume", "FailedMount", "FailedMapVolume"];
+    let others = ["Failed", "FailedCreatePodSandBox", "FailedPostStartHook", "InspectFailed", "NetworkNotReady"];
+    volumes.contains(&reason) || others.contains(&reason)
 }

@@ -179,7 +179,7 @@ impl Situation {
     /// An event about a pod.
     pub(crate) fn said(self, by: &str, pod: &str, reason: &str, message: &str, seconds: f64) -> Situation {
         let name = format!("{pod}.{:x}", self.items.len());
-        let normal = matches!(reason, "TaintManagerEviction");
+        let normal = matches!(reason, "TaintManagerEviction" | "Pulling");
         self.put(json!({
             "apiVersion": "v1", "kind": "Event", "metadata": { "name": name, "namespace": "default" },
             "involvedObject": { "kind": "Pod", "namespace": "default", "name": pod },
