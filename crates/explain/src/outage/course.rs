@@ -52,8 +52,8 @@ pub(crate) struct Course<'a> {
     pub(super) targets: BTreeSet<ObjectKey>,
     /// When that node has the taint that evicts.
     pub(super) tainted: Option<Timestamp>,
-    /// When the objects of pods that are in the way are gone: of those that are being deleted, and of those whose node
-    /// is silent or gone.
+    /// When the objects of pods are gone: of those of that node and of nodes that are not there, and of all others that
+    /// are being deleted.
     pub(super) gone: Vec<(ObjectKey, Timestamp)>,
     /// The nodes whose kubelets answer.
     pub(super) alive: BTreeSet<&'a str>,
@@ -89,9 +89,10 @@ impl<'a> Course<'a> {
                 objects::put(&mut course.cluster, key, &with_taint(value, taint))?;
             }
         }
+        let nodes: BTreeSet<&str> = objects.of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
         let goes = |key: &ObjectKey, pod: PodSeen| {
-            let answers = pod.node().is_none_or(|n| course.alive.contains(n) && node != Some(n));
-            !answers || pod.due().is_some() || course.targets.contains(key)
+            let elsewhere = pod.node().is_none_or(|n| nodes.contains(n) && node != Some(n));
+            !elsewhere || pod.due().is_some() || course.targets.contains(key)
         };
         let going = objects.of_kind("Pod").filter(|(key, p)| goes(key, PodSeen(p)));
         course.gone = going.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
