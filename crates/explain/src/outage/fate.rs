@@ -57,7 +57,7 @@ impl Course<'_> {
                 let taint = json!({ "key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute" });
                 let by_taint = match tolerance(pod, [&taint]) {
                     Tolerance::None => Some(now),
-                    Tolerance::For(time) => Some(now + time),
+                    Tolerance::For(time) => Some(now.checked_add(time).unwrap_or(Timestamp::MAX)),
                     Tolerance::Forever => None,
                 };
                 let deleted = asked.or([by_taint, evicted()].into_iter().flatten().min());
