@@ -15,8 +15,9 @@ use super::makers::{self, Maker};
 use super::node::{NodeStanding, OUT_OF_SERVICE, UNREACHABLE};
 use super::placing::{template, with_taint, without_taints};
 use super::pod::PodSeen;
+use super::starting::refused;
 use super::timers::Clock;
-use super::way::{Outcome, Way};
+use super::way::{Miss, Outcome, Way};
 use crate::objects::{self, ObjectError, ObjectKey, Objects};
 
 /// How a node is.
@@ -51,8 +52,11 @@ pub(crate) struct Course<'a> {
     pub(super) targets: BTreeSet<ObjectKey>,
     /// When that node has the taint that evicts.
     pub(super) tainted: Option<Timestamp>,
-    /// When the objects of its pods are gone.
+    /// When the objects of pods are gone: of those of that node and of nodes that are not there, and of all others that
+    /// are being deleted.
     pub(super) gone: Vec<(ObjectKey, Timestamp)>,
+    /// The nodes whose kubelets answer.
+    pub(super) alive: BTreeSet<&'a str>,
 }
 
 impl<'a> Course<'a> {
@@ -67,24 +71,31 @@ impl<'a> Course<'a> {
     ) -> Result<Course<'a>, ObjectError> {
         let standing = node.and_then(|name| NodeStanding::find(objects, name));
         let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
-        let (cluster, later, gone) = (cluster.clone(), None, Vec::new());
-        let mut course = Course { objects, clock, cluster, later, way, node, targets, tainted, gone };
+        let (cluster, later, gone, alive) = (cluster.clone(), None, Vec::new(), BTreeSet::new());
+        let mut course = Course { objects, clock, cluster, later, way, node, targets, tainted, gone, alive };
         for (key, value) in objects.of_kind("Node") {
             let ours = node == Some(key.name.as_str());
+            let life = course.life(&key.name);
+            course.alive.extend((life == Life::Alive).then_some(key.name.as_str()));
             if ours && way == Way::DeleteNode {
                 objects::take(&mut course.cluster, key);
             } else if ours && way == Way::NodeReturns {
                 let mut later = course.cluster.clone();
                 objects::put(&mut later, key, &without_taints(value))?;
                 course.later = Some(later);
-            } else if course.life(&key.name) == Life::Silent {
+            } else if life == Life::Silent {
                 // Where the scheduler does not know it yet, it will in a moment.
                 let taint = if ours && way == Way::OutOfService { OUT_OF_SERVICE } else { UNREACHABLE };
                 objects::put(&mut course.cluster, key, &with_taint(value, taint))?;
             }
         }
-        let there = objects.of_kind("Pod").filter(|(_, p)| node.is_some() && PodSeen(p).node() == node);
-        course.gone = there.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
+        let nodes: BTreeSet<&str> = objects.of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
+        let goes = |key: &ObjectKey, pod: PodSeen| {
+            let elsewhere = pod.node().is_none_or(|n| nodes.contains(n) && node != Some(n));
+            !elsewhere || pod.due().is_some() || course.targets.contains(key)
+        };
+        let going = objects.of_kind("Pod").filter(|(key, p)| goes(key, PodSeen(p)));
+        course.gone = going.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
         Ok(course)
     }
 
@@ -113,10 +124,10 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Whether the out-of-service taint is on a node, on this way.
+    /// Whether the out-of-service taint is on a node, on this way. It goes with the Node object.
     pub(super) fn out_of_service(&self, name: &str) -> bool {
         let found = NodeStanding::find(self.objects, name).is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
-        found || (self.way == Way::OutOfService && self.node == Some(name))
+        self.life(name) != Life::Gone && (found || (self.way == Way::OutOfService && self.node == Some(name)))
     }
 
     /// What becomes of a pod: when it, or the one in its place, is Ready.
@@ -142,6 +153,9 @@ impl<'a> Course<'a> {
         let (now, timers) = (self.now(), &self.clock.timers);
         let mut out = Outcome { nodes: vec![node.to_owned()], ..Outcome::default() };
         let back = self.way == Way::NodeReturns && self.node == Some(node);
+        if let Some(why) = refused(pod).filter(|_| back) {
+            return out.never(why);
+        }
         if back && pod.containers().any(|c| c["state"].get("running").is_some()) {
             out.step(format!("the kubelet of {node} says that it goes on"), now + timers.kubelet_return);
             return out.ready(now + timers.kubelet_return);
@@ -164,7 +178,11 @@ impl<'a> Course<'a> {
             out.steps.extend(then.steps);
             return Outcome { steps: out.steps, ..then };
         }
+        if let Some(why) = makers::retired(self.objects, pod) {
+            return out.never(format!("pod {name} is not made anew: {why}"));
+        }
         let maker = Maker::of(self.objects, pod);
+        let mut next = None;
         let made = match maker {
             Maker::Nobody => return out.never(format!("nobody makes pod {name} anew: it has no controller")),
             Maker::Kubelet => {
@@ -174,9 +192,16 @@ impl<'a> Course<'a> {
                 return out
                     .never(format!("a DaemonSet's pod is for its own node alone, and that is {}", self.word(pod)));
             }
-            Maker::Replicas { set } if !self.wanted(pod, set) => {
-                return out.never(format!("pod {name} is not made anew: its ReplicaSet wants no more pods"));
+            Maker::Identities { set: Some(set), .. } if !makers::in_range(set, pod) => {
+                return out.never(format!("pod {name} is not made anew: its StatefulSet wants fewer pods"));
             }
+            Maker::Replicas { set } if !self.wanted(pod, set) => match self.rolled_out(pod) {
+                Ok((made, other)) => {
+                    next = Some(other);
+                    Some(made)
+                }
+                Err(why) => return out.never(why),
+            },
             Maker::Replicas { .. } => [fate.deleted, fate.gone].into_iter().flatten().min(),
             Maker::Job(job) => {
                 let failed = if makers::job_waits_for_end(job) { fate.released } else { fate.deleted };
@@ -197,28 +222,28 @@ impl<'a> Course<'a> {
             out.step(format!("the object of pod {name} is gone"), made);
         }
         let made = match maker {
-            Maker::Identities { ordered: true } => match self.turn(pod, made, depth) {
+            Maker::Identities { ordered: true, .. } => match self.turn(pod, made, depth) {
                 Ok(made) => made,
-                Err(why) => return out.never(why),
+                Err(miss) => return out.missed(miss),
             },
             _ => made,
         };
         out.step("its successor is made", made);
-        self.placed(pod, pod, made, out)
+        self.placed(next.as_ref().map_or(pod, PodSeen), pod, made, out)
     }
 
     /// When it is a StatefulSet's pod's turn: all before it have to be Ready.
-    fn turn(&self, pod: PodSeen, made: Timestamp, depth: usize) -> Result<Timestamp, String> {
+    fn turn(&self, pod: PodSeen, made: Timestamp, depth: usize) -> Result<Timestamp, Miss> {
         let mut at = made;
         let before = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
         for other in before.filter(|p| p.ordinal() < pod.ordinal() && !self.passes_for_ready(*p, made)) {
-            match self.outcome_at(other, depth + 1).ready_at {
-                Some(ready) => at = at.max(ready),
-                None => {
-                    let name = other.name();
-                    return Err(format!("its StatefulSet makes it only when pod {name} is Ready, which it never is"));
-                }
-            }
+            let (then, name) = (self.outcome_at(other, depth + 1), other.name());
+            let rule = format!("its StatefulSet makes it only when pod {name} is Ready");
+            at = match (then.ready_at, then.unknown) {
+                (Some(ready), _) => at.max(ready),
+                (None, Some(why)) => return Err(Miss::Unknown(format!("{rule}, of which that is not known: {why}"))),
+                (None, None) => return Err(Miss::Never(format!("{rule}, which it never is"))),
+            };
         }
         Ok(at)
     }

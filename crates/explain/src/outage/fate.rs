@@ -16,6 +16,8 @@ use super::way::Way;
 pub(crate) struct Fate {
     /// When its deletion begins, or began.
     pub(crate) deleted: Option<Timestamp>,
+    /// When its phase says that it has ended, or it is gone.
+    pub(crate) ended: Option<Timestamp>,
     /// When its volumes are needed no more in the eyes of the attach-detach controller.
     pub(crate) released: Option<Timestamp>,
     /// When the object is gone.
@@ -29,9 +31,10 @@ impl Course<'_> {
         let held = pod.finalizers().next().is_some();
         let by_force = self.way == Way::ForceDeletePod && self.targets.contains(&pod.key());
         // The pod collector and kubelets say that a pod has ended before they delete it; a person does not.
-        let released = if held && by_force { None } else { ended };
+        let gone = ended.filter(|_| !held);
+        let ended = if by_force { gone } else { ended };
         let idle = deleted.filter(|_| !running(pod));
-        Fate { deleted, released: [released, idle].into_iter().flatten().min(), gone: ended.filter(|_| !held) }
+        Fate { deleted, ended, released: [ended, idle].into_iter().flatten().min(), gone }
     }
 
     /// When a pod's deletion begins, and when it has ended.
@@ -54,7 +57,7 @@ impl Course<'_> {
                 let taint = json!({ "key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute" });
                 let by_taint = match tolerance(pod, [&taint]) {
                     Tolerance::None => Some(now),
-                    Tolerance::For(time) => Some(now + time),
+                    Tolerance::For(time) => Some(now.checked_add(time).unwrap_or(Timestamp::MAX)),
                     Tolerance::Forever => None,
                 };
                 let deleted = asked.or([by_taint, evicted()].into_iter().flatten().min());

@@ -32,6 +32,9 @@ pub struct Forecast {
     pub commands: Vec<String>,
     /// The moments on the way; the last is Ready, or what never comes.
     pub steps: Vec<Step>,
+    /// Why it cannot be told whether the pod would ever be Ready; then there is no time, and it is not never either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 /// What a pod's trouble is about.
@@ -143,6 +146,7 @@ pub(crate) fn forecasts(
             risk: risk(way, scene, attached),
             commands: commands(way, scene, pod.namespace()),
             steps: outcome.steps,
+            unknown: outcome.unknown,
         });
     }
     Ok(out)

@@ -16,6 +16,8 @@ pub(crate) enum Maker<'a> {
     },
     /// A StatefulSet: never two pods of one identity.
     Identities {
+        /// The object, where it was read.
+        set: Option<&'a Value>,
         /// Whether one waits for all before it to be ready.
         ordered: bool,
     },
@@ -38,15 +40,46 @@ impl<'a> Maker<'a> {
         let owner = objects.get(&ObjectKey::new(kind, pod.namespace(), name));
         match kind {
             "ReplicaSet" | "ReplicationController" => Maker::Replicas { set: owner },
-            "StatefulSet" => {
-                Maker::Identities { ordered: owner.is_none_or(|o| o["spec"]["podManagementPolicy"] != "Parallel") }
-            }
+            "StatefulSet" => Maker::Identities {
+                set: owner,
+                ordered: owner.is_none_or(|o| o["spec"]["podManagementPolicy"] != "Parallel"),
+            },
             "Job" => Maker::Job(owner.unwrap_or(&Value::Null)),
             "DaemonSet" => Maker::EachNode,
             "Node" => Maker::Kubelet,
             kind => Maker::Other(kind),
         }
     }
+}
+
+/// Why whoever made a pod makes none any more: it, or who made it in turn, is gone or being deleted.
+pub(crate) fn retired(objects: &Objects, pod: PodSeen) -> Option<String> {
+    let mut made = pod.0;
+    loop {
+        let mut owners = made["metadata"]["ownerReferences"].as_array()?.iter();
+        let owner = owners.find(|o| o["controller"] == true)?;
+        let (kind, name) = (owner["kind"].as_str()?, owner["name"].as_str()?);
+        // Others may have kinds of the same names.
+        let group = owner["apiVersion"].as_str()?.split('/').next();
+        if !matches!(group, Some("apps" | "batch" | "v1")) || kind == "Node" {
+            return None;
+        }
+        let Some(maker) = objects.get(&ObjectKey::new(kind, pod.namespace(), name)) else {
+            // Where none of a kind is there, they were not read.
+            return objects.of_kind(kind).next().map(|_| format!("its {kind} {name} is not there any more"));
+        };
+        if maker["metadata"]["deletionTimestamp"].is_string() {
+            return Some(format!("its {kind} {name} is being deleted"));
+        }
+        made = maker;
+    }
+}
+
+/// Whether a StatefulSet still has a pod of this one's number (podInOrdinalRange in pkg/controller/statefulset).
+pub(crate) fn in_range(set: &Value, pod: PodSeen) -> bool {
+    let first = set["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
+    let replicas = set["spec"]["replicas"].as_u64().unwrap_or(1);
+    pod.ordinal().is_none_or(|ordinal| ordinal >= first && ordinal - first < replicas)
 }
 
 /// When a Job makes another pod for one that fails at a moment; none where that is one failure too many.

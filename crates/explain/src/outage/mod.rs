@@ -13,6 +13,7 @@ mod on_node;
 mod placing;
 mod pod;
 mod render;
+mod rollout;
 mod starting;
 mod timers;
 mod volumes;

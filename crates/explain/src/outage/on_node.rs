@@ -14,7 +14,7 @@ use super::makers::Maker;
 use super::node::{NodeStanding, Readiness};
 use super::pod::PodSeen;
 use super::timers::Clock;
-use super::volumes::volumes_of;
+use super::volumes::{unique_name, volumes_of};
 use super::way::{Outcome, Way};
 use super::why::Why;
 use super::words::when;
@@ -78,6 +78,8 @@ pub enum Fares {
     NodesOwn,
     /// It does not come back.
     Never,
+    /// Whether it comes back cannot be told.
+    Unknown,
 }
 
 impl Fares {
@@ -90,6 +92,7 @@ impl Fares {
             Fares::WithNode => "comes back with the node only",
             Fares::NodesOwn => "belongs to the node",
             Fares::Never => "does not come back",
+            Fares::Unknown => "not known",
         }
     }
 }
@@ -117,7 +120,8 @@ pub struct VolumeOnNode {
 pub struct NodeForecast {
     /// The way.
     pub way: Way,
-    /// When the last of the pods that do not belong to the node would be Ready; none where one of them never is.
+    /// When the last of the pods that do not belong to the node would be Ready; none where one of them never is, or where
+    /// that is not known.
     pub ready_at: Option<Timestamp>,
     /// Where they may go.
     pub nodes: Vec<String>,
@@ -142,6 +146,9 @@ pub struct PodForecast {
     /// Why it never is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub never: Option<String>,
+    /// Why it cannot be told whether it ever is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 /// Explains what hangs on a node, as of a moment; none where neither the node is there nor anything that hangs on it.
@@ -220,13 +227,8 @@ fn volumes_on(objects: &Objects, node: &str, standing: Option<&NodeStanding>) ->
         .map(|(key, a)| {
             let volume = a["spec"]["source"]["persistentVolumeName"].as_str().unwrap_or_default().to_owned();
             let (pods, unique) = users.get(&volume).cloned().unwrap_or_default();
-            let handle = objects
-                .get(&ObjectKey::new("PersistentVolume", "", &volume))
-                .map(|v| &v["spec"]["csi"])
-                .and_then(|csi| {
-                    Some(format!("kubernetes.io/csi/{}^{}", csi["driver"].as_str()?, csi["volumeHandle"].as_str()?))
-                });
-            let unique = unique.or(handle);
+            let unique =
+                unique.or_else(|| unique_name(objects.get(&ObjectKey::new("PersistentVolume", "", &volume))?));
             VolumeOnNode {
                 attachment: key.name.clone(),
                 pods,
@@ -250,7 +252,7 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
         let mut each = Vec::new();
         let (mut last, mut whole, mut nodes, mut back) = (None, true, BTreeSet::new(), BTreeSet::new());
         for pod in pods {
-            let Outcome { ready_at, nodes: its, steps } = course.outcome(*pod);
+            let Outcome { ready_at, nodes: its, steps, unknown } = course.outcome(*pod);
             if let Some(node) = its.first().filter(|n| ready_at.is_some() && *n != name) {
                 course.occupy(*pod, node);
             }
@@ -261,7 +263,7 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
                 nodes.extend(its.iter().cloned());
             }
             let never = steps.last().filter(|s| s.at.is_none()).map(|s| s.what.clone());
-            each.push(PodForecast { pod: full_name(*pod), ready_at, nodes: its, never });
+            each.push(PodForecast { pod: full_name(*pod), ready_at, nodes: its, never, unknown });
         }
         let attached =
             pods.iter().any(|p| volumes_of(objects, p.namespace(), p.0).iter().any(|v| v.attached && !v.shared));
@@ -284,14 +286,14 @@ fn nodes_own(objects: &Objects, pod: PodSeen) -> bool {
 
 fn fares(objects: &Objects, pod: PodSeen, forecast: &[NodeForecast]) -> Fares {
     let name = full_name(pod);
-    let comes = |way: Way| {
-        let its = forecast.iter().filter(|f| f.way == way).flat_map(|f| &f.pods).find(|p| p.pod == name);
-        its.is_some_and(|p| p.ready_at.is_some())
-    };
+    let its = |way: Way| forecast.iter().filter(move |f| f.way == way).flat_map(|f| &f.pods).find(|p| p.pod == name);
+    let comes = |way: Way| its(way).is_some_and(|p| p.ready_at.is_some());
+    let help = [Way::OutOfService, Way::ForceDeletePod, Way::DeleteNode];
     match () {
         () if nodes_own(objects, pod) => Fares::NodesOwn,
         () if comes(Way::DoNothing) => Fares::ByItself,
-        () if [Way::OutOfService, Way::ForceDeletePod, Way::DeleteNode].into_iter().any(comes) => Fares::WithHelp,
+        () if help.into_iter().any(comes) => Fares::WithHelp,
+        () if help.into_iter().any(|way| its(way).is_some_and(|p| p.unknown.is_some())) => Fares::Unknown,
         () if comes(Way::NodeReturns) => Fares::WithNode,
         () => Fares::Never,
     }
@@ -353,15 +355,17 @@ fn render_way(out: &mut String, f: &NodeForecast, own: &BTreeSet<&str>, now: Tim
     let last = pods.iter().filter_map(|p| p.ready_at).max();
     let _ = match (comes, last) {
         _ if pods.is_empty() => writeln!(out, "  {}: no pod has to come back", f.way.as_str()),
+        (_, None) if pods.iter().any(|p| p.unknown.is_some()) => writeln!(out, "  {}: not known", f.way.as_str()),
         (_, None) => writeln!(out, "  {}: no pod, ever", f.way.as_str()),
         (comes, Some(at)) => {
             writeln!(out, "  {}: {comes} of {} pods, the last at {}", f.way.as_str(), pods.len(), when(at, now))
         }
     };
     for pod in pods {
-        let _ = match (pod.ready_at, &pod.never) {
+        let _ = match (pod.ready_at, pod.unknown.as_ref().or(pod.never.as_ref())) {
             (Some(at), _) => writeln!(out, "    {}: {}, on {}", pod.pod, when(at, now), some(&pod.nodes)),
-            (None, why) => writeln!(out, "    {}: never: {}", pod.pod, why.as_deref().unwrap_or("no way is known")),
+            (None, Some(why)) if pod.unknown.is_some() => writeln!(out, "    {}: not known: {why}", pod.pod),
+            (None, why) => writeln!(out, "    {}: never: {}", pod.pod, why.map_or("no way is known", String::as_str)),
         };
     }
     let _ = writeln!(out, "    risk: {}", f.risk);

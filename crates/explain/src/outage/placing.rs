@@ -1,5 +1,7 @@
 //! Where a pod that is made anew goes, by the scheduler's own rules, in the cluster as it would then be.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stead_placement::{Cluster, evaluate};
@@ -8,7 +10,9 @@ use super::course::Course;
 use super::makers::Maker;
 use super::node::{OUT_OF_SERVICE, SHUTDOWN, UNREACHABLE};
 use super::pod::PodSeen;
-use super::way::Outcome;
+use super::volumes::volumes_of;
+use super::way::{Miss, Outcome};
+use crate::explanation::some;
 use crate::objects;
 
 impl Course<'_> {
@@ -21,14 +25,15 @@ impl Course<'_> {
         let looks = self.now() + self.clock.timers.kubelet_return + self.clock.timers.node_monitor_period / 2;
         let back = self.later.as_ref().map(|later| (later, looks));
         let then = |at| back.filter(|(_, back)| *back <= at).map_or(&self.cluster, |(later, _)| later);
-        let mut tries: Vec<(&Cluster, Timestamp)> = vec![(then(made), made)];
-        // What the old pod takes, or a claim that one pod alone may use, is free when it is gone.
-        tries.extend(self.fate(old).gone.filter(|gone| *gone > made && !own).map(|gone| (then(gone), gone)));
-        let last = tries.last().map_or(made, |(_, at)| *at);
-        tries.extend(back.map(|(later, back)| (later, last.max(back))));
+        if let Some(miss) = self.unread(pod) {
+            return out.missed(miss);
+        }
+        // What a pod takes, or a claim that one pod alone may use, is free when it is gone.
+        let tries = self.gone.iter().map(|(_, gone)| *gone).chain(back.map(|(_, back)| back));
+        let tries: BTreeSet<Timestamp> = tries.filter(|at| *at > made).chain([made]).collect();
         let mut message = None;
-        for (cluster, at) in tries {
-            let mut cluster = cluster.clone();
+        for at in tries {
+            let mut cluster = then(at).clone();
             if same_name {
                 objects::take(&mut cluster, &old.key());
             }
@@ -36,37 +41,59 @@ impl Course<'_> {
                 objects::take(&mut cluster, gone);
             }
             match self.fitting(&cluster, &template) {
-                Ok(mut nodes) => {
+                Ok((best, mut nodes)) => {
+                    let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
+                    if !lost.is_empty() {
+                        let all = lost.len() == best.len();
+                        let why = |verb| format!("it {verb} put on {}, of which nothing is heard", some(&lost));
+                        return out.missed(if all { Miss::Never(why("is")) } else { Miss::Unknown(why("may be")) });
+                    }
                     // Whether the node is back for the scheduler by then is a matter of moments.
                     let others = self.later.as_ref().and_then(|later| self.fitting(later, &template).ok());
-                    nodes.extend(
-                        others.unwrap_or_default().into_iter().filter(|n| !nodes.contains(n)).collect::<Vec<_>>(),
-                    );
+                    let (_, others) = others.unwrap_or_default();
+                    nodes.extend(others.into_iter().filter(|n| !nodes.contains(n)).collect::<Vec<_>>());
+                    nodes.retain(|n| self.alive.contains(n.as_str()));
                     out.step("it is scheduled", at);
                     return self.started(PodSeen(&template), at, Outcome { nodes, ..out });
                 }
-                Err(why) => message = message.or(Some(why)),
+                Err(Miss::Never(why)) => message = message.or(Some(why)),
+                Err(unknown) => return out.missed(unknown),
             }
         }
         out.never(message.unwrap_or_else(|| "no node takes it".into()))
     }
 
-    /// The nodes that take a pod, the best first; or what the scheduler says.
-    fn fitting(&self, cluster: &Cluster, template: &Value) -> Result<Vec<String>, String> {
-        let pod = objects::compile_pod(template).map_err(|e| e.to_string())?;
-        let verdict = evaluate(cluster, &pod).map_err(|e| e.to_string())?;
+    /// What is to be known of a pod's volumes and was not read. Where none of a kind is there, they were not read.
+    pub(super) fn unread(&self, pod: PodSeen) -> Option<Miss> {
+        let volumes = volumes_of(self.objects, pod.namespace(), pod.0);
+        let none = |kind: &str| self.objects.of_kind(kind).next().is_none();
+        let what = match () {
+            () if volumes.is_empty() => return None,
+            () if none("PersistentVolumeClaim") => "persistentvolumeclaims",
+            () if none("PersistentVolume") && volumes.iter().any(|v| v.volume.is_some()) => "persistentvolumes",
+            () => return None,
+        };
+        Some(Miss::Unknown(format!("{what} were not read: where its volumes are is not known")))
+    }
+
+    /// The nodes that the scheduler takes one of, and all that fit, the best first; or what it says.
+    fn fitting(&self, cluster: &Cluster, template: &Value) -> Result<(Vec<String>, Vec<String>), Miss> {
+        let pod = objects::compile_pod(template).map_err(|e| Miss::Unknown(e.to_string()))?;
+        let verdict = evaluate(cluster, &pod).map_err(|e| Miss::Unknown(e.to_string()))?;
         if let Some(error) = verdict.error {
-            return Err(error);
+            return Err(Miss::Unknown(format!("kube-scheduler cannot decide: {error}")));
         }
+        let mut best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
         let mut fitting: Vec<(i64, String)> = verdict.scores.iter().map(|(n, s)| (-s.total, n.to_string())).collect();
         fitting.sort();
         if fitting.is_empty() {
             fitting.extend(verdict.nominees.iter().map(|n| (0, n.node.to_string())));
+            best = fitting.iter().map(|(_, node)| node.clone()).collect();
         }
         if fitting.is_empty() {
-            return Err(format!("no node takes it: {}", verdict.message.unwrap_or_default()));
+            return Err(Miss::Never(format!("no node takes it: {}", verdict.message.unwrap_or_default())));
         }
-        Ok(fitting.into_iter().map(|(_, node)| node).collect())
+        Ok((best, fitting.into_iter().map(|(_, node)| node).collect()))
     }
 }
 

@@ -15,7 +15,11 @@ pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Ti
         let _ = writeln!(out, "\nEvery way out, and when the pod would be Ready");
     }
     for f in forecasts {
-        let ready = f.ready_at.map_or("never".to_owned(), |at| when(at, now));
+        let ready = match (f.ready_at, &f.unknown) {
+            (Some(at), _) => when(at, now),
+            (None, Some(_)) => "not known".to_owned(),
+            (None, None) => "never".to_owned(),
+        };
         let place =
             if f.nodes.is_empty() || f.ready_at.is_none() { String::new() } else { format!(", on {}", some(&f.nodes)) };
         let _ = writeln!(out, "  {}: {ready}{place}", f.way.as_str());
@@ -26,6 +30,9 @@ pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Ti
                 Some(at) => writeln!(out, "    {}: {what}", when(at, now)),
                 None => writeln!(out, "    {what}"),
             };
+        }
+        if let Some(why) = &f.unknown {
+            let _ = writeln!(out, "    {why}");
         }
         let _ = writeln!(out, "    risk: {}", f.risk);
         for command in &f.commands {

@@ -23,15 +23,18 @@ pub struct HeldVolume {
     pub attachments: Vec<Attachment>,
     /// The values that the volume's own node affinity wants, key by key; empty where it can be used everywhere.
     pub only: Vec<(String, Vec<String>)>,
+    /// Whether it is a directory or a disk of a node, by its kind.
+    pub of_a_node: bool,
 }
 
 impl HeldVolume {
     /// Whether the volume lives on one node and nowhere else, because of its kind or its affinity to a host.
     pub fn is_local(&self) -> bool {
-        self.only.iter().any(|(key, values)| {
+        let host = |(key, values): &(String, Vec<String>)| {
             values.len() == 1
                 && (key == "kubernetes.io/hostname" || key.ends_with("/hostname") || key.ends_with("/node"))
-        })
+        };
+        self.of_a_node || self.only.iter().any(host)
     }
 }
 
@@ -74,30 +77,74 @@ fn held(objects: &Objects, namespace: &str, claim: String) -> HeldVolume {
     let name = bound.and_then(|c| c["spec"]["volumeName"].as_str()).filter(|n| !n.is_empty()).map(str::to_owned);
     let volume = name.as_ref().and_then(|n| objects.get(&ObjectKey::new("PersistentVolume", "", n)));
     let spec = volume.map_or(&Value::Null, |v| &v["spec"]);
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let driver = text(&spec["csi"]["driver"]);
+    let driver = volume.and_then(driver).map(str::to_owned);
     let by_driver = |driver: &String| {
         let known = objects.get(&ObjectKey::new("CSIDriver", "", driver));
         // A driver that says nothing has its volumes attached; so has one that nobody registered.
         known.and_then(|d| d["spec"]["attachRequired"].as_bool()).unwrap_or(true)
     };
     let attached = driver.as_ref().is_some_and(by_driver);
-    let handle = text(&spec["csi"]["volumeHandle"]);
-    let unique_name = match (&driver, handle) {
-        (Some(driver), Some(handle)) if attached => Some(format!("kubernetes.io/csi/{driver}^{handle}")),
-        _ => None,
-    };
+    let unique_name = volume.filter(|_| attached).and_then(unique_name);
     let modes = spec["accessModes"].as_array().into_iter().flatten();
     HeldVolume {
         attachments: name.as_ref().map(|name| attachments(objects, name)).unwrap_or_default(),
         shared: modes.into_iter().any(|m| m == "ReadWriteMany" || m == "ReadOnlyMany"),
         only: affinity(spec),
+        of_a_node: spec.get("local").is_some() || spec.get("hostPath").is_some(),
         claim,
         volume: name,
         driver,
         attached,
         unique_name,
     }
+}
+
+/// The kinds of volumes that Kubernetes itself once had drivers for, the field that names the disk, and the driver that took
+/// over. Such a volume keeps its form for life; controllers and kubelets read it as one of that driver
+/// (csi-translation-lib).
+const MIGRATED: [(&str, &str, &str); 6] = [
+    ("awsElasticBlockStore", "volumeID", "ebs.csi.aws.com"),
+    ("azureDisk", "diskURI", "disk.csi.azure.com"),
+    ("cinder", "volumeID", "cinder.csi.openstack.org"),
+    ("gcePersistentDisk", "pdName", "pd.csi.storage.gke.io"),
+    ("portworxVolume", "volumeID", "pxd.portworx.com"),
+    ("vsphereVolume", "volumePath", "csi.vsphere.vmware.com"),
+];
+
+/// The CSI driver of a PersistentVolume.
+fn driver(volume: &Value) -> Option<&str> {
+    let spec = &volume["spec"];
+    let migrated = MIGRATED.iter().find(|(kind, ..)| spec.get(kind).is_some());
+    spec["csi"]["driver"].as_str().or(migrated.map(|(_, _, driver)| *driver))
+}
+
+/// The name of a PersistentVolume among a node's `volumesInUse` and `volumesAttached`.
+pub(crate) fn unique_name(volume: &Value) -> Option<String> {
+    let spec = &volume["spec"];
+    let migrated = || {
+        let (kind, field, _) = MIGRATED.iter().find(|(kind, ..)| spec.get(kind).is_some())?;
+        let disk = spec[kind][field].as_str()?;
+        Some(match *kind {
+            // aws://ZONE/VOLUME
+            "awsElasticBlockStore" => disk.rsplit('/').next()?.to_owned(),
+            "gcePersistentDisk" => google(volume, disk),
+            _ => disk.to_owned(),
+        })
+    };
+    let handle = spec["csi"]["volumeHandle"].as_str().map(str::to_owned).or_else(migrated)?;
+    Some(format!("kubernetes.io/csi/{}^{handle}", driver(volume)?))
+}
+
+/// The handle of a disk of Google's, which has its zone, or the region of its zones, in it.
+fn google(volume: &Value, disk: &str) -> String {
+    let labels = &volume["metadata"]["labels"];
+    let label = |key: &str| labels[key].as_str().filter(|z| !z.is_empty());
+    let zones = label("failure-domain.beta.kubernetes.io/zone").or(label("topology.kubernetes.io/zone"));
+    let place = match zones.unwrap_or("UNSPECIFIED").split_once("__") {
+        None => format!("zones/{}", zones.unwrap_or("UNSPECIFIED")),
+        Some((zone, _)) => format!("regions/{}", zone.rsplit_once('-').map_or(zone, |(region, _)| region)),
+    };
+    format!("projects/UNSPECIFIED/{place}/disks/{disk}")
 }
 
 fn attachments(objects: &Objects, volume: &str) -> Vec<Attachment> {

@@ -44,12 +44,23 @@ pub struct Step {
     pub at: Option<Timestamp>,
 }
 
+/// Why something does not come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// It never does.
+    Never(String),
+    /// It cannot be told whether it does.
+    Unknown(String),
+}
+
 /// What becomes of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) ready_at: Option<Timestamp>,
     pub(crate) nodes: Vec<String>,
     pub(crate) steps: Vec<Step>,
+    /// Why it cannot be told whether it ever is Ready.
+    pub(crate) unknown: Option<String>,
 }
 
 impl Outcome {
@@ -60,6 +71,13 @@ impl Outcome {
     pub(super) fn never(mut self, why: impl Into<String>) -> Outcome {
         self.steps.push(Step { what: why.into(), at: None });
         Outcome { ready_at: None, ..self }
+    }
+
+    pub(super) fn missed(self, miss: Miss) -> Outcome {
+        match miss {
+            Miss::Never(why) => self.never(why),
+            Miss::Unknown(why) => Outcome { ready_at: None, unknown: Some(why), ..self },
+        }
     }
 
     pub(super) fn ready(mut self, at: Timestamp) -> Outcome {

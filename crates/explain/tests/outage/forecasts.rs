@@ -1,8 +1,8 @@
 //! What each way leads to, by kind of workload, of storage and of outage.
 
 use jiff::SignedDuration;
-use serde_json::json;
-use stead_explain::outage::{Timers, Way};
+use serde_json::{Value, json};
+use stead_explain::outage::{Timers, Way, volumes_of};
 
 use crate::situation::{Pod, Situation, Storage, at, lease};
 
@@ -313,7 +313,7 @@ fn a_job_counts_it_as_a_failure() {
 
 #[test]
 fn tolerations_decide_when_it_goes() {
-    let with = |tolerations: serde_json::Value| {
+    let with = |tolerations: Value| {
         let pod = pod("web-1-x", "ReplicaSet/web-1").with(|p| p["spec"]["tolerations"] = tolerations);
         silent(web().put(pod.0))
     };
@@ -417,4 +417,294 @@ fn a_pod_that_ends_on_a_node_that_answers() {
     // It did not end when it was asked to: it is ended when its thirty seconds are over.
     check(&there.clone().now(110.0), "db-0", &[(Way::DoNothing, Some(131.0 + PLACED))]);
     check(&there.now(600.0), "db-0", &[(Way::DoNothing, None), (Way::ForceDeletePod, Some(600.0 + PLACED))]);
+}
+
+/// A Deployment that is being updated: its old ReplicaSet wants no pods any more, and the old pod hangs on `a`.
+fn updating(strategy: &str) -> Situation {
+    let there = Situation::new(&NODES).deployment(strategy).workload("ReplicaSet", "web-1").change(
+        "ReplicaSet",
+        "web-1",
+        |s| s["spec"]["replicas"] = 0.into(),
+    );
+    silent(there.put(pod("web-1-x", "ReplicaSet/web-1").deleted(60.0).0))
+}
+
+/// Recreate waits for the end of all old pods, and then makes the new one.
+#[test]
+fn a_deployment_in_the_middle_of_an_update_makes_the_next_pod() {
+    let there = updating("Recreate");
+    check(
+        &there,
+        "web-1-x",
+        &[
+            (Way::DoNothing, None),
+            (Way::NodeReturns, Some(102.0 + PLACED)),
+            (Way::ForceDeletePod, Some(100.0 + PLACED)),
+            (Way::OutOfService, Some(110.0 + PLACED)),
+            (Way::DeleteNode, Some(150.0 + PLACED)),
+        ],
+    );
+    // The pod collector says that a pod has failed, whatever finalizers it has; a person does not.
+    let held = |p: &mut Value| p["metadata"]["finalizers"] = json!(["example.com/x"]);
+    let held = there.clone().change("Pod", "web-1-x", held);
+    check(&held, "web-1-x", &[(Way::OutOfService, Some(110.0 + PLACED)), (Way::ForceDeletePod, None)]);
+    // Another old one, on another node that is silent.
+    let two = there.clone().put(Pod::new("web-1-y", "ReplicaSet/web-1", -100.0).on("b", -100.0).deleted(60.0).0);
+    check(&two.silent("b", 0.0, 50.0), "web-1-x", &[(Way::OutOfService, None)]);
+    // The new pod is of the new template.
+    let bound = there.clone().change("Deployment", "web", |d| {
+        let spec = json!({ "containers": [{ "name": "c" }], "nodeSelector": { "zone": "y" } });
+        d["spec"]["template"] = json!({ "metadata": { "labels": { "app": "web" } }, "spec": spec });
+    });
+    assert_eq!(bound.forecast("web-1-x", Way::OutOfService).nodes, ["c"]);
+    let enough = there.change("Deployment", "web", |d| d["spec"]["replicas"] = 0.into());
+    check(&enough, "web-1-x", &[(Way::OutOfService, None), (Way::NodeReturns, None)]);
+}
+
+/// A rolling update counts what its ReplicaSets want, and does not wait for old pods.
+#[test]
+fn a_rolling_update_does_not_wait_for_old_pods() {
+    let there = updating("RollingUpdate");
+    check(&there, "web-1-x", &[(Way::DoNothing, Some(100.0 + PLACED))]);
+    let new = Pod::new("web-2-x", "ReplicaSet/web-2", 10.0).on("b", 10.0).ready(11.0, 12.0);
+    check(&there.workload("ReplicaSet", "web-2").put(new.0), "web-1-x", &[(Way::OutOfService, None)]);
+}
+
+/// A pod that takes nearly all of a node.
+fn large(pod: Pod) -> Pod {
+    pod.with(|p| p["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": "10" } }))
+}
+
+#[test]
+fn room_that_a_living_kubelet_is_making() {
+    let hog = |name: &str, node: &str| large(Pod::new(name, "", 0.0).on(node, 0.0).ready(1.0, 2.0));
+    let there = set(false).put(large(pod("db-0", "StatefulSet/db")).0).put(hog("p", "c").0);
+    let full = silent(there.clone().put(hog("q", "b").0));
+    check(&full, "db-0", &[(Way::ForceDeletePod, None)]);
+    let leaving = silent(there.put(hog("q", "b").deleted(90.0).0));
+    check(&leaving, "db-0", &[(Way::ForceDeletePod, Some(121.0 + PLACED))]);
+    assert_eq!(leaving.forecast("db-0", Way::ForceDeletePod).nodes, ["b"]);
+}
+
+#[track_caller]
+fn unknown(there: &Situation, pod: &str, way: Way, why: &str) {
+    let foreseen = there.forecast(pod, way);
+    assert_eq!(foreseen.ready_at, None);
+    assert!(foreseen.unknown.as_ref().is_some_and(|w| w.contains(why)), "{foreseen:#?}");
+    assert!(foreseen.steps.iter().all(|s| s.at.is_some()), "nothing is said never to come: {foreseen:#?}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_not_never() {
+    let devices = |p: &mut Value| p["spec"]["resourceClaims"] = json!([{ "name": "gpu" }]);
+    let there = silent(set(true).put(pod("db-0", "StatefulSet/db").with(devices).0));
+    unknown(&there, "db-0", Way::ForceDeletePod, "not modelled");
+    check(&there, "db-0", &[(Way::NodeReturns, Some(101.0))]);
+    assert_eq!(
+        there.forecast("db-0", Way::DoNothing).unknown,
+        None,
+        "a silent kubelet confirms nothing, that is known"
+    );
+    // Nor is it known of those that wait for it.
+    let next = silent(there.put(pod("db-1", "StatefulSet/db").0));
+    unknown(&next, "db-1", Way::OutOfService, "only when pod db-0 is Ready, of which that is not known");
+    // Claims and volumes that were not read.
+    let there = silent(set(false).put(pod("db-0", "StatefulSet/db").claim("data").0));
+    unknown(&there, "db-0", Way::ForceDeletePod, "persistentvolumeclaims were not read");
+    let claimed = there.clone().claim("data", Storage::Everywhere, "ReadWriteOnce");
+    check(&claimed, "db-0", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    unknown(&claimed.remove("PersistentVolume", "pv-data"), "db-0", Way::ForceDeletePod, "persistentvolumes were not");
+    // Claims that were read, and this is not among them.
+    check(&there.claim("other", Storage::Everywhere, "ReadWriteOnce"), "db-0", &[(Way::ForceDeletePod, None)]);
+}
+
+/// The old pod on `a`, and one that was made in its place a while ago.
+fn succeeded(change: impl FnOnce(&mut Value)) -> Situation {
+    web()
+        .put(pod("web-1-x", "ReplicaSet/web-1").deleted(350.0).0)
+        .put(Pod::new("web-1-y", "ReplicaSet/web-1", 350.0).on("b", 350.0).with(change).0)
+        .silent("a", 0.0, 50.0)
+        .now(400.0)
+}
+
+#[track_caller]
+fn never(there: &Situation, pod: &str, way: Way, why: &str) {
+    let foreseen = there.forecast(pod, way);
+    let last = foreseen.steps.last().filter(|s| s.at.is_none()).map(|s| s.what.as_str());
+    assert!(last.is_some_and(|last| last.contains(why)), "{foreseen:#?}");
+}
+
+#[test]
+fn a_successor_that_cannot_start_is_not_ready_in_a_moment() {
+    let image = |p: &mut Value| {
+        p["status"]["containerStatuses"][0]["state"] = json!({ "waiting": { "reason": "ImagePullBackOff" } });
+    };
+    never(&succeeded(image), "web-1-x", Way::OutOfService, "ImagePullBackOff");
+    let well = succeeded(|_| ());
+    check(&well, "web-1-x", &[(Way::OutOfService, Some(401.0))]);
+    // What failed a moment ago may come right.
+    check(&succeeded(image).now(360.0), "web-1-x", &[(Way::OutOfService, Some(361.0))]);
+    let mount = |there: Situation, seconds: f64| {
+        there.said("kubelet", "web-1-y", "FailedMount", "secret \"db-pass\" not found", seconds)
+    };
+    never(&mount(well.clone(), 390.0), "web-1-x", Way::DoNothing, "db-pass");
+    // That was overcome: something else was said since.
+    let pulls = mount(well, 390.0).said("kubelet", "web-1-y", "Pulling", "Pulling image", 395.0);
+    check(&pulls, "web-1-x", &[(Way::OutOfService, Some(401.0))]);
+}
+
+#[test]
+fn a_driver_that_refuses_is_asked_again_when_another_node_lets_go() {
+    let refused = |there: Situation| {
+        there
+            .change("Pod", "web-1-x", |p| *p = Pod(p.clone()).claim("data").0)
+            .change("Pod", "web-1-y", |p| *p = Pod(p.clone()).claim("data").0)
+            .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+            .attached("data", "b")
+            .change("VolumeAttachment", "csi-data-b", |v| {
+                v["status"] = json!({ "attached": false, "attachError": { "message": "attached to another" } });
+            })
+    };
+    let there = refused(succeeded(|_| ()));
+    never(&there, "web-1-x", Way::OutOfService, "attached to another");
+    check(&there.attached("data", "a"), "web-1-x", &[(Way::OutOfService, Some(410.0 + ATTACHED))]);
+    // Where attachments were not read, nobody knows who has the volume.
+    let said = "Multi-Attach error for volume \"pv-data\" Volume is already used by pod(s) web-1-x";
+    let there = refused(succeeded(|_| ())).remove("VolumeAttachment", "csi-data-b");
+    let there = there.said("attachdetach-controller", "web-1-y", "FailedAttachVolume", said, 351.0);
+    unknown(&there, "web-1-x", Way::OutOfService, "volumeattachments were not read");
+}
+
+#[test]
+fn nobody_gets_past_one_that_crashes() {
+    let crashes = |p: &mut Value| {
+        p["status"]["containerStatuses"][0]["state"] = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    };
+    let there = set(true).put(Pod::new("db-0", "StatefulSet/db", -100.0).on("b", -100.0).with(crashes).0);
+    never(&silent(there.put(pod("db-1", "StatefulSet/db").0)), "db-1", Way::OutOfService, "pod db-0 is Ready");
+    // Nor does it run because its node is back.
+    let there = silent(set(true).put(pod("db-0", "StatefulSet/db").with(crashes).0));
+    never(&there, "db-0", Way::NodeReturns, "CrashLoopBackOff");
+}
+
+#[test]
+fn a_silent_node_is_no_place() {
+    let bears = |p: &mut Value| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+    let there = silent(set(false).put(pod("db-0", "StatefulSet/db").with(bears).0));
+    unknown(&there, "db-0", Way::ForceDeletePod, "it may be put on a, of which nothing is heard");
+    let there = silent(set(false).put(rather_a(pod("db-0", "StatefulSet/db").with(bears)).0));
+    never(&there, "db-0", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
+    // One that would rather be elsewhere goes there.
+    let there = there.change("Pod", "db-0", |p| {
+        let rather = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution/0/preference";
+        *p.pointer_mut(rather).expect("a preference") = json!({ "matchExpressions": [
+            { "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a"] }] });
+    });
+    assert_eq!(there.forecast("db-0", Way::ForceDeletePod).nodes, ["b", "c"]);
+}
+
+#[test]
+fn whoever_is_gone_or_wants_no_more_makes_no_pod() {
+    let there = silent(set(false).put(pod("db-1", "StatefulSet/db").deleted(60.0).0));
+    check(&there, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    let with = |change: fn(&mut Value)| there.clone().change("StatefulSet", "db", change);
+    never(&with(|s| s["spec"]["replicas"] = 1.into()), "db-1", Way::ForceDeletePod, "wants fewer pods");
+    never(&with(|s| s["spec"]["ordinals"] = json!({ "start": 2 })), "db-1", Way::ForceDeletePod, "wants fewer pods");
+    let moved = with(|s| s["spec"] = json!({ "replicas": 1, "ordinals": { "start": 1 }, "selector": {} }));
+    check(&moved, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    let leaving = |o: &mut Value| o["metadata"]["deletionTimestamp"] = at(90.0).to_string().into();
+    never(&with(leaving), "db-1", Way::ForceDeletePod, "StatefulSet db is being deleted");
+    // Where no StatefulSet is there, they were not read.
+    let unread = there.remove("StatefulSet", "db");
+    check(&unread, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    let missed = unread.workload("StatefulSet", "other");
+    never(&missed, "db-1", Way::ForceDeletePod, "StatefulSet db is not there any more");
+    let foreign = missed.change("Pod", "db-1", |p| {
+        p["metadata"]["ownerReferences"][0]["apiVersion"] = "apps.kruise.io/v1beta1".into();
+    });
+    check(&foreign, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    // The same of others, and of who made them.
+    for (kind, name) in [("ReplicaSet", "web-1"), ("Deployment", "web")] {
+        let there = silent(web().put(pod("web-1-x", "ReplicaSet/web-1").0)).change(kind, name, leaving);
+        never(&there, "web-1-x", Way::ForceDeletePod, &format!("its {kind} {name} is being deleted"));
+    }
+    let there = silent(Situation::new(&NODES).workload("Job", "j").put(pod("j-x", "Job/j").0));
+    never(&there.change("Job", "j", leaving), "j-x", Way::ForceDeletePod, "its Job j is being deleted");
+}
+
+/// Volumes that were made before their driver was one of CSI keep their form; only controllers and kubelets name them anew.
+#[test]
+fn volumes_of_old_kinds_are_attached_by_the_driver_that_took_over() {
+    let zone = "topology.kubernetes.io/zone";
+    let table = [
+        (json!({ "cinder": { "volumeID": "v" } }), "", "cinder.csi.openstack.org^v"),
+        (json!({ "awsElasticBlockStore": { "volumeID": "aws://eu-1a/vol-1" } }), "", "ebs.csi.aws.com^vol-1"),
+        (json!({ "azureDisk": { "diskURI": "/subscriptions/d" } }), "", "disk.csi.azure.com^/subscriptions/d"),
+        (json!({ "vsphereVolume": { "volumePath": "[ds] d" } }), "", "csi.vsphere.vmware.com^[ds] d"),
+        (
+            json!({ "gcePersistentDisk": { "pdName": "d" } }),
+            "",
+            "pd.csi.storage.gke.io^projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d",
+        ),
+        (
+            json!({ "gcePersistentDisk": { "pdName": "d" } }),
+            "eu-1-a",
+            "pd.csi.storage.gke.io^projects/UNSPECIFIED/zones/eu-1-a/disks/d",
+        ),
+        (
+            json!({ "gcePersistentDisk": { "pdName": "d" } }),
+            "eu-1-a__eu-1-b",
+            "pd.csi.storage.gke.io^projects/UNSPECIFIED/regions/eu-1/disks/d",
+        ),
+    ];
+    for (source, zones, unique) in table {
+        let there = set(false)
+            .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+            .put(pod("db-0", "StatefulSet/db").claim("data").0)
+            .attached("data", "a")
+            .change("PersistentVolume", "pv-data", |v| {
+                v["spec"].as_object_mut().expect("a spec").remove("csi");
+                v["spec"].as_object_mut().expect("a spec").extend(source.as_object().expect("a source").clone());
+                v["metadata"]["labels"] = if zones.is_empty() { json!({}) } else { json!({ zone: zones }) };
+            });
+        let mounted = json!([format!("kubernetes.io/csi/{unique}")]);
+        let there = silent(there.change("Node", "a", |n| n["status"]["volumesInUse"] = mounted));
+        check(&there, "db-0", &[(Way::ForceDeletePod, Some(100.0 + 360.0 + ATTACHED))]);
+        let idle = there.change("Node", "a", |n| n["status"]["volumesInUse"] = json!([]));
+        check(&idle, "db-0", &[(Way::ForceDeletePod, Some(100.0 + ATTACHED))]);
+    }
+}
+
+/// The taint goes with the Node object, and the volume stays as mounted as it was.
+#[test]
+fn a_node_that_is_deleted_is_not_out_of_service_any_more() {
+    let taint = json!({ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" });
+    let there = set(false)
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(pod("db-0", "StatefulSet/db").claim("data").0)
+        .attached("data", "a");
+    let tainted = |n: &mut Value| n["spec"]["taints"].as_array_mut().expect("taints").push(taint);
+    let there = silent(there).change("Node", "a", tainted);
+    check(
+        &there,
+        "db-0",
+        &[(Way::DoNothing, Some(110.0 + ATTACHED)), (Way::DeleteNode, Some(150.0 + 360.0 + ATTACHED))],
+    );
+}
+
+#[test]
+fn a_directory_of_a_node_is_local() {
+    let there = set(false).claim("data", Storage::Everywhere, "ReadWriteOnce");
+    let local = |there: &Situation| {
+        let pod = pod("db-0", "StatefulSet/db").claim("data");
+        volumes_of(&there.objects(), "default", &pod.0)[0].is_local()
+    };
+    assert!(!local(&there));
+    for (kind, source) in [("hostPath", json!({ "path": "/data" })), ("local", json!({ "path": "/mnt/ssd" }))] {
+        let there = there.clone().change("PersistentVolume", "pv-data", |v| {
+            v["spec"].as_object_mut().expect("a spec").remove("csi");
+            v["spec"][kind] = source;
+        });
+        assert!(local(&there), "{kind}");
+    }
 }

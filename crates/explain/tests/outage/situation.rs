@@ -99,9 +99,10 @@ impl Situation {
     /// A controller, and the Deployment above it where it is a ReplicaSet.
     pub(crate) fn workload(self, kind: &str, name: &str) -> Situation {
         let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+        let replicas = if kind == "StatefulSet" { 3 } else { 1 };
         let mut object = json!({
             "apiVersion": version, "kind": kind, "metadata": { "name": name, "namespace": "default" },
-            "spec": { "replicas": 1, "serviceName": name, "selector": { "matchLabels": { "app": name } },
+            "spec": { "replicas": replicas, "serviceName": name, "selector": { "matchLabels": { "app": name } },
                       "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [] } } },
         });
         if kind != "ReplicaSet" {
@@ -178,7 +179,7 @@ impl Situation {
     /// An event about a pod.
     pub(crate) fn said(self, by: &str, pod: &str, reason: &str, message: &str, seconds: f64) -> Situation {
         let name = format!("{pod}.{:x}", self.items.len());
-        let normal = matches!(reason, "TaintManagerEviction");
+        let normal = matches!(reason, "TaintManagerEviction" | "Pulling");
         self.put(json!({
             "apiVersion": "v1", "kind": "Event", "metadata": { "name": name, "namespace": "default" },
             "involvedObject": { "kind": "Pod", "namespace": "default", "name": pod },
