@@ -167,6 +167,11 @@ impl NodeStanding {
         }
     }
 
+    /// Whether its kubelet answers, but it is said not to be ready.
+    pub fn is_unwell(&self, by: Listening) -> bool {
+        self.readiness != Readiness::Ready && self.since.is_some() && !self.is_silent(by)
+    }
+
     /// Whether its clock must be behind. The node controller goes by when it saw a lease change, not by the time that the
     /// node wrote into it: of one that is silent for so long as its lease has it, it would have said so.
     pub fn is_behind(&self, by: Listening) -> bool {

@@ -183,7 +183,7 @@ pub fn explain_node(
         pods: pods
             .iter()
             .map(|pod| {
-                let unwell = standing.as_ref().filter(|n| !lost && n.readiness != Readiness::Ready);
+                let unwell = standing.as_ref().filter(|n| n.is_unwell(clock.leases));
                 let evicted_at = unwell.and_then(|n| pod.deleted().or(eviction::evicted(objects, clock, n, *pod)));
                 PodOnNode {
                     pod: full_name(*pod),

@@ -70,7 +70,7 @@ mod tests {
         };
         let asked = at("2026-01-01T00:00:00Z");
         assert_eq!(of("2026-01-01T00:00:30Z", 30), (asked, at("2026-01-01T00:00:30Z")));
-        assert_eq!(of("5194-11-29T09:46:40Z", 100_000_000_000), (asked, LATEST));
+        assert_eq!(of("5194-11-16T09:46:40Z", 100_000_000_000), (asked, LATEST));
         for grace in [1_000_000_000_000, i64::MAX, i64::MIN] {
             assert_eq!(of("2026-01-01T00:00:00Z", grace), (asked, asked), "{grace}");
         }

@@ -64,7 +64,7 @@ fn leaves(value: &Value, path: String, out: &mut Vec<String>) {
 fn what_nobody_can_reckon_with_is_no_reason_to_fall_over() {
     let there = all();
     let numbers = [json!(i64::MAX), json!(i64::MIN), json!(1_000_000_000_000_i64), json!(i32::MAX), json!(-1)];
-    let times = ["9999-12-30T22:00:00Z", "-009999-01-02T01:59:59Z", "0001-01-01T00:00:00Z", "5194-11-29T09:46:40Z"];
+    let times = ["9999-12-30T22:00:00Z", "-009999-01-02T01:59:59Z", "0001-01-01T00:00:00Z", "5194-11-16T09:46:40Z"];
     let mut tried = 0;
     for (i, item) in there.items.iter().enumerate() {
         let mut paths = Vec::new();

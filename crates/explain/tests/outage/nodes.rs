@@ -114,6 +114,10 @@ fn a_node_that_is_not_ready_by_its_own_word() {
     let stays = full().change("Pod", "bare", |p| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]));
     let e = explained(&unready(stays, json!([])), "worker-0").expect("it is there");
     assert_eq!((e.pods[1].fares, e.pods[1].evicted_at), (Fares::WithNode, None));
+    // Of a node without conditions, nothing was ever said.
+    let unsaid = full().change("Node", "worker-0", |n| n["status"]["conditions"] = json!([])).now(400.0);
+    let e = explained(&unsaid, "worker-0").expect("it is there");
+    assert!(e.pods.iter().all(|p| p.evicted_at.is_none()), "{:?}", e.pods);
 }
 
 /// Where nothing has to come back, all is back at once.

@@ -6,7 +6,7 @@ use crate::outage::events::{self, Said};
 use crate::outage::eviction::{self, Tolerance, tolerance};
 use crate::outage::forecast::Scene;
 use crate::outage::makers::{Maker, successor};
-use crate::outage::node::{NodeStanding, OUT_OF_SERVICE, Readiness};
+use crate::outage::node::{NodeStanding, OUT_OF_SERVICE};
 use crate::outage::pod::PodSeen;
 use crate::outage::volumes::volumes_of;
 use crate::outage::words::{span, when};
@@ -128,7 +128,7 @@ impl Why<'_> {
     /// A pod on a node that answers, but is not ready.
     pub(crate) fn unwell(&self, pod: PodSeen) -> Vec<String> {
         let node = pod.node().and_then(|name| NodeStanding::find(self.objects, name));
-        let unwell = node.is_some_and(|n| n.readiness != Readiness::Ready && !n.is_silent(self.clock.leases));
+        let unwell = node.is_some_and(|n| n.is_unwell(self.clock.leases));
         if unwell { self.left_behind(pod) } else { Vec::new() }
     }
 
