@@ -130,7 +130,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) output: Format,
 
     /// The moment that a dump tells of; without it, the newest time in the dump
-    #[arg(long, value_name = "RFC3339", requires = "from")]
+    #[arg(long, value_name = "RFC3339", value_parser = timers::moment, requires = "from")]
     pub(crate) now: Option<Timestamp>,
 
     #[command(flatten)]

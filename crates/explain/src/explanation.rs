@@ -12,7 +12,7 @@ use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
 use crate::commands::{also_used, commands};
 use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
-use crate::outage::{self, Clock, Forecast, PodSeen, Scene, Why};
+use crate::outage::{self, Clock, Forecast, PodSeen, Scene, Why, volumes_of};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
 
@@ -45,7 +45,6 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
     /// What each way out of an outage leads to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub forecast: Vec<Forecast>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -137,7 +136,7 @@ pub fn explain(
     if !matches!(out.state, State::Placed | State::Terminating | State::Unschedulable) {
         return Ok(out);
     }
-    let (scene, why) = (Scene::of(objects, clock, pod), Why { objects, clock });
+    let (scene, why) = (Scene::of(objects, clock, pod), Why { objects, clock, kinds });
     let lost = scene.lost.contains(key) && scene.node.is_some();
     let mut troubled = scene.node.is_some() || scene.deployment.is_some();
     match out.state {
@@ -159,13 +158,18 @@ pub fn explain(
             out.state = State::NotReady;
             out.why = why.not_ready(pod, &scene);
             out.summary = format!("{} on node {}, not Ready", doing(pod), pod.node().unwrap_or_default());
+            troubled |= scene.held;
         }
+        State::Placed => out.why = why.unwell(pod),
         State::Unschedulable => out.why = why.out_of_reach(pod),
         _ => {}
     }
-    if troubled {
-        out.notes.extend(unread(kinds));
+    if troubled || out.state == State::NotReady {
+        let claims = !volumes_of(objects, pod.namespace(), pod.0).is_empty();
+        out.notes.extend(unread(kinds, |kind| claims || matches!(kind, "Lease" | "Event")));
         out.as_of = Some(clock.now);
+    }
+    if troubled {
         // The pod is in it: where it is in its own way, the fork takes it out.
         let nowhere = ObjectKey::new("Pod", "", "");
         out.forecast = outage::forecasts(objects, clock, &objects.cluster(&nowhere)?, pod, &scene)?;
@@ -183,18 +187,28 @@ fn doing(pod: PodSeen) -> String {
     }
 }
 
-/// What was not read of an outage.
-pub(crate) fn unread(kinds: &BTreeSet<String>) -> Vec<String> {
+/// What was not read of an outage, though it matters.
+pub(crate) fn unread(kinds: &BTreeSet<String>, matters: impl Fn(&str) -> bool) -> Vec<String> {
     let table = [
         ("Lease", "leases", "since when a node is silent is told by its conditions alone"),
         ("Event", "events", "what Kubernetes said of it is missing"),
+        (
+            "PersistentVolumeClaim",
+            "persistentvolumeclaims",
+            "which volumes are used is not known, and no wait for them is foreseen",
+        ),
+        (
+            "PersistentVolume",
+            "persistentvolumes",
+            "whether volumes have to be attached, and where they can be, is not known, and no wait for them is foreseen",
+        ),
         (
             "VolumeAttachment",
             "volumeattachments",
             "where volumes are attached is not known, and no wait for them is foreseen",
         ),
     ];
-    let missing = table.into_iter().filter(|(kind, _, _)| !kinds.contains(*kind));
+    let missing = table.into_iter().filter(|(kind, _, _)| matters(kind) && !kinds.contains(*kind));
     missing.map(|(_, plural, lost)| format!("{plural} were not read: {lost}")).collect()
 }
 

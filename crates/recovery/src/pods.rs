@@ -58,7 +58,7 @@ impl<'a> PodSeen<'a> {
     pub(crate) fn terminating_since(&self) -> Option<Timestamp> {
         let ends: Timestamp = self.terminating()?.parse().ok()?;
         let grace = self.value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-        Some(ends - SignedDuration::from_secs(grace))
+        Some(ends.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(ends))
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -13,6 +13,7 @@ use stead_semantics::taints::tolerates;
 use super::node::{NodeStanding, Readiness, UNREACHABLE, time};
 use super::pod::PodSeen;
 use super::timers::{Clock, LOST};
+use super::times::CENTURY;
 use crate::objects::{Objects, part};
 
 /// The taint of a node whose kubelet says that it is not ready.
@@ -25,6 +26,8 @@ pub(crate) enum Brake {
     AllDown,
     /// Most of the zone's nodes are not ready, and the zone is small.
     ZoneDisturbed,
+    /// The cluster's rate of eviction is 0.
+    NoRate,
 }
 
 /// How long a pod stays on a node with a taint.
@@ -56,6 +59,7 @@ pub(crate) fn tolerance<'a>(pod: PodSeen, taints: impl IntoIterator<Item = &'a V
     match least {
         None => Tolerance::Forever,
         Some(seconds) if seconds <= 0 => Tolerance::None,
+        Some(seconds) if seconds > CENTURY.as_secs() => Tolerance::Forever,
         Some(seconds) => Tolerance::For(SignedDuration::from_secs(seconds)),
     }
 }
@@ -76,36 +80,38 @@ pub(crate) fn tainted(objects: &Objects, clock: &Clock, node: &NodeStanding) -> 
 /// When a pod's deletion begins on a node that is tainted by the node controller at a moment.
 pub(crate) fn evicted_after(clock: &Clock, node: &NodeStanding, tainted: Timestamp, pod: PodSeen) -> Option<Timestamp> {
     let (now, timers) = (clock.now, &clock.timers);
-    let coming = json!({ "key": UNREACHABLE, "effect": "NoExecute" });
-    let ours = node.taints.iter().find(|t| is_ours(t)).unwrap_or(&coming);
+    let ours = evicting(node);
     // Those of others were there before the pod, or took it at once: they have no beginning of their own.
     let others = node.taints.iter().filter(|t| t["effect"] == "NoExecute" && !is_ours(t));
-    match tolerance(pod, others.chain([ours])) {
+    match tolerance(pod, others.chain([&ours])) {
         Tolerance::None => Some(tainted.max(now)),
         Tolerance::For(time) => Some((timers.begun(tainted) + time).max(now)),
         Tolerance::Forever => None,
     }
 }
 
+/// The taint of the node controller that evicts the pods of a node: that which it has, or will have.
+pub(crate) fn evicting(node: &NodeStanding) -> Value {
+    let key = if node.readiness == Readiness::NotReady { NOT_READY } else { UNREACHABLE };
+    let found = node.taints.iter().find(|t| is_ours(t)).cloned();
+    found.unwrap_or_else(|| json!({ "key": key, "effect": "NoExecute" }))
+}
+
 /// Whether a taint is one of the node controller's that evict.
-fn is_ours(taint: &Value) -> bool {
+pub(crate) fn is_ours(taint: &Value) -> bool {
     taint["effect"] == "NoExecute" && (taint["key"] == UNREACHABLE || taint["key"] == NOT_READY)
 }
 
 /// When the node controller puts its evicting taint on a node that has none yet; none where it never does.
 fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
-    let (now, timers) = (clock.now, &clock.timers);
+    let now = clock.now;
     let unknown = unknown_from(clock, node)?;
     let zones = Zones::of(objects, clock, node);
     if zones.brake(clock, &node.zone_key()).is_some() {
         return None;
     }
     // One node of a zone at a time.
-    let interval = if zones.disturbed(clock, &node.zone_key()) {
-        timers.secondary_eviction_interval
-    } else {
-        timers.eviction_interval
-    };
+    let interval = zones.interval(clock, &node.zone_key())?;
     let last = objects
         .of_kind("Node")
         .map(|(_, n)| NodeStanding::of(n, None))
@@ -161,11 +167,22 @@ impl Zones {
         down < all && down > 2 && part >= clock.timers.unhealthy_zone_threshold
     }
 
+    /// The time between two nodes of a zone that get the taint; none where none gets it.
+    fn interval(&self, clock: &Clock, zone: &str) -> Option<SignedDuration> {
+        match self.disturbed(clock, zone) {
+            true => clock.timers.secondary_eviction_interval,
+            false => clock.timers.eviction_interval,
+        }
+    }
+
     fn brake(&self, clock: &Clock, zone: &str) -> Option<Brake> {
         if self.0.values().all(|(all, down)| all == down) {
             return Some(Brake::AllDown);
         }
         let small = self.0.get(zone).is_none_or(|(all, _)| *all <= clock.timers.large_zone);
-        (small && self.disturbed(clock, zone)).then_some(Brake::ZoneDisturbed)
+        match self.disturbed(clock, zone) {
+            true if small => Some(Brake::ZoneDisturbed),
+            _ => self.interval(clock, zone).is_none().then_some(Brake::NoRate),
+        }
     }
 }

@@ -109,7 +109,8 @@ impl Course<'_> {
     pub(super) fn why_it_stays(&self, pod: PodSeen, fate: Fate, maker: Maker) -> String {
         let (name, node) = (pod.name(), pod.node().unwrap_or_default());
         let held: Vec<&str> = pod.finalizers().collect();
-        if !held.is_empty() && fate.released.is_some() {
+        let by_force = self.way == Way::ForceDeletePod && self.targets.contains(&pod.key());
+        if !held.is_empty() && (by_force || fate.released.is_some()) {
             return format!("the object of pod {name} stays: finalizer {} is not taken away", held.join(", "));
         }
         if fate.deleted.is_none() {
@@ -122,6 +123,9 @@ impl Course<'_> {
                     .to_owned(),
                 Some(eviction::Brake::ZoneDisturbed) => {
                     format!("most nodes of the zone of {node} are not ready, so Kubernetes evicts nobody there")
+                }
+                Some(eviction::Brake::NoRate) => {
+                    "the cluster's rate of eviction is 0, so Kubernetes evicts nobody".to_owned()
                 }
                 None => format!("pod {name} tolerates the taints of {node} for ever"),
             };

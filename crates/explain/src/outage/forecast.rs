@@ -6,14 +6,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 use stead_placement::Cluster;
 
-use super::course::Course;
-use super::detaching::holders;
-use super::makers::{deployment, same_workload};
+use super::course::{Course, PATIENCE};
+use super::detaching::{held_name, holders};
+use super::makers::{deployment, same_workload, successor};
 use super::node::{NodeStanding, OUT_OF_SERVICE};
 use super::pod::PodSeen;
+use super::risk::{commands, risk};
 use super::timers::Clock;
-use super::volumes::volumes_of;
-use super::way::{Step, Way};
+use super::volumes::{Attachment, volumes_of};
+use super::way::{Outcome, Step, Way};
 use crate::objects::{ObjectError, ObjectKey, Objects};
 
 /// What a way leads to.
@@ -42,12 +43,15 @@ pub struct Forecast {
 pub(crate) struct Scene {
     /// The node that is silent or gone.
     pub(crate) node: Option<String>,
-    /// The pods on it that are in the way; the pod itself, where it is one of them.
+    /// The pods on it that are in the way, and those that a kubelet should have ended; the pod itself, where it is one of
+    /// them.
     pub(crate) lost: BTreeSet<ObjectKey>,
     /// Pods of the same Deployment that a rolling update keeps until the new one is Ready, which waits for them.
     pub(crate) locked: BTreeSet<ObjectKey>,
     /// The Deployment of those.
     pub(crate) deployment: Option<String>,
+    /// Whether a volume of the pod is held elsewhere, or its driver fails to attach it.
+    pub(crate) held: bool,
 }
 
 impl Scene {
@@ -59,12 +63,18 @@ impl Scene {
             scene.lost.insert(pod.key());
             return scene;
         }
+        let overdue = |pod: &PodSeen| pod.due().is_some_and(|due| due < clock.now);
         if pod.due().is_some() {
-            let overdue = pod.due().is_some_and(|due| due < clock.now);
-            scene.lost.extend(overdue.then(|| pod.key()));
+            scene.lost.extend(overdue(&pod).then(|| pod.key()));
             return scene;
         }
         let volumes = volumes_of(objects, pod.namespace(), pod.0);
+        scene.held = volumes.iter().filter(|v| v.attached).any(|v| {
+            let (here, elsewhere): (Vec<_>, Vec<_>) =
+                v.attachments.iter().partition(|a| Some(a.node.as_str()) == pod.node());
+            let refused = here.iter().any(|a| a.attach_error.is_some());
+            !here.iter().any(|a| a.attached) && (refused || (!v.shared && !elsewhere.is_empty()))
+        });
         let held = volumes.iter().filter(|v| v.attached && !v.shared);
         for (volume, there) in held.flat_map(|v| v.attachments.iter().map(move |a| (v, a.node.as_str()))) {
             if Some(there) == pod.node() {
@@ -74,7 +84,10 @@ impl Scene {
             if is_lost(objects, clock, there) {
                 scene.node = Some(there.to_owned());
                 scene.lost.extend(by.iter().map(|h| h.key()));
-            } else if let Some(name) = rolling(objects, pod) {
+                continue;
+            }
+            scene.lost.extend(by.iter().filter(|h| overdue(h)).map(|h| h.key()));
+            if let Some(name) = rolling(objects, pod) {
                 let ours = by.iter().filter(|h| h.due().is_none() && same_workload(objects, **h, pod));
                 let others = ours.filter(|h| h.owner() != pod.owner()).map(|h| h.key());
                 scene.locked.extend(others);
@@ -121,6 +134,23 @@ fn rolling<'a>(objects: &'a Objects, pod: PodSeen<'a>) -> Option<&'a str> {
     object.is_none_or(|d| d["spec"]["strategy"]["type"] != "Recreate").then_some(name)
 }
 
+/// The node to which a volume of a pod cannot be attached though Kubernetes knows of nothing in the way, and what the driver
+/// says: it goes on trying, but only somebody at the storage itself can help.
+fn refused(objects: &Objects, clock: &Clock, pod: PodSeen) -> Option<(String, String)> {
+    let long = |a: &Attachment| {
+        let asked = a.created.as_ref().and_then(|at| at.parse().ok());
+        asked.is_none_or(|at: Timestamp| clock.now.duration_since(at) > PATIENCE)
+    };
+    volumes_of(objects, pod.namespace(), pod.0).iter().find_map(|volume| match volume.attachments.as_slice() {
+        [here] if !here.attached && Some(here.node.as_str()) == pod.node() && long(here) => {
+            let (error, name) = (here.attach_error.as_ref()?, held_name(volume));
+            let why = format!("volume {name} is not attached to {}: its driver says {error:?}", here.node);
+            Some((here.node.clone(), why))
+        }
+        _ => None,
+    })
+}
+
 /// What each way leads to, for a pod. `cluster` is what the objects make.
 pub(crate) fn forecasts(
     objects: &Objects,
@@ -129,7 +159,7 @@ pub(crate) fn forecasts(
     pod: PodSeen,
     scene: &Scene,
 ) -> Result<Vec<Forecast>, ObjectError> {
-    let attached = volumes_of(objects, pod.namespace(), pod.0).iter().any(|v| v.attached && !v.shared);
+    let refused = refused(objects, clock, successor(objects, pod).unwrap_or(pod));
     let mut out = Vec::new();
     for way in scene.ways(objects, clock) {
         let targets = match way {
@@ -138,74 +168,22 @@ pub(crate) fn forecasts(
             _ => BTreeSet::new(),
         };
         let course = Course::new(objects, clock, cluster, way, scene.node.as_deref(), targets)?;
-        let outcome = course.outcome(pod);
+        let outcome = match (course.outcome(pod), &refused) {
+            (outcome, Some((node, why))) if outcome.ready_at.is_some() && outcome.nodes == [node.as_str()] => {
+                Outcome::default().never(why)
+            }
+            (outcome, _) => outcome,
+        };
         out.push(Forecast {
             way,
             ready_at: outcome.ready_at,
             nodes: outcome.nodes,
-            risk: risk(way, scene, attached),
-            commands: commands(way, scene, pod.namespace()),
+            risk: risk(&course, scene, &[pod]),
+            // Nobody should do what does not bring the pod back.
+            commands: outcome.ready_at.map(|_| commands(way, scene, pod.namespace())).unwrap_or_default(),
             steps: outcome.steps,
             unknown: outcome.unknown,
         });
     }
     Ok(out)
-}
-
-/// What can go wrong on a way.
-pub(crate) fn risk(way: Way, scene: &Scene, attached: bool) -> String {
-    let node = scene.node.as_deref().unwrap_or("its node");
-    match way {
-        Way::DoNothing => "nothing is lost that is not lost already; the service is without this pod meanwhile".into(),
-        Way::NodeReturns => format!(
-            "none: the kubelet of {node} ends what was deleted, and the rest goes on; a machine that starts anew takes \
-             its time for that first"
-        ),
-        Way::ForceDeletePod if scene.node.is_none() => {
-            "Kubernetes forgets the pod while its kubelet may still run it: two of them may be there for a while".into()
-        }
-        Way::ForceDeletePod => {
-            let volume = if attached {
-                "; the volume is then detached by force, whether or not that machine still writes to it"
-            } else {
-                ""
-            };
-            format!(
-                "Kubernetes forgets the pod without knowing that it has ended: if {node} is not off, two of them run{volume}"
-            )
-        }
-        Way::DeleteNode => format!(
-            "all pods of {node} are given up without knowing that they have ended: if the machine is not off, two of \
-             each run; its labels and taints are lost, and a kubelet that lives registers it anew"
-        ),
-        Way::OutOfService => format!(
-            "only if {node} is known to be off: all its pods are given up, and volumes are detached at once; a machine \
-             that still runs would write to a volume that another one has. The taint has to go before the node is used again"
-        ),
-        Way::RecreateStrategy => "each later update stops the service while the pod is replaced".into(),
-    }
-}
-
-/// What to type for a way.
-pub(crate) fn commands(way: Way, scene: &Scene, namespace: &str) -> Vec<String> {
-    let node = scene.node.as_deref().unwrap_or_default();
-    match way {
-        Way::DoNothing | Way::NodeReturns => Vec::new(),
-        Way::ForceDeletePod => scene
-            .lost
-            .iter()
-            .map(|p| format!("kubectl -n {} delete pod {} --force --grace-period=0", p.namespace, p.name))
-            .collect(),
-        Way::DeleteNode => vec![format!("kubectl delete node {node}")],
-        Way::OutOfService => vec![
-            format!("stead recover node/{node} --confirm-off \"REASON\""),
-            format!("# or by hand: kubectl taint node {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"),
-            format!("# and before the node is used again: kubectl taint node {node} {OUT_OF_SERVICE}:NoExecute-"),
-        ],
-        Way::RecreateStrategy => {
-            let name = scene.deployment.as_deref().unwrap_or_default();
-            let patch = r#"{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}"#;
-            vec![format!("kubectl -n {namespace} patch deployment {name} -p '{patch}'")]
-        }
-    }
 }

@@ -13,9 +13,11 @@ mod on_node;
 mod placing;
 mod pod;
 mod render;
+mod risk;
 mod rollout;
 mod starting;
 mod timers;
+mod times;
 mod volumes;
 mod way;
 mod why;
@@ -23,11 +25,12 @@ mod words;
 
 pub use forecast::Forecast;
 pub use moment::{controllers_since, newest};
-pub use node::{BootId, LeaseSeen, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
+pub use node::{BootId, LeaseSeen, Listening, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
 pub use on_node::{
     Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node,
 };
 pub use timers::{Clock, Timers};
+pub use times::{CENTURY, is_near};
 pub use volumes::{Attachment, HeldVolume, volumes_of};
 pub use way::{Step, Way};
 

@@ -3,6 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::times::seconds;
+pub(crate) use super::times::time;
 use crate::objects::{ObjectKey, Objects};
 
 /// The taint that lets Kubernetes take pods and volumes from a machine that is known to be off.
@@ -18,7 +20,7 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 pub(crate) const LEASES: &str = "kube-node-lease";
 
 /// How long a lease lasts that does not say it.
-const LEASE_SECONDS: i64 = 40;
+const LEASE: SignedDuration = SignedDuration::from_secs(40);
 
 /// One life of a machine, from one start to the next.
 pub type BootId = String;
@@ -50,6 +52,15 @@ impl LeaseSeen {
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         self.written.into_iter().chain([self.renewed]).any(|at| now.duration_since(at) <= self.lasts)
     }
+}
+
+/// What leases are held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    /// The moment of which they tell.
+    pub now: Timestamp,
+    /// So long after its last word the node controller has found a node silent.
+    pub found: SignedDuration,
 }
 
 /// How a node stands.
@@ -147,13 +158,25 @@ impl NodeStanding {
 
     /// Whether nothing is heard of its kubelet: the node controller says so and the lease was not renewed since, or the
     /// lease has run out. A kubelet that says itself that it is not ready is not silent.
-    pub fn is_silent(&self, now: Timestamp) -> bool {
+    pub fn is_silent(&self, by: Listening) -> bool {
         match (self.readiness, self.lease) {
             (Readiness::Unknown, Some(lease)) => self.since.is_none_or(|since| lease.renewed <= since),
             // Of a node without any such condition nothing was ever said.
             (Readiness::Unknown, None) => self.since.is_some(),
-            (_, lease) => lease.is_some_and(|lease| !lease.is_fresh(now)),
+            (_, lease) => lease.is_some_and(|lease| !lease.is_fresh(by.now)) && !self.is_behind(by),
         }
+    }
+
+    /// Whether its kubelet answers, but it is said not to be ready.
+    pub fn is_unwell(&self, by: Listening) -> bool {
+        self.readiness != Readiness::Ready && self.since.is_some() && !self.is_silent(by)
+    }
+
+    /// Whether its clock must be behind. The node controller goes by when it saw a lease change, not by the time that the
+    /// node wrote into it: of one that is silent for so long as its lease has it, it would have said so.
+    pub fn is_behind(&self, by: Listening) -> bool {
+        let behind = |lease: LeaseSeen| lease.written.is_none() && by.now.duration_since(lease.renewed) > by.found;
+        self.readiness != Readiness::Unknown && self.lease.is_some_and(behind)
     }
 
     /// Whether its kubelet has given a sign of life by its lease so recently that it must be taken for alive.
@@ -169,15 +192,10 @@ impl NodeStanding {
 
 fn lease_seen(lease: &Value) -> Option<LeaseSeen> {
     let spec = &lease["spec"];
-    let lasts = spec["leaseDurationSeconds"].as_i64().unwrap_or(LEASE_SECONDS);
+    let lasts = seconds(&spec["leaseDurationSeconds"]).unwrap_or(LEASE);
     let entries = lease["metadata"]["managedFields"].as_array().into_iter().flatten();
     let written = entries.filter_map(|entry| time(&entry["time"])).max();
-    Some(LeaseSeen { renewed: time(&spec["renewTime"])?, written, lasts: SignedDuration::from_secs(lasts) })
-}
-
-/// A time as Kubernetes writes it.
-pub(crate) fn time(value: &Value) -> Option<Timestamp> {
-    value.as_str()?.parse().ok()
+    Some(LeaseSeen { renewed: time(&spec["renewTime"])?, written, lasts })
 }
 
 #[cfg(test)]
@@ -219,6 +237,31 @@ mod tests {
         let seen = NodeStanding::of(&json!({}), Some(&lease));
         assert!(seen.lease_is_fresh("2026-01-01T00:10:40Z".parse().expect("a time")));
         assert!(!seen.lease_is_fresh("2026-01-01T00:10:41Z".parse().expect("a time")));
+    }
+
+    #[test]
+    fn what_the_node_controller_would_have_found_is_a_clock_that_is_behind() {
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let seen = |status: &str, written: Option<&str>| {
+            let node = json!({ "status": { "conditions": [
+                { "type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+            let fields = written.map(|time| json!([{ "manager": "kubelet", "time": time }]));
+            let lease = json!({ "metadata": { "managedFields": fields },
+                "spec": { "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40 } });
+            NodeStanding::of(&node, Some(&lease))
+        };
+        let by = |now: &str| Listening { now: at(now), found: SignedDuration::from_secs(60) };
+        for (status, written, now, silent) in [
+            ("True", None, "2026-01-01T00:00:40Z", false),
+            ("True", None, "2026-01-01T00:00:50Z", true),
+            ("True", None, "2026-01-01T00:01:30Z", false),
+            ("False", None, "2026-01-01T00:01:30Z", false),
+            ("Unknown", None, "2026-01-01T00:01:30Z", true),
+            // The API server's own clock is not behind.
+            ("True", Some("2026-01-01T00:00:00Z"), "2026-01-01T00:01:30Z", true),
+        ] {
+            assert_eq!(seen(status, written).is_silent(by(now)), silent, "{status} {written:?} {now}");
+        }
     }
 
     #[test]

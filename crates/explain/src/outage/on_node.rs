@@ -9,10 +9,12 @@ use serde::Serialize;
 
 use super::course::Course;
 use super::detaching::held_name;
-use super::forecast::{Scene, commands, risk};
+use super::eviction;
+use super::forecast::Scene;
 use super::makers::Maker;
 use super::node::{NodeStanding, Readiness};
 use super::pod::PodSeen;
+use super::risk::{commands, risk};
 use super::timers::Clock;
 use super::volumes::{unique_name, volumes_of};
 use super::way::{Outcome, Way};
@@ -60,14 +62,19 @@ pub struct PodOnNode {
     pub state: String,
     /// How it would fare.
     pub fares: Fares,
+    /// When its deletion begins, where its node answers but is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evicted_at: Option<Timestamp>,
 }
 
 /// How a pod fares without its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fares {
-    /// Its node answers.
+    /// Its node answers, and is ready.
     Well,
+    /// Its node answers, but is not ready: it is sent elsewhere.
+    Evicted,
     /// It comes back elsewhere without help.
     ByItself,
     /// It comes back elsewhere, if somebody helps.
@@ -87,6 +94,7 @@ impl Fares {
     pub fn as_str(self) -> &'static str {
         match self {
             Fares::Well => "well",
+            Fares::Evicted => "is evicted",
             Fares::ByItself => "comes back elsewhere by itself",
             Fares::WithHelp => "comes back elsewhere with help only",
             Fares::WithNode => "comes back with the node only",
@@ -120,8 +128,8 @@ pub struct VolumeOnNode {
 pub struct NodeForecast {
     /// The way.
     pub way: Way,
-    /// When the last of the pods that do not belong to the node would be Ready; none where one of them never is, or where
-    /// that is not known.
+    /// When the last of the pods that do not belong to the node would be Ready: at once where there is none of them; none
+    /// where one of them never is, or where that is not known.
     pub ready_at: Option<Timestamp>,
     /// Where they may go.
     pub nodes: Vec<String>,
@@ -166,6 +174,7 @@ pub fn explain_node(
     }
     let lost = standing.as_ref().is_none_or(|n| n.is_silent(clock.leases));
     let forecast = if lost { forecasts(objects, name, clock, &pods)? } else { Vec::new() };
+    let claims = pods.iter().any(|p| !volumes_of(objects, p.namespace(), p.0).is_empty());
     let heard = standing.as_ref().and_then(NodeStanding::last_heard).map(|at| when(at, clock.now));
     Ok(Some(NodeExplanation {
         node: name.to_owned(),
@@ -176,20 +185,31 @@ pub fn explain_node(
             (Some(node), _) if node.readiness == Readiness::Ready => "Ready, and its kubelet answers".to_owned(),
             (Some(_), _) => "not Ready, but its kubelet answers".to_owned(),
         },
-        why: Why { objects, clock }.node(name),
+        why: Why { objects, clock, kinds }.node(name),
         pods: pods
             .iter()
-            .map(|pod| PodOnNode {
-                pod: full_name(*pod),
-                owner: pod.owner().map(|(kind, name)| format!("{kind}/{name}")),
-                state: state(*pod),
-                fares: if lost { fares(objects, *pod, &forecast) } else { Fares::Well },
+            .map(|pod| {
+                let unwell = standing.as_ref().filter(|n| n.is_unwell(clock.leases));
+                let evicted_at = unwell.and_then(|n| pod.deleted().or(eviction::evicted(objects, clock, n, *pod)));
+                PodOnNode {
+                    pod: full_name(*pod),
+                    owner: pod.owner().map(|(kind, name)| format!("{kind}/{name}")),
+                    state: state(*pod),
+                    fares: match (unwell, evicted_at) {
+                        _ if lost => fares(objects, *pod, &forecast),
+                        (None, _) => Fares::Well,
+                        _ if nodes_own(objects, *pod) => Fares::NodesOwn,
+                        (Some(_), Some(_)) => Fares::Evicted,
+                        (Some(_), None) => Fares::WithNode,
+                    },
+                    evicted_at,
+                }
             })
             .collect(),
         volumes,
         as_of: clock.now,
         forecast,
-        notes: unread(kinds),
+        notes: unread(kinds, |kind| claims || !kind.starts_with("Persistent")),
     }))
 }
 
@@ -265,15 +285,14 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
             let never = steps.last().filter(|s| s.at.is_none()).map(|s| s.what.clone());
             each.push(PodForecast { pod: full_name(*pod), ready_at, nodes: its, never, unknown });
         }
-        let attached =
-            pods.iter().any(|p| volumes_of(objects, p.namespace(), p.0).iter().any(|v| v.attached && !v.shared));
+        // Nobody should delete what does not come back by it.
+        let helped = Scene { lost: back, ..scene.clone() };
         out.push(NodeForecast {
             way,
-            ready_at: last.filter(|_| whole),
+            ready_at: if scene.lost.is_empty() { Some(clock.now) } else { last.filter(|_| whole) },
             nodes: nodes.into_iter().collect(),
-            risk: risk(way, &scene, attached),
-            // Nobody should delete what does not come back by it.
-            commands: commands(way, &Scene { lost: back, ..scene.clone() }, ""),
+            risk: risk(&course, &helped, pods),
+            commands: commands(way, &helped, ""),
             pods: each,
         });
     }
@@ -311,7 +330,11 @@ pub fn render_node(e: &NodeExplanation) -> String {
     } else {
         let row = |p: &PodOnNode| {
             let owner = p.owner.clone().unwrap_or_else(|| "<none>".into());
-            vec![p.pod.clone(), owner, p.state.clone(), p.fares.as_str().to_owned()]
+            let fares = match p.evicted_at.filter(|_| p.fares == Fares::Evicted) {
+                Some(at) => format!("is evicted at {}", when(at, e.as_of)),
+                None => p.fares.as_str().to_owned(),
+            };
+            vec![p.pod.clone(), owner, p.state.clone(), fares]
         };
         let rows: Vec<Vec<String>> = e.pods.iter().map(row).collect();
         for line in table(&["POD", "MADE BY", "STATE", "HOW IT FARES"], &rows).lines() {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::node::time;
+use super::times::{deletion, time};
 use crate::objects::ObjectKey;
 
 /// Finalizers that a controller takes away by itself as soon as a pod is being deleted.
@@ -43,16 +43,14 @@ impl<'a> PodSeen<'a> {
         time(&self.0["metadata"]["creationTimestamp"])
     }
 
-    /// When its deletion was asked for: the deletionTimestamp is that much later as the pod had time to end.
+    /// When its deletion was asked for.
     pub(crate) fn deleted(self) -> Option<Timestamp> {
-        let meta = &self.0["metadata"];
-        let grace = meta["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-        Some(time(&meta["deletionTimestamp"])? - SignedDuration::from_secs(grace))
+        deletion(&self.0["metadata"]).map(|(asked, _)| asked)
     }
 
     /// When it should have ended.
     pub(crate) fn due(self) -> Option<Timestamp> {
-        time(&self.0["metadata"]["deletionTimestamp"])
+        deletion(&self.0["metadata"]).map(|(_, due)| due)
     }
 
     /// Finalizers that keep its object until somebody takes them away.

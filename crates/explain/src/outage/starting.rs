@@ -8,6 +8,7 @@ use super::detaching::held_name;
 use super::events;
 use super::makers;
 use super::pod::PodSeen;
+use super::times::CENTURY;
 use super::volumes::{Attachment, HeldVolume, volumes_of};
 use super::way::{Miss, Outcome};
 
@@ -111,7 +112,7 @@ impl Course<'_> {
         let probed = containers.filter_map(|c| {
             let probe = c["readinessProbe"].as_object()?;
             let first = probe.get("initialDelaySeconds").and_then(Value::as_i64).unwrap_or_default();
-            Some(SignedDuration::from_secs(first.clamp(0, i32::MAX.into()) + 1))
+            Some(SignedDuration::from_secs(first.clamp(0, CENTURY.as_secs()) + 1))
         });
         known.or(probed.max()).unwrap_or(SignedDuration::from_secs(1))
     }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::node::{LEASES, time};
+use super::node::{LEASES, Listening, time};
 use crate::objects::Objects;
 
 /// The waiting times of a control plane and of its kubelets. The defaults are those of Kubernetes 1.36.
@@ -12,14 +12,15 @@ pub struct Timers {
     pub node_monitor_grace: SignedDuration,
     /// `--node-monitor-period`: so often the node controller looks.
     pub node_monitor_period: SignedDuration,
-    /// The time between two nodes of a zone that get the taint which evicts: one over `--node-eviction-rate`.
-    pub eviction_interval: SignedDuration,
+    /// The time between two nodes of a zone that get the taint which evicts: one over `--node-eviction-rate`; none for a
+    /// rate of 0, which evicts nobody.
+    pub eviction_interval: Option<SignedDuration>,
     /// `--unhealthy-zone-threshold`: from this part of silent nodes on (and three of them), a zone is disturbed.
     pub unhealthy_zone_threshold: f64,
     /// `--large-cluster-size-threshold`: a disturbed zone of no more nodes than these evicts nobody.
     pub large_zone: usize,
-    /// The time between two nodes of a disturbed zone that is larger.
-    pub secondary_eviction_interval: SignedDuration,
+    /// The time between two nodes of a disturbed zone that is larger: one over `--secondary-node-eviction-rate`.
+    pub secondary_eviction_interval: Option<SignedDuration>,
     /// So often the pod collector looks.
     pub pod_gc_period: SignedDuration,
     /// A moment at which it looked: the others are so many periods from it. It looks first when the controllers start;
@@ -53,10 +54,10 @@ impl Default for Timers {
         Timers {
             node_monitor_grace: seconds(50),
             node_monitor_period: seconds(5),
-            eviction_interval: seconds(10),
+            eviction_interval: Some(seconds(10)),
             unhealthy_zone_threshold: 0.55,
             large_zone: 50,
-            secondary_eviction_interval: seconds(100),
+            secondary_eviction_interval: Some(seconds(100)),
             pod_gc_period: seconds(20),
             pod_gc_seen: None,
             orphan_quarantine: seconds(40),
@@ -113,8 +114,8 @@ pub(crate) const LOST: SignedDuration = SignedDuration::from_millis(500);
 pub struct Clock {
     /// The moment of which the objects tell.
     pub now: Timestamp,
-    /// The moment of which the leases tell: what was read one after the other is not all of one moment.
-    pub leases: Timestamp,
+    /// What leases are held against: what was read one after the other is not all of one moment.
+    pub leases: Listening,
     /// The cluster's waiting times.
     pub timers: Timers,
 }
@@ -124,12 +125,13 @@ impl Clock {
     pub fn new(objects: &Objects, now: Timestamp, timers: Timers) -> Clock {
         let renewed = objects.of_kind("Lease").filter(|(key, _)| key.namespace == LEASES);
         let newest = renewed.filter_map(|(_, lease)| time(&lease["spec"]["renewTime"])).max();
-        Clock { now, leases: newest.unwrap_or(now).min(now), timers }
+        let found = timers.node_monitor_grace + timers.node_monitor_period * 2;
+        Clock { now, leases: Listening { now: newest.unwrap_or(now).min(now), found }, timers }
     }
 
     /// That moment, in a cluster with Kubernetes' own waiting times.
     pub fn at(now: Timestamp) -> Clock {
-        Clock { now, leases: now, timers: Timers::default() }
+        Clock::new(&Objects::default(), now, Timers::default())
     }
 }
 

@@ -345,6 +345,21 @@ fn a_disturbed_zone_evicts_nobody() {
 }
 
 #[test]
+fn a_rate_of_nought_evicts_nobody() {
+    let there = silent(web().put(pod("web-1-x", "ReplicaSet/web-1").0));
+    let mut untainted = there.clone().change("Node", "a", |n| n["spec"]["taints"] = json!([]));
+    check(&untainted, "web-1-x", &[(Way::DoNothing, Some(400.0 + PLACED))]);
+    untainted.clock.timers.eviction_interval = None;
+    check(&untainted, "web-1-x", &[(Way::DoNothing, None), (Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    let last = untainted.forecast("web-1-x", Way::DoNothing).steps.pop().expect("a step").what;
+    assert!(last.contains("rate of eviction is 0"), "{last}");
+    // One that has its taint is not helped by that.
+    let mut tainted = there;
+    tainted.clock.timers.eviction_interval = None;
+    check(&tainted, "web-1-x", &[(Way::DoNothing, Some(350.5 + PLACED))]);
+}
+
+#[test]
 fn a_node_that_is_not_yet_known_to_be_silent() {
     let leases = |there: Situation| there.put(lease("a", 0.0)).put(lease("b", 41.0)).put(lease("c", 35.0)).now(41.0);
     let there = leases(web().put(pod("web-1-x", "ReplicaSet/web-1").0));

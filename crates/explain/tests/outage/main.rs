@@ -1,5 +1,6 @@
 //! Pods that are Terminating or do not start: why, and what each way out leads to.
 
+mod absurd;
 mod forecasts;
 mod nodes;
 mod recordings;

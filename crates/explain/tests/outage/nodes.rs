@@ -4,7 +4,7 @@ use expect_test::expect_file;
 use serde_json::json;
 use stead_explain::outage::{Fares, NodeExplanation, Way, explain_node, render_node};
 
-use crate::situation::{Pod, Situation, Storage};
+use crate::situation::{Pod, Situation, Storage, at, lease};
 
 const NODES: [&str; 4] = ["worker-0:zoneA", "worker-1:zoneB", "worker-2:zoneC", "worker-3:zoneA"];
 
@@ -83,4 +83,61 @@ fn the_pods_of_a_node_take_each_others_room() {
     let way = e.forecast.iter().find(|f| f.way == Way::OutOfService).expect("a way");
     let comes: Vec<bool> = way.pods.iter().map(|p| p.ready_at.is_some()).collect();
     assert_eq!(comes, [true, false], "{way:#?}");
+}
+
+/// A node that says itself that it is not ready, and is being emptied for it.
+#[test]
+fn a_node_that_is_not_ready_by_its_own_word() {
+    let key = "node.kubernetes.io/not-ready";
+    let unready = |there: Situation, taints: serde_json::Value| {
+        let there = there.change("Node", "worker-0", |n| {
+            n["status"]["conditions"][0]["status"] = "False".into();
+            n["status"]["conditions"][0]["lastTransitionTime"] = at(300.0).to_string().into();
+            n["spec"]["taints"] = taints;
+        });
+        there.put(lease("worker-0", 400.0)).now(400.0)
+    };
+    let tainted = json!([{ "key": key, "effect": "NoExecute", "timeAdded": at(300.0).to_string() }]);
+    for (taints, evicted) in [(tainted, 600.5), (json!([]), 700.0)] {
+        let there = unready(full(), taints.clone());
+        let e = explained(&there, "worker-0").expect("it is there");
+        let fares: Vec<Fares> = e.pods.iter().map(|p| p.fares).collect();
+        assert_eq!(fares, [Fares::NodesOwn, Fares::Evicted, Fares::Evicted, Fares::Evicted, Fares::Evicted]);
+        assert_eq!(e.pods[1].evicted_at, Some(at(evicted)), "{taints}");
+        let said = format!("it has the taint {key}:NoExecute since 2026-01-01T00:05:00Z, which evicts its pods");
+        assert_eq!(e.why.contains(&said), evicted < 700.0, "{:?}", e.why);
+        assert!(render_node(&e).contains("is evicted at 2026-01-01T00:1"), "{}", render_node(&e));
+        let pod = there.explain("db-0").why.join("\n");
+        assert!(pod.contains("it tolerates that for 5m: its deletion begins at about 2026-01-01T00:1"), "{pod}");
+        assert!(pod.contains("the kubelet of worker-0 ends it"), "{pod}");
+    }
+    let stays = full().change("Pod", "bare", |p| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]));
+    let e = explained(&unready(stays, json!([])), "worker-0").expect("it is there");
+    assert_eq!((e.pods[1].fares, e.pods[1].evicted_at), (Fares::WithNode, None));
+    // Of a node without conditions, nothing was ever said.
+    let unsaid = full().change("Node", "worker-0", |n| n["status"]["conditions"] = json!([])).now(400.0);
+    let e = explained(&unsaid, "worker-0").expect("it is there");
+    assert!(e.pods.iter().all(|p| p.evicted_at.is_none()), "{:?}", e.pods);
+}
+
+/// Where nothing has to come back, all is back at once.
+#[test]
+fn a_silent_node_with_its_own_pods_alone() {
+    let own = Pod::new("agent-x", "DaemonSet/agent", 0.0).on("worker-0", 0.0).ready(1.0, 2.0);
+    let there = Situation::new(&NODES).workload("DaemonSet", "agent").put(own.0);
+    let e = explained(&there.silent("worker-0", 60.0, 110.0).now(130.0), "worker-0").expect("it is there");
+    assert!(e.forecast.len() > 3 && e.forecast.iter().all(|f| f.ready_at == Some(at(130.0))), "{:#?}", e.forecast);
+}
+
+/// A dump has no managedFields as a rule, and so no time but the node's own.
+#[test]
+fn a_clock_that_is_behind_is_no_silence() {
+    let there = full().put(lease("worker-0", 510.0)).put(lease("worker-1", 600.0)).now(600.0);
+    let e = explained(&there, "worker-0").expect("it is there");
+    assert_eq!((e.summary.as_str(), e.forecast.len()), ("Ready, and its kubelet answers", 0));
+    assert!(e.why.iter().any(|w| w.contains("by its own clock, which is taken to be behind")), "{:?}", e.why);
+    assert!(e.pods.iter().all(|p| p.fares == Fares::Well));
+    // One that the node controller can not have found yet.
+    let silent = full().put(lease("worker-0", 552.0)).put(lease("worker-1", 600.0)).now(600.0);
+    assert!(!explained(&silent, "worker-0").expect("it is there").forecast.is_empty());
 }

@@ -218,8 +218,14 @@ impl Situation {
     }
 
     pub(crate) fn explain(&self, pod: &str) -> Explanation {
+        self.explain_without(pod, &[])
+    }
+
+    /// The same, where some kinds were not read.
+    pub(crate) fn explain_without(&self, pod: &str, unread: &[&str]) -> Explanation {
         let key = ObjectKey::new("Pod", "default", pod);
-        explain(&self.objects(), &key, &Situation::kinds(), &self.clock()).expect("it can be explained")
+        let kinds = Situation::kinds().into_iter().filter(|k| !unread.contains(&k.as_str())).collect();
+        explain(&self.objects(), &key, &kinds, &self.clock()).expect("it can be explained")
     }
 
     pub(crate) fn forecast(&self, pod: &str, way: Way) -> Forecast {

@@ -2,6 +2,7 @@
 
 use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
+use stead_explain::outage::{OUT_OF_SERVICE, Way};
 use stead_explain::{State, render};
 
 use crate::situation::{Pod, Situation, Storage, at};
@@ -227,4 +228,180 @@ fn the_drivers_words_are_kept() {
         .now(100.0);
     let why = there.explain("db-0").why.join("\n");
     assert!(why.contains(error) && why.contains("openstack server remove volume"), "{why}");
+}
+
+fn risk(there: &Situation, pod: &str, way: Way) -> String {
+    there.forecast(pod, way).risk
+}
+
+fn out_of_service(there: Situation, node: &str) -> Situation {
+    there.change("Node", node, |n| {
+        let taint = json!({ "key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute" });
+        n["spec"]["taints"].as_array_mut().expect("it has taints").push(taint);
+    })
+}
+
+/// Leaving it to Kubernetes is not always harmless.
+#[test]
+fn a_detach_by_force_is_a_risk_of_doing_nothing() {
+    let named = "volumes are detached by force (pv-data from worker-0)";
+    let timer = cinder().remove("Pod", "web-1-x");
+    for there in [timer.clone(), timer.clone().remove("Node", "worker-0"), out_of_service(timer.clone(), "worker-0")] {
+        let risk = risk(&there, "web-1-y", Way::DoNothing);
+        assert!(risk.contains(named), "{risk}");
+    }
+    // Nobody writes to what is not mounted, and nothing is detached while a pod holds it.
+    let idle = timer.change("Node", "worker-0", |n| n["status"]["volumesInUse"] = json!([]));
+    for there in [idle, cinder()] {
+        let risk = risk(&there, "web-1-y", Way::DoNothing);
+        assert!(risk.starts_with("nothing is lost"), "{risk}");
+    }
+}
+
+#[test]
+fn a_node_that_comes_back_out_of_service_loses_its_volumes() {
+    assert!(risk(&cinder(), "web-1-y", Way::NodeReturns).starts_with("none: "));
+    let risk = risk(&out_of_service(cinder(), "worker-0"), "web-1-y", Way::NodeReturns);
+    assert!(risk.contains("while it has them mounted, as long as it has the taint node.kubernetes.io/out-of-service"));
+}
+
+#[test]
+fn a_wait_that_is_over_is_not_said_to_last() {
+    let why = |there: &Situation| there.explain("web-1-x").why.join("\n");
+    assert!(why(&cinder()).contains("that never comes by itself"));
+    for (there, ends) in [
+        (cinder().remove("Node", "worker-0"), "the pod collector ends the pods of a node that is not there"),
+        (out_of_service(cinder(), "worker-0"), "the pod collector ends the pod at its next look"),
+    ] {
+        let why = why(&there);
+        assert!(why.contains(ends) && !why.contains("never"), "{why}");
+    }
+    // The same of one whose deletion has not begun.
+    let early = cinder().change("Pod", "web-1-x", |p| {
+        p["metadata"].as_object_mut().expect("an object").remove("deletionTimestamp");
+    });
+    let why = why(&out_of_service(early, "worker-0"));
+    assert!(why.contains("and the pod collector ends it at its next look"), "{why}");
+}
+
+#[test]
+fn a_volume_that_is_being_detached_waits_for_no_timer() {
+    let there = cinder().remove("Pod", "web-1-x").change("VolumeAttachment", "csi-data-worker-0", |v| {
+        v["metadata"]["deletionTimestamp"] = at(890.0).to_string().into();
+    });
+    let why = there.explain("web-1-y").why.join("\n");
+    assert!(why.contains("it is being detached from worker-0 since 2026-01-01T00:14:50Z, 10s ago"), "{why}");
+    assert!(!why.contains("6m"), "{why}");
+}
+
+/// Evictions say a pod's name and not which one: those from before it are about the former pod of that name.
+#[test]
+fn cancelled_deletions_are_read_by_their_time() {
+    let said = |there: Situation, message: &str, seconds: f64| {
+        let by = "taint-eviction-controller";
+        there.said(by, "db-0", "TaintManagerEviction", &format!("{message} Pod default/db-0"), seconds)
+    };
+    let pod = Pod::new("db-0", "StatefulSet/db", 100.0).on("worker-0", 100.0).ready(102.0, 103.0).deleted(800.0);
+    let there = Situation::new(&NODES).workload("StatefulSet", "db").put(pod.0).silent("worker-0", 450.0, 500.0);
+    let why = |there: Situation| there.now(900.0).explain("db-0").why.join("\n");
+    let before = said(said(there.clone(), "Marking for deletion", 50.0), "Cancelling deletion of", 60.0);
+    assert!(!why(before).contains("TaintManager") && !why(there.clone()).contains("deletion of Pod"));
+    let former = why(said(there.clone(), "Marking for deletion", 50.0));
+    assert!(!former.contains("Marking for deletion"), "{former}");
+    let early = why(said(there.clone(), "Cancelling deletion of", 300.0));
+    assert!(early.contains("was one: the node's taints went"), "{early}");
+    let late = why(said(there, "Cancelling deletion of", 850.0));
+    assert!(late.contains("is no veto"), "{late}");
+}
+
+#[test]
+fn a_finalizer_keeps_what_is_deleted_by_force() {
+    let there = cinder().change("Pod", "web-1-x", |p| p["metadata"]["finalizers"] = json!(["example.com/hold"]));
+    let last = there.forecast("web-1-y", Way::ForceDeletePod).steps.pop().expect("a step").what;
+    assert!(last.contains("finalizer example.com/hold is not taken away"), "{last}");
+}
+
+/// No node is lost, but a volume is elsewhere: that is foreseen too.
+#[test]
+fn volumes_that_are_held_on_nodes_that_answer() {
+    let base = Situation::new(&NODES)
+        .deployment("Recreate")
+        .workload("ReplicaSet", "web-1")
+        .claim("data", Storage::Zone("zoneA"), "ReadWriteOnce")
+        .put(Pod::new("web-1-y", "ReplicaSet/web-1", 410.0).claim("data").on("worker-3", 410.0).0);
+    let holder = Pod::new("web-1-x", "ReplicaSet/web-1", 0.0).claim("data").on("worker-0", 0.0).ready(2.0, 3.0);
+    let ways = |there: &Situation| {
+        let forecast = there.explain("web-1-y").forecast;
+        forecast.iter().map(|f| (f.way, f.ready_at.is_some(), f.commands.len())).collect::<Vec<_>>()
+    };
+    let held = base.clone().put(holder.clone().0).attached("data", "worker-0").now(900.0);
+    assert_eq!(ways(&held), [(Way::DoNothing, false, 0)]);
+    let overdue = base.clone().put(holder.deleted(400.0).0).attached("data", "worker-0").now(900.0);
+    assert_eq!(ways(&overdue), [(Way::DoNothing, false, 0), (Way::ForceDeletePod, true, 1)]);
+    let why = overdue.explain("web-1-y").why.join("\n");
+    assert!(why.contains("holds it there (Terminating; its time to end is over since"), "{why}");
+    assert!(risk(&overdue, "web-1-y", Way::ForceDeletePod).contains("when that kubelet has unmounted it"));
+    let refused = base.attached("data", "worker-3").change("VolumeAttachment", "csi-data-worker-3", |v| {
+        v["status"] = json!({ "attached": false, "attachError": { "message": "attached to a different instance" } });
+        v["metadata"]["creationTimestamp"] = at(415.0).to_string().into();
+    });
+    assert_eq!(ways(&refused.clone().now(900.0)), [(Way::DoNothing, false, 0)]);
+    assert_eq!(ways(&refused.now(430.0)), [(Way::DoNothing, true, 0)], "it may come with the next try");
+}
+
+#[test]
+fn a_forecast_is_a_list_in_json_even_where_nothing_is_foreseen() {
+    let there = Situation::new(&NODES).put(Pod::new("p", "", 0.0).on("worker-0", 0.0).0).now(600.0);
+    let told = serde_json::to_value(there.explain("p")).expect("JSON");
+    assert_eq!((&told["forecast"], &told["asOf"]), (&json!([]), &json!(at(600.0).to_string())));
+}
+
+#[test]
+fn what_was_not_read_is_named_where_it_matters() {
+    let plain = Situation::new(&NODES).put(Pod::new("p", "", 0.0).on("worker-0", 0.0).0).now(600.0);
+    let volumes = ["PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment"];
+    let unread = |there: &Situation, kinds: &[&str]| {
+        let notes = there.explain_without("p", kinds).notes;
+        notes.iter().map(|n| n.split(' ').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        plain.explain("p").why,
+        ["it has its node since 2026-01-01T00:00:00Z, 10m ago; nothing that was read tells why it is not Ready"]
+    );
+    assert_eq!(unread(&plain, &["Event"]), ["events"]);
+    assert_eq!(unread(&plain, &volumes), [""; 0]);
+    let claimed = plain.change("Pod", "p", |p| *p = Pod(p.clone()).claim("data").0);
+    assert_eq!(unread(&claimed, &volumes), ["persistentvolumeclaims", "persistentvolumes", "volumeattachments"]);
+    assert_eq!(claimed.explain("p").why, ["claim data is not there"]);
+    assert_eq!(claimed.explain_without("p", &volumes).why, ["claim data was not read"]);
+}
+
+/// What does not bring the pod back is shown, but nobody is told to type it.
+#[test]
+fn nothing_is_offered_that_does_not_help() {
+    let pod = |of: &str| Pod::new("p-0", of, 0.0).on("worker-0", 0.0).ready(2.0, 3.0).deleted(410.0);
+    let base = Situation::new(&NODES).workload("StatefulSet", "p");
+    let local = base.clone().claim("disk", Storage::Node("worker-0"), "ReadWriteOnce");
+    let ways = [Way::ForceDeletePod, Way::DeleteNode, Way::OutOfService];
+    for (there, good) in [(local.put(pod("StatefulSet/p").claim("disk").0), true), (base.put(pod("").0), false)] {
+        let there = there.silent("worker-0", 60.0, 110.0).now(900.0);
+        for way in ways {
+            let foreseen = there.forecast("p-0", way);
+            assert_eq!((foreseen.ready_at, foreseen.commands.len()), (None, 0), "{foreseen:?}");
+            assert_eq!(!foreseen.risk.contains("gone for good, with no controller to make it anew: default/p-0"), good);
+        }
+    }
+    // A bare pod that is in another's way is gone for good by what helps that one.
+    let bare = cinder().change("Pod", "web-1-x", |p| p["metadata"]["ownerReferences"] = json!([]));
+    let foreseen = bare.forecast("web-1-y", Way::ForceDeletePod);
+    assert!(foreseen.commands.len() == 1 && foreseen.risk.contains("gone for good"), "{foreseen:?}");
+}
+
+#[test]
+fn a_pod_that_a_kubelet_fails_to_end() {
+    let error = "error killing pod: failed to stop container: context deadline exceeded";
+    let pod = Pod::new("db-0", "StatefulSet/db", 0.0).on("worker-0", 0.0).ready(2.0, 3.0).deleted(100.0);
+    let there = Situation::new(&NODES).workload("StatefulSet", "db").put(pod.0);
+    let why = there.said("kubelet", "db-0", "FailedKillPod", error, 580.0).now(600.0).explain("db-0").why.join("\n");
+    assert!(why.contains("see its log") && why.contains(error), "{why}");
 }

@@ -41,7 +41,7 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
     let forecast = case.forecast(&answer)?;
     let time = |value: &Value| value.as_str().map(str::parse::<Timestamp>).transpose();
     let (as_of, foreseen) = (time(&answer["asOf"])?.context("no asOf")?, time(&forecast["readyAt"])?);
-    let recovery = case.act(forecast, foreseen.is_some()).await?;
+    let recovery = case.act(&subject, forecast, foreseen.is_some()).await?;
     let acted = Instant::now();
     drop(turn);
     let watch = case.watch(&subject, as_of, foreseen, acted);
@@ -181,14 +181,15 @@ impl<'a> Case<'a> {
     }
 
     /// Takes the way; a command that goes on until the pod is ready is returned instead.
-    async fn act(&self, forecast: &Value, comes: bool) -> Result<Option<String>> {
-        let commands = forecast["commands"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    async fn act(&self, subject: &str, forecast: &Value, comes: bool) -> Result<Option<String>> {
+        let offered = forecast["commands"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let commands = if comes { offered.map(str::to_owned).collect() } else { self.against_advice(subject) };
         if self.situation.way == "node-returns" {
             self.bring_back().await?;
         }
         // One who is refused, because Kubernetes takes the node for well, does it by hand.
         let by_hand = !(self.situation.recovers && comes && !self.ground.machines.nodes().is_ready(&self.name));
-        for line in commands {
+        for line in &commands {
             let typed = line.strip_prefix("# or by hand: ").filter(|_| by_hand);
             match typed {
                 Some(typed) => self.ground.types(typed).await?,
@@ -203,6 +204,26 @@ impl<'a> Case<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// What one types for a way of which it is said that it does not bring the pod back, and which is not offered: that it
+    /// does not is to be seen.
+    fn against_advice(&self, subject: &str) -> Vec<String> {
+        let name = &self.name;
+        match self.situation.way {
+            "force-delete-pod" => {
+                let there = self.ground.sight.pods(name).into_iter().filter(|p| node_of(p) == *name);
+                let there: Vec<String> = there.map(|p| p.name_any()).collect();
+                let own = there.iter().any(|pod| pod == subject).then(|| vec![subject.to_owned()]);
+                let force = |pod: &String| format!("kubectl -n {name} delete pod {pod} --force --grace-period=0");
+                own.unwrap_or(there).iter().map(force).collect()
+            }
+            "delete-node" => vec![format!("kubectl delete node {name}")],
+            "out-of-service" => {
+                vec![format!("kubectl taint node {name} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Looks until the pod is ready, or until it would have been long ago.

@@ -5,16 +5,21 @@ mod plain;
 mod terminating;
 mod volumes;
 
+use std::collections::BTreeSet;
+
 use super::forecast::Scene;
 use super::pod::PodSeen;
 use super::timers::Clock;
 use super::volumes::volumes_of;
+use super::words::when;
 use crate::objects::Objects;
 
 /// What is said of the pods and nodes of an outage.
 pub(crate) struct Why<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) clock: &'a Clock,
+    /// The kinds that were read.
+    pub(crate) kinds: &'a BTreeSet<String>,
 }
 
 impl Why<'_> {
@@ -25,6 +30,12 @@ impl Why<'_> {
             out.extend(self.volume(pod, &volume, scene));
         }
         out.extend(self.plain(pod));
+        out.extend(self.unwell(pod));
+        if out.is_empty() {
+            let since = pod.since("PodScheduled").map(|at| format!(" since {}", when(at, self.clock.now)));
+            let since = since.unwrap_or_default();
+            out.push(format!("it has its node{since}; nothing that was read tells why it is not Ready"));
+        }
         out
     }
 

@@ -4,7 +4,7 @@ use super::Why;
 use crate::objects::ObjectKey;
 use crate::outage::events;
 use crate::outage::eviction::{self, Brake};
-use crate::outage::node::{NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE, time};
+use crate::outage::node::{NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, time};
 use crate::outage::words::{moment, when};
 
 impl Why<'_> {
@@ -37,6 +37,13 @@ impl Why<'_> {
                 out.push(format!("the node controller will say so at about {}", when(at, now)));
             }
         }
+        if let Some(lease) = node.lease.filter(|_| node.is_behind(self.clock.leases)) {
+            out.push(format!(
+                "its Lease was renewed last at {} by its own clock, which is taken to be behind: of a node that is \
+                 silent for so long, the node controller would have said so",
+                when(lease.renewed, now)
+            ));
+        }
         out.extend(self.taints(&node));
         out
     }
@@ -49,10 +56,10 @@ impl Why<'_> {
 
     fn taints(&self, node: &NodeStanding) -> Vec<String> {
         let mut out = Vec::new();
-        let evicting = node.taints.iter().find(|t| t["key"] == UNREACHABLE && t["effect"] == "NoExecute");
-        if let Some(taint) = evicting {
+        if let Some(taint) = node.taints.iter().find(|t| eviction::is_ours(t)) {
             let since = time(&taint["timeAdded"]).map(|at| format!(" since {}", moment(at))).unwrap_or_default();
-            out.push(format!("it has the taint {UNREACHABLE}:NoExecute{since}, which evicts its pods"));
+            let key = taint["key"].as_str().unwrap_or_default();
+            out.push(format!("it has the taint {key}:NoExecute{since}, which evicts its pods"));
         } else if node.is_silent(self.clock.leases) {
             match eviction::brake(self.objects, self.clock, node) {
                 Some(Brake::AllDown) => out.push(
@@ -60,6 +67,9 @@ impl Why<'_> {
                 ),
                 Some(Brake::ZoneDisturbed) => {
                     out.push("most nodes of its zone are not ready: Kubernetes evicts nobody there".to_owned());
+                }
+                Some(Brake::NoRate) => {
+                    out.push("the cluster's rate of eviction is 0: Kubernetes evicts nobody".to_owned())
                 }
                 None => {}
             }

@@ -58,7 +58,7 @@ impl Why<'_> {
     }
 }
 
-/// Whether an event's reason tells why a pod does not start.
+/// Whether an event's reason tells why a pod does not start, or does not end.
 fn tells(reason: &str) -> bool {
     matches!(
         reason,
@@ -66,9 +66,11 @@ fn tells(reason: &str) -> bool {
             | "FailedMount"
             | "FailedCreatePodSandBox"
             | "Failed"
+            | "FailedKillPod"
             | "BackOff"
             | "Unhealthy"
             | "FailedPostStartHook"
+            | "FailedPreStopHook"
             | "InspectFailed"
             | "NetworkNotReady"
             | "FailedMapVolume"

@@ -6,7 +6,7 @@ use crate::outage::events::{self, Said};
 use crate::outage::eviction::{self, Tolerance, tolerance};
 use crate::outage::forecast::Scene;
 use crate::outage::makers::{Maker, successor};
-use crate::outage::node::{NodeStanding, UNREACHABLE};
+use crate::outage::node::{NodeStanding, OUT_OF_SERVICE};
 use crate::outage::pod::PodSeen;
 use crate::outage::volumes::volumes_of;
 use crate::outage::words::{span, when};
@@ -23,17 +23,21 @@ impl Why<'_> {
         let lost = scene.node.is_some();
         if let Some(node) = pod.node() {
             out.extend(self.node(node));
-            out.push(if lost {
-                format!(
-                    "Kubernetes waits for the kubelet of {node} to confirm that the pod has ended; that never comes by \
-                     itself: only its return, a forced deletion, the end of the Node object or the out-of-service \
-                     taint ends the wait"
-                )
-            } else if pod.due().is_some_and(|due| due < now) {
-                format!("its time to end is over since {}, and the kubelet of {node} answers: see its log for why it does not end", span(now.duration_since(pod.due().unwrap_or(now))))
-            } else {
-                format!("the kubelet of {node} is ending it; it has time until {}", pod.due().map(|d| when(d, now)).unwrap_or_default())
-            });
+            match pod.due() {
+                _ if lost => out.push(self.waits(node)),
+                Some(due) if due < now => {
+                    out.push(format!(
+                        "its time to end is over since {}, and the kubelet of {node} answers: see its log for why it does \
+                         not end",
+                        span(now.duration_since(due))
+                    ));
+                    out.extend(self.plain(pod));
+                }
+                due => {
+                    let until = due.map(|due| when(due, now)).unwrap_or_default();
+                    out.push(format!("the kubelet of {node} is ending it; it has time until {until}"));
+                }
+            }
         } else {
             out.push("it has no node: the pod collector removes it at its next look".to_owned());
         }
@@ -62,6 +66,25 @@ impl Why<'_> {
         out
     }
 
+    /// What ends a pod on a node of which nothing is heard.
+    fn waits(&self, node: &str) -> String {
+        match NodeStanding::find(self.objects, node) {
+            None => format!(
+                "there is no kubelet of {node} to wait for: the pod collector ends the pods of a node that is not there"
+            ),
+            Some(n) if n.taint(OUT_OF_SERVICE).is_some() => {
+                format!(
+                    "Kubernetes does not wait for the kubelet of {node}: it is out of service, and the pod collector ends the pod at its next look"
+                )
+            }
+            Some(_) => format!(
+                "Kubernetes waits for the kubelet of {node} to confirm that the pod has ended; that never comes by \
+                 itself: only its return, a forced deletion, the end of the Node object or the out-of-service \
+                 taint ends the wait"
+            ),
+        }
+    }
+
     /// Finalizers, with those whose they are.
     fn finalizers(&self, pod: PodSeen) -> Vec<String> {
         let managers = pod.0["metadata"]["managedFields"].as_array();
@@ -81,26 +104,35 @@ impl Why<'_> {
 
     /// What the taint eviction controller said, read aright.
     fn evictions(&self, pod: PodSeen) -> Vec<String> {
-        let said = events::about(self.objects, "Pod", pod.namespace(), pod.name(), None);
-        let last =
-            |text: &str| said.iter().rev().find(|s| s.reason == "TaintManagerEviction" && s.message.starts_with(text));
+        // These events carry no identity: those from before the pod are about another of its name.
+        let mut said = events::about(self.objects, "Pod", pod.namespace(), pod.name(), None);
+        said.retain(|s| s.reason == "TaintManagerEviction" && s.at >= pod.created());
+        let last = |text: &str| said.iter().rev().find(|s| s.message.starts_with(text));
         let mut out = Vec::new();
         let at = |said: &Said| said.at.map(|at| when(at, self.clock.now)).unwrap_or_default();
         if let Some(marked) = last("Marking for deletion") {
             out.push(format!("{:?} ({}): the pod's time on the tainted node was over", marked.message, at(marked)));
         }
         if let Some(cancelled) = last("Cancelling deletion") {
-            out.push(format!(
-                "{:?} ({}) is no veto: the taint eviction controller stopped its own timer because the pod or the \
-                 node's taints changed; the pod had its deletionTimestamp, and nothing takes that back",
-                cancelled.message,
-                at(cancelled)
-            ));
+            let meant = if cancelled.at < pod.deleted() {
+                "was one: the node's taints went before the pod's time was over; its deletion was asked for later"
+            } else {
+                "is no veto: the taint eviction controller stopped its own timer because the pod or the node's taints \
+                 changed; the pod had its deletionTimestamp, and nothing takes that back"
+            };
+            out.push(format!("{:?} ({}) {meant}", cancelled.message, at(cancelled)));
         }
         out
     }
 
-    /// A pod on a node that is lost, though nobody has deleted it yet.
+    /// A pod on a node that answers, but is not ready.
+    pub(crate) fn unwell(&self, pod: PodSeen) -> Vec<String> {
+        let node = pod.node().and_then(|name| NodeStanding::find(self.objects, name));
+        let unwell = node.is_some_and(|n| n.is_unwell(self.clock.leases));
+        if unwell { self.left_behind(pod) } else { Vec::new() }
+    }
+
+    /// A pod on a node that is lost or not ready, though nobody has deleted it yet.
     pub(crate) fn left_behind(&self, pod: PodSeen) -> Vec<String> {
         let now = self.clock.now;
         let Some(name) = pod.node() else { return Vec::new() };
@@ -111,15 +143,17 @@ impl Why<'_> {
         };
         out.push(match eviction::evicted(self.objects, self.clock, &node, pod) {
             Some(at) => {
-                let taint = serde_json::json!({ "key": UNREACHABLE, "effect": "NoExecute" });
-                let long = match tolerance(pod, [&taint]) {
+                let others = node.taints.iter().filter(|t| t["effect"] == "NoExecute");
+                let long = match tolerance(pod, others.chain([&eviction::evicting(&node)])) {
                     Tolerance::For(time) => format!("it tolerates that for {}", span(time)),
                     _ => "it does not tolerate that".to_owned(),
                 };
-                format!(
-                    "{long}: its deletion begins at about {}, and then waits for the kubelet of {name}",
-                    when(at, now)
-                )
+                let after = match (node.is_silent(self.clock.leases), node.taint(OUT_OF_SERVICE)) {
+                    (true, Some(_)) => "the pod collector ends it at its next look".to_owned(),
+                    (true, None) => format!("then waits for the kubelet of {name}"),
+                    (false, _) => format!("the kubelet of {name} ends it"),
+                };
+                format!("{long}: its deletion begins at about {}, and {after}", when(at, now))
             }
             None if eviction::brake(self.objects, self.clock, &node).is_some() => "it is not evicted".to_owned(),
             None => format!("it tolerates the taints of {name} for ever: it is not evicted"),

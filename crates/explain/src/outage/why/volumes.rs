@@ -8,7 +8,8 @@ use crate::outage::events;
 use crate::outage::forecast::{Scene, is_lost};
 use crate::outage::node::NodeStanding;
 use crate::outage::pod::PodSeen;
-use crate::outage::volumes::{HeldVolume, volumes_of};
+use crate::outage::risk::may_be_mounted;
+use crate::outage::volumes::{Attachment, HeldVolume, volumes_of};
 use crate::outage::words::{moment, span, when};
 
 impl Why<'_> {
@@ -44,6 +45,7 @@ impl Why<'_> {
         let Some(name) = &volume.volume else {
             let key = ObjectKey::new("PersistentVolumeClaim", pod.namespace(), claim);
             out.push(match self.objects.get(&key) {
+                None if !self.kinds.contains("PersistentVolumeClaim") => format!("claim {claim} was not read"),
                 None => format!("claim {claim} is not there"),
                 Some(c) => {
                     let said = events::about(self.objects, "PersistentVolumeClaim", pod.namespace(), claim, None);
@@ -79,13 +81,19 @@ impl Why<'_> {
             }
             let by: Vec<PodSeen> = holders(self.objects, volume, node).filter(|h| h.key() != pod.key()).collect();
             for holder in &by {
-                let state = if holder.due().is_some() { "Terminating".to_owned() } else { self.standing(*holder) };
+                let state = match holder.due() {
+                    Some(due) if due < self.clock.now && !is_lost(self.objects, self.clock, node) => {
+                        format!("Terminating; its time to end is over since {}", when(due, self.clock.now))
+                    }
+                    Some(_) => "Terminating".to_owned(),
+                    None => self.standing(*holder),
+                };
                 out.push(format!("pod {} holds it there ({state})", holder.name()));
             }
             if is_lost(self.objects, self.clock, node) {
                 out.extend(self.node(node));
             }
-            out.extend(self.timer(pod, volume, node, &by));
+            out.extend(self.timer(pod, volume, held, &by));
         }
         if !scene.locked.is_empty() {
             let deployment = scene.deployment.as_deref().unwrap_or_default();
@@ -98,8 +106,14 @@ impl Why<'_> {
     }
 
     /// Whether the timer of the forced detach runs.
-    fn timer(&self, pod: PodSeen, volume: &HeldVolume, node: &str, by: &[PodSeen]) -> Vec<String> {
-        let (now, timers) = (self.clock.now, &self.clock.timers);
+    fn timer(&self, pod: PodSeen, volume: &HeldVolume, held: &Attachment, by: &[PodSeen]) -> Vec<String> {
+        let (now, timers, node) = (self.clock.now, &self.clock.timers, held.node.as_str());
+        if let Some(since) = &held.leaving {
+            let since = since.parse().map_or_else(|_| since.clone(), |at| when(at, now));
+            return vec![format!(
+                "it is being detached from {node} since {since}: its driver has to say that it is done"
+            )];
+        }
         let lost = is_lost(self.objects, self.clock, node);
         let Some(wait) = timers.force_detach else {
             return vec![
@@ -120,9 +134,7 @@ impl Why<'_> {
         if !lost {
             return vec![format!("no pod holds it there any more: {node} has to say that it is unmounted")];
         }
-        let mounted = NodeStanding::find(self.objects, node)
-            .is_none_or(|n| volume.unique_name.as_ref().is_none_or(|u| n.volumes_in_use.contains(u)));
-        if !mounted {
+        if !may_be_mounted(self.objects, volume, node) {
             return vec![format!("{node} did not say that it is mounted: it is detached as soon as that is seen")];
         }
         let since = timers.begun(released_before(self.objects, self.clock, pod));
