@@ -84,7 +84,7 @@ pub(crate) fn in_range(set: &Value, pod: PodSeen) -> bool {
 
 /// When a Job makes another pod for one that fails at a moment; none where that is one failure too many.
 pub(crate) fn job_retry(job: &Value, pod: PodSeen, failed: Timestamp) -> Option<Timestamp> {
-    let failures = job["status"]["failed"].as_i64().unwrap_or_default() + 1;
+    let failures = job["status"]["failed"].as_i64().unwrap_or_default().saturating_add(1);
     if failures > job["spec"]["backoffLimit"].as_i64().unwrap_or(6) {
         return None;
     }

@@ -5,7 +5,7 @@ use crate::outage::detaching::held_name;
 use crate::outage::events::{self, Said};
 use crate::outage::eviction::{self, Tolerance, tolerance};
 use crate::outage::forecast::Scene;
-use crate::outage::makers::{Maker, successor};
+use crate::outage::makers::{Maker, in_range, retired, successor};
 use crate::outage::node::{NodeStanding, OUT_OF_SERVICE};
 use crate::outage::pod::PodSeen;
 use crate::outage::volumes::volumes_of;
@@ -44,6 +44,12 @@ impl Why<'_> {
         out.extend(self.finalizers(pod));
         out.extend(self.evictions(pod));
         out.push(match Maker::of(self.objects, pod) {
+            _ if retired(self.objects, pod).is_some() => {
+                format!("nobody makes it anew: {}", retired(self.objects, pod).unwrap_or_default())
+            }
+            Maker::Identities { set: Some(set), .. } if !in_range(set, pod) => {
+                "its StatefulSet wants fewer pods by now: nobody makes it anew".to_owned()
+            }
             Maker::Identities { .. } => {
                 format!(
                     "its StatefulSet makes {name} anew only when this object is gone: never two pods of one identity"
@@ -51,6 +57,9 @@ impl Why<'_> {
             }
             Maker::Replicas { .. } | Maker::Job(_) => match successor(self.objects, pod) {
                 Some(next) => format!("pod {} was made in its place: {}", next.name(), self.standing(next)),
+                None if matches!(Maker::of(self.objects, pod), Maker::Replicas { set: Some(set) } if set["spec"]["replicas"] == 0) => {
+                    "its ReplicaSet wants no more pods; what its Deployment makes instead is foreseen below".to_owned()
+                }
                 None => "a pod that is being deleted does not count any more: its controller makes another".to_owned(),
             },
             Maker::EachNode => "its DaemonSet makes another on the same node, and nowhere else".to_owned(),
