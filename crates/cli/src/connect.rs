@@ -36,15 +36,23 @@ pub(crate) struct Connection {
 /// How long to wait for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long to wait for the next part of an answer.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// Finds the cluster and makes a client for it. No request is made yet.
 pub(crate) async fn connect(args: &ConnectArgs) -> anyhow::Result<Connection> {
     connect_with(args, |_| {}).await
 }
 
 /// The same, with a client that repeats nothing by itself: what was decided from what was read then may be wrong by the
-/// time that a server which would not do it at first does it.
+/// time that a server which would not do it at first does it. Nor does it wait for ever for one that has fallen silent.
 pub(crate) async fn connect_for_writes(args: &ConnectArgs) -> anyhow::Result<Connection> {
-    connect_with(args, |config| config.default_retry = false).await
+    let change = |config: &mut Config| {
+        config.default_retry = false;
+        config.read_timeout = Some(SILENCE);
+        config.reset_reader_on_write = true;
+    };
+    connect_with(args, change).await
 }
 
 async fn connect_with(args: &ConnectArgs, change: impl FnOnce(&mut Config)) -> anyhow::Result<Connection> {

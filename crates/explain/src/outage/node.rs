@@ -50,7 +50,9 @@ pub struct LeaseSeen {
 impl LeaseSeen {
     /// Whether the kubelet has given a sign of life so recently that it must be taken for alive.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.written.into_iter().chain([self.renewed]).any(|at| now.duration_since(at) <= self.lasts)
+        // A renewal that lies ahead tells of a clock that is ahead, and of nothing else where it is known better.
+        let renewed = Some(self.renewed).filter(|at| *at <= now || self.written.is_none());
+        self.written.into_iter().chain(renewed).any(|at| now.duration_since(at) <= self.lasts)
     }
 }
 
@@ -233,6 +235,17 @@ mod tests {
         let lease = json!({
             "metadata": { "managedFields": [{ "manager": "kubelet", "time": "2026-01-01T00:10:00Z" }] },
             "spec": { "renewTime": "2026-01-01T00:00:04.000000Z", "leaseDurationSeconds": 40 },
+        });
+        let seen = NodeStanding::of(&json!({}), Some(&lease));
+        assert!(seen.lease_is_fresh("2026-01-01T00:10:40Z".parse().expect("a time")));
+        assert!(!seen.lease_is_fresh("2026-01-01T00:10:41Z".parse().expect("a time")));
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_keeps_no_lease_fresh() {
+        let lease = json!({
+            "metadata": { "managedFields": [{ "manager": "kubelet", "time": "2026-01-01T00:10:00Z" }] },
+            "spec": { "renewTime": "2026-01-01T01:10:00.000000Z", "leaseDurationSeconds": 40 },
         });
         let seen = NodeStanding::of(&json!({}), Some(&lease));
         assert!(seen.lease_is_fresh("2026-01-01T00:10:40Z".parse().expect("a time")));

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_recovery::{Deed, End, Guards, NodeRecovery, Phase, Request, Step, View, record_of, step};
 
-use super::patience::{AGAIN, in_time, passes};
+use super::patience::{AGAIN, passes};
 use super::show::{self, Progress};
 use super::{Desk, look};
 use crate::args::RecoverFormat;
@@ -47,7 +47,7 @@ pub(super) async fn until_the_end(
             }
             .into());
         }
-        let turn = in_time(turn(desk, node, request, last.as_ref(), &mut kubelet)).await;
+        let turn = turn(desk, node, request, last.as_ref(), &mut kubelet).await;
         let (step, record, at) = match turn {
             Ok(turn) => turn,
             Err(error) if passes(&error) => {
@@ -66,8 +66,8 @@ pub(super) async fn until_the_end(
         last = record;
         match (&step.deed, &step.end) {
             // Whoever slept between the look and the deed looks again.
-            (Some(_), _) if desk.now().duration_since(at).abs() > FRESH => {}
-            (Some(deed), _) => match in_time(write(desk, deed)).await {
+            (Some(Deed::Node { .. } | Deed::DeletePod { .. }), _) if desk.now().duration_since(at).abs() > FRESH => {}
+            (Some(deed), _) => match write(desk, deed).await {
                 Ok(true) => {
                     progress.done(deed);
                     if let Deed::Record(record) = deed {

@@ -2,25 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-
 /// How long to wait before a server that does not answer, or will not for now, is asked again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
 /// So long, before anything was begun.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// So long an answer is waited for. Whoever gets none does not know whether anything was done, and looks again.
-pub(super) async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let time = Duration::from_secs(30);
-    tokio::time::timeout(time, answer).await.context("the API server does not answer")?
-}
-
 /// Asks until there is an answer, of a server that has given one before.
 pub(super) async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let begun = Instant::now();
     loop {
-        match in_time(ask()).await {
+        match ask().await {
             Err(error) if passes(&error) && begun.elapsed() < LIMIT => tokio::time::sleep(AGAIN).await,
             answer => return answer,
         }
@@ -35,6 +27,5 @@ pub(super) fn passes(error: &anyhow::Error) -> bool {
         kube::Error::Api(status) => matches!(status.code, 409 | 410 | 429) || status.code >= 500,
         _ => true,
     };
-    let late = |cause: &(dyn std::error::Error + 'static)| cause.is::<tokio::time::error::Elapsed>();
-    error.chain().any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(client) || late(cause))
+    error.chain().any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(client))
 }
