@@ -62,7 +62,7 @@ impl Witness for CloudShutdown {
         let Some(machine) = &node.provider_id else {
             return Err(Some(format!("node {} has the taint {SHUTDOWN} and no spec.providerID", node.name)));
         };
-        if view.guards.hold(Guard::Words) && !is_of_this_silence(node) {
+        if view.guards.hold(Guard::Cloud) && !is_of_this_silence(node) {
             return Err(Some(format!(
                 "node {} has the taint {SHUTDOWN}, which is older than its silence: its cloud takes it away only when the \
                  node is Ready again, and the machine may have been started since",

@@ -11,21 +11,25 @@ pub enum Guard {
     Heard,
     /// Words that are older than the silence, or were used up, do not count.
     Words,
+    /// Nor does what the cloud has said of an earlier silence.
+    Cloud,
     /// Nothing without evidence.
     Evidence,
     /// Evidence for some pods is not evidence for others.
     Covers,
     /// What is done is written down before.
     Record,
-    /// Only this life of this machine.
+    /// Only this Node object.
     Identity,
+    /// Only this life of the machine.
+    Boot,
     /// Where most nodes are silent, it is not the nodes.
     Most,
     /// So many nodes at once, and of a zone.
     Brake,
     /// Nothing happens to a pod that is not in the plan.
     Plan,
-    /// What is left alone is kept from the taint before the taint comes.
+    /// What is left alone is kept from the taint before the taint comes, and until it has gone for everybody.
     Shield,
     /// A patch is refused where the object has changed.
     Version,
@@ -43,15 +47,17 @@ pub enum Guard {
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 18] = [
+    pub const ALL: [Guard; 20] = [
         Guard::Lease,
         Guard::Silence,
         Guard::Heard,
         Guard::Words,
+        Guard::Cloud,
         Guard::Evidence,
         Guard::Covers,
         Guard::Record,
         Guard::Identity,
+        Guard::Boot,
         Guard::Most,
         Guard::Brake,
         Guard::Plan,

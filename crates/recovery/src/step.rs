@@ -308,7 +308,7 @@ impl Going<'_> {
     fn is_another_life(&self) -> bool {
         let now = self.node.boot_id.as_deref().unwrap_or_default();
         let then = &self.record.spec.node.boot_id;
-        self.view.guards.hold(Guard::Identity) && !now.is_empty() && !then.is_empty() && now != then
+        self.view.guards.hold(Guard::Boot) && !now.is_empty() && !then.is_empty() && now != then
     }
 
     /// What was heard of the node since the evidence was found.

@@ -64,7 +64,9 @@ fn nobody_writes_twice_and_all_is_well_again() {
 #[test]
 fn a_guard_is_missed_when_it_is_taken_away() {
     let mut never = Vec::new();
-    for guard in Guard::ALL {
+    // One of them only, where it is named.
+    let named = std::env::var("STEAD_RECOVERY_WITHOUT").ok();
+    for guard in Guard::ALL.into_iter().filter(|g| named.as_ref().is_none_or(|name| *name == format!("{g:?}"))) {
         let caught = failed(Guards::without(guard), false, false).into_iter().next();
         match caught {
             None => never.push(guard),
