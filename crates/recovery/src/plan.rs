@@ -285,13 +285,19 @@ fn of_kubernetes(taint: &Value) -> bool {
     key.starts_with(OF_KUBERNETES) || key.starts_with("node.cloudprovider.kubernetes.io/")
 }
 
-/// A plan that is made anew while one is being carried out, or after one of the same life: what was taken from the node
-/// stays taken, and who has a shield keeps it to the end. The volumes of those that were taken are the node's, and listed
-/// there, unless another pod has them by now.
-pub(crate) fn continued(mut plan: Plan, before: &Plan, taken: impl Iterator<Item = CondemnedPod>) -> Plan {
+/// A plan that is made anew after one of the same life: what was taken from the node stays taken. The volumes of those that
+/// were taken are the node's, and listed there, unless another pod has them by now. While the first is still being carried
+/// out (`under_way`), who has a shield keeps it to the end.
+pub(crate) fn continued(
+    mut plan: Plan,
+    before: &Plan,
+    taken: impl Iterator<Item = CondemnedPod>,
+    under_way: bool,
+) -> Plan {
     plan.pods.extend(taken.map(|pod| CondemnedPod { taken: true, volumes: Vec::new(), ..pod }));
     for known in before.left_alone.iter().filter(|known| known.uid.is_some() && known.shield.is_some()) {
-        let condemned = plan.pods.iter().position(|p| Some(&p.uid) == known.uid.as_ref() && !p.terminating);
+        let is_it = |p: &CondemnedPod| under_way && Some(&p.uid) == known.uid.as_ref() && !p.terminating;
+        let condemned = plan.pods.iter().position(is_it);
         if let Some(pod) = condemned.map(|at| plan.pods.remove(at)) {
             for other in &mut plan.pods {
                 other.volumes.retain(|v| !pod.volumes.contains(v));

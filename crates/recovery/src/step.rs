@@ -168,7 +168,8 @@ fn made(view: &View<'_>, node: &NodeStanding, evidence: Evidence, plan: Plan) ->
         Some(before) => {
             let undone = before.spec.plan.pods.iter().filter(|_| before.status.phase == Phase::Undone);
             let gone = undone.filter(|pod| follow::object(view.objects, pod).is_none());
-            continued(plan, &before.spec.plan, gone.map(|pod| CondemnedPod { target: Target::Gone, ..pod.clone() }))
+            let taken = gone.map(|pod| CondemnedPod { target: Target::Gone, ..pod.clone() });
+            continued(plan, &before.spec.plan, taken, false)
         }
         None => plan,
     };
@@ -410,7 +411,7 @@ impl Going<'_> {
             return match planned(self.view, node, evidence, self.policy) {
                 Ok(plan) => {
                     let taken = record.spec.plan.pods.iter().filter(|pod| self.was_taken(pod)).cloned();
-                    let plan = continued(plan, &record.spec.plan, taken);
+                    let plan = continued(plan, &record.spec.plan, taken, true);
                     self.took("planned anew: the node's pods have changed", |r| r.spec.plan = plan)
                 }
                 Err(why) => Step::refuse(why),

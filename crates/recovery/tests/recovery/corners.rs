@@ -275,7 +275,17 @@ fn who_has_a_shield_keeps_it() {
     does(&mut items, &nobody(), &policy);
     let plan = record(&items).spec.plan;
     let left = plan.left_alone.iter().find(|l| l.shield.as_ref().is_some_and(|s| s.name == shielded.name));
-    assert_eq!(left.and_then(|l| l.shield.clone()), Some(shielded), "{plan:?}");
+    assert_eq!(left.and_then(|l| l.shield.clone()), Some(shielded.clone()), "{plan:?}");
+
+    // Another time it goes where there is room, like the others.
+    let mut undone = record(&items);
+    undone.status.phase = Phase::Undone;
+    undone.status.steps.iter_mut().for_each(|step| step.at = "2026-01-01T00:10:00Z".parse().unwrap());
+    keep(&mut items, &undone);
+    goes_on(&mut items);
+    does(&mut items, &confirmed(), &Policy::default());
+    let plan = record(&items).spec.plan;
+    assert!(plan.pods.iter().any(|p| p.name == shielded.name && !p.taken), "{plan:?}");
 }
 
 #[test]
