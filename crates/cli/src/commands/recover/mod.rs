@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_explain::Objects;
 use stead_explain::outage::NodeStanding;
-use stead_recovery::{Deed, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
+use stead_recovery::{Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
 
 use crate::args::{RecoverArgs, RecoverFormat};
 use crate::connect::connect_for_writes;
@@ -69,8 +69,8 @@ fn policy(args: &RecoverArgs) -> anyhow::Result<Policy> {
         }
     };
     for (field, limit) in [("atOnce", policy.at_once), ("atOncePerZone", policy.at_once_per_zone)] {
-        if limit == 0 {
-            bail!("policy: {field}: it is 0, so that no node could ever be recovered");
+        if let Some(path) = args.policy.as_ref().filter(|_| limit == 0) {
+            bail!("policy {}: {field}: it is 0, so that no node could ever be recovered", path.display());
         }
     }
     policy.allow_pending |= args.allow_pending;
@@ -183,7 +183,12 @@ impl Desk<'_> {
             None => plan(objects, node, &self.policy),
         };
         let step = step(&view, last, request, &self.policy);
-        let goes_on = step.end.is_none() && !self.args.consent.dry_run;
+        // A program gets the record when it is over; the plan is in it.
+        let record_comes = match &step.end {
+            Some(End::Refused(_)) => false,
+            Some(_) => true,
+            None => !self.args.consent.dry_run,
+        };
         match shown {
             Ok(shown) if !self.args.abort => {
                 let foreseen = how_long::foreseen(objects, node, now);
@@ -191,8 +196,7 @@ impl Desk<'_> {
                     RecoverFormat::Table => {
                         output::text(&show::plan(&standing, under_way, &shown, &foreseen, now))?;
                     }
-                    // A program gets the record when it is over; the plan is in it.
-                    _ if goes_on => output::aside(&show::plan(&standing, under_way, &shown, &foreseen, now)),
+                    _ if record_comes => output::aside(&show::plan(&standing, under_way, &shown, &foreseen, now)),
                     RecoverFormat::Json => output::json(&show::plan_value(&shown, &foreseen)?)?,
                     RecoverFormat::Yaml => output::yaml(&show::plan_value(&shown, &foreseen)?)?,
                 }
