@@ -9,7 +9,7 @@ use stead_testbed::Binaries;
 
 const STEAD: &str = env!("CARGO_BIN_EXE_stead");
 
-/// The scene of a pending heal is left to `cargo xtask gluster`.
+/// `cargo xtask gluster` prints the scenes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_scenes_hold() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };

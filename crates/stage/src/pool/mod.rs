@@ -9,7 +9,8 @@ mod random;
 mod scenes;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -213,6 +214,16 @@ impl PoolStage {
     pub async fn uid(&self, ordinal: u32) -> Result<String> {
         let found = self.pod(ordinal).await?.with_context(|| format!("no pod {}", pod(ordinal)))?;
         Ok(found["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The uids of those of these pods that exist: one in the middle of its replacement is missing for a moment.
+    pub async fn uids(&self, ordinals: Range<u32>) -> Result<BTreeSet<String>> {
+        let mut uids = BTreeSet::new();
+        for ordinal in ordinals {
+            let found = self.pod(ordinal).await?;
+            uids.extend(found.and_then(|found| found["metadata"]["uid"].as_str().map(str::to_owned)));
+        }
+        Ok(uids)
     }
 }
 

@@ -312,7 +312,7 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
             let set = ["gluster", "--mode=script", "volume", "set", VOLUME, "cluster.self-heal-daemon", value];
             self.stage.inside(0, &set).await
         };
-        set("off").await?;
+        until("nobody heals", PATIENCE, async || Ok(set("off").await.is_ok())).await?;
         let node = self.stage.node_of(1).await?;
         self.stage.machines.silence(&node).await?;
         client.writes().await?;
@@ -326,9 +326,10 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
             let mut waits = false;
             for ordinal in 0..3 {
                 let path = format!("/api/v1/namespaces/default/pods/{}:24080/proxy/pool", pod(ordinal));
-                let says = self.stage.kubectl(&["get", "--raw", &path]).await?;
                 let unready = self.stage.pod(ordinal).await?.is_some_and(|found| !is_ready(&found));
-                waits |= unready && says.contains("entries wait to be healed");
+                // One that does not answer yet is asked again.
+                let says = self.stage.kubectl(&["get", "--raw", &path]).await;
+                waits |= unready && says.is_ok_and(|says| says.contains("entries wait to be healed"));
             }
             // While a single pod is not ready, Kubernetes lets that very one be evicted.
             let budget = self.stage.kubectl(&["get", "pdb", NAME, "-o", "json"]).await?;
@@ -343,18 +344,18 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         let words = format!("{:#}", refused.err().context("the eviction was let through")?);
         ensure!(words.contains("disruption budget"), "refused for something else: {words}");
         // An update begins with the last pod, which holds no brick, and has to stop before those that do.
-        let uids = [self.stage.uid(0).await?, self.stage.uid(1).await?, self.stage.uid(2).await?];
+        let uids = self.stage.uids(0..3).await?;
         let last = self.stage.uid(3).await?;
         self.stage.kubectl(&["rollout", "restart", &format!("statefulset/{NAME}")]).await?;
         self.stage.replaced(3, &last).await?;
         let end = Instant::now() + Duration::from_secs(15);
         while Instant::now() < end {
-            let now = [self.stage.uid(0).await?, self.stage.uid(1).await?, self.stage.uid(2).await?];
-            let went = uids.iter().zip(&now).filter(|(then, now)| then != now).count();
+            let went = uids.difference(&self.stage.uids(0..3).await?).count();
             ensure!(went <= 1, "the update took {went} pods with bricks while something waited to be healed");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        set("on").await?;
+        // One that is restarted in this moment makes glusterd refuse it.
+        until("somebody heals", PATIENCE, async || Ok(set("on").await.is_ok())).await?;
         // The daemon that heals starts anew on every peer.
         let heal = ["gluster", "--mode=script", "volume", "heal", VOLUME];
         until("the heal begins", PATIENCE, async || Ok(self.stage.inside(0, &heal).await.is_ok())).await?;
