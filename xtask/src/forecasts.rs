@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// What they are drawn from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Only these of them, by number.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<u32>,
     /// So many are played at the same time [default: 10, or all with real timers]
     #[arg(long)]
     at_once: Option<usize>,
@@ -32,9 +35,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let stead = stead()?;
     let (waits, at_once) = if args.real_timers { (Waits::REAL, args.situations as usize) } else { (Waits::FAST, 10) };
-    let how = Play { situations: args.situations, seed: args.seed, at_once: args.at_once.unwrap_or(at_once), waits };
+    let numbers = if args.only.is_empty() { (0..args.situations).collect() } else { args.only.clone() };
+    let how = Play { numbers, seed: args.seed, at_once: args.at_once.unwrap_or(at_once), waits };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
-    let tally = runtime.block_on(forecasts::play(&binaries, &stead, how, &mut |line| println!("{line}")))?;
+    let tally = runtime.block_on(forecasts::play(&binaries, &stead, &how, &mut |line| println!("{line}")))?;
     println!("\n{tally}, within {} s, seed {}", how.waits.limit.as_secs(), args.seed);
     Ok(if tally.is_good() { Outcome::Passed } else { Outcome::Failed })
 }

@@ -14,10 +14,10 @@ async fn what_is_foreseen_comes() -> Result<()> {
     if !Machines::can_run_or_skip() {
         return Ok(());
     }
-    let how = Play { situations: 10, seed: 1, at_once: 10, waits: Waits::FAST };
+    let how = Play { numbers: (0..10).collect(), seed: 1, at_once: 10, waits: Waits::FAST };
     let mut lines = Vec::new();
     let say = &mut |line: &str| lines.push(line.to_owned());
-    let tally = forecasts::play(&binaries, Path::new(env!("CARGO_BIN_EXE_stead")), how, say).await;
+    let tally = forecasts::play(&binaries, Path::new(env!("CARGO_BIN_EXE_stead")), &how, say).await;
     let tally = tally.map_err(|e| e.context(lines.join("\n")))?;
     let count = |verdict| tally.count(verdict).0;
     // Of forty, 95 in a hundred have to be right. Of ten one may be off: a machine with much to do starts a pod late, and

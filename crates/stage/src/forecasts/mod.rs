@@ -29,10 +29,10 @@ pub use waits::Waits;
 use ground::Ground;
 
 /// How much is played.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Play {
-    /// How many situations.
-    pub situations: u32,
+    /// Which situations.
+    pub numbers: Vec<u32>,
     /// What they are drawn from.
     pub seed: u64,
     /// How many are played at the same time.
@@ -42,8 +42,8 @@ pub struct Play {
 }
 
 /// Plays situations; `say` hears of each. What was seen of all is returned.
-pub async fn play(binaries: &Binaries, stead: &Path, how: Play, say: &mut (impl FnMut(&str) + Send)) -> Result<Tally> {
-    let situations: Vec<Situation> = (0..how.situations).map(|number| Situation::draw(how.seed, number)).collect();
+pub async fn play(binaries: &Binaries, stead: &Path, how: &Play, say: &mut (impl FnMut(&str) + Send)) -> Result<Tally> {
+    let situations: Vec<Situation> = how.numbers.iter().map(|number| Situation::draw(how.seed, *number)).collect();
     let ground = Arc::new(Ground::open(binaries, stead, how.waits, &situations, how.at_once).await?);
     let (places, mut tasks) = (Arc::new(Semaphore::new(how.at_once)), JoinSet::new());
     for situation in situations {
@@ -62,7 +62,7 @@ pub async fn play(binaries: &Binaries, stead: &Path, how: Play, say: &mut (impl 
                 tally.add(seen.situation.way, verdict);
                 say(&match verdict {
                     Verdict::Right => seen.to_string(),
-                    wrong => format!("{seen}  <- {wrong:?}"),
+                    wrong => format!("{seen}  <- {wrong:?}\n{}", seen.said),
                 });
             }
             Err(e) => {

@@ -44,7 +44,9 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
     let recovery = case.act(&subject, forecast, foreseen.is_some()).await?;
     let acted = Instant::now();
     drop(turn);
-    let watch = case.watch(&subject, as_of, foreseen, acted);
+    let nodes = forecast["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let nodes: BTreeSet<String> = nodes.collect();
+    let watch = case.watch(&subject, as_of, foreseen, &nodes, acted);
     let came = match recovery {
         // It goes on until the pod is ready, or until there is nothing left to do.
         Some(line) => {
@@ -54,8 +56,8 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
         }
         None => watch.await,
     };
-    let nodes = forecast["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-    let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes: nodes.collect(), came };
+    let said = serde_json::to_string_pretty(forecast)?;
+    let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes, came, said };
     if situation.way != "node-returns" {
         case.bring_back().await?;
     }
@@ -226,12 +228,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Looks until the pod is ready, or until it would have been long ago.
+    /// Looks until the pod is ready on one of the nodes that were named, or until it would have been long ago. Where several
+    /// pods were replaced, each of their successors is one in its place.
     async fn watch(
         &self,
         subject: &str,
         as_of: Timestamp,
         foreseen: Option<Timestamp>,
+        named: &BTreeSet<String>,
         acted: Instant,
     ) -> Option<(Timestamp, String)> {
         let waits = &self.ground.waits;
@@ -243,15 +247,17 @@ impl<'a> Case<'a> {
         let then = Timestamp::now();
         loop {
             let came = self.came(subject, then);
-            if came.is_some() || Instant::now() > end {
-                return came;
+            let first = came.iter().find(|(_, node)| foreseen.is_none() || named.contains(node));
+            if first.is_some() || Instant::now() > end {
+                return first.or(came.first()).cloned();
             }
             sleep(LOOK).await;
         }
     }
 
-    /// When the pod, or one in its place, was ready first, and where. One on the node counts if the node came back.
-    fn came(&self, subject: &str, acted: Timestamp) -> Option<(Timestamp, String)> {
+    /// When the pod, and those in its place, were ready, and where, the first one first. One on the node counts if the node
+    /// came back.
+    fn came(&self, subject: &str, acted: Timestamp) -> Vec<(Timestamp, String)> {
         let (back, updated) = (self.situation.way == "node-returns", self.situation.fault == Fault::Updated);
         let spells = self.ground.sight.spells(&self.name);
         let ours = spells.into_iter().filter(|s| !self.situation.workload.keeps_names() || s.pod == subject);
@@ -263,6 +269,8 @@ impl<'a> Case<'a> {
             };
             Some((from?, spell.node))
         });
-        counts.min()
+        let mut came: Vec<_> = counts.collect();
+        came.sort();
+        came
     }
 }

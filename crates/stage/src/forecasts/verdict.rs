@@ -1,6 +1,6 @@
 //! What was foreseen beside what came.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -20,9 +20,11 @@ pub struct Seen {
     /// When the pod should be Ready; none for never.
     pub foreseen: Option<Timestamp>,
     /// Where it should be.
-    pub nodes: Vec<String>,
+    pub nodes: BTreeSet<String>,
     /// When it was Ready, and where.
     pub came: Option<(Timestamp, String)>,
+    /// The forecast, as it was given.
+    pub said: String,
 }
 
 /// How good a forecast was.
@@ -132,8 +134,9 @@ mod tests {
                 as_of: at(0),
                 after: Duration::ZERO,
                 foreseen: foreseen.map(at),
-                nodes: vec!["a".to_owned()],
+                nodes: ["a".to_owned()].into(),
                 came: came.map(|(second, node)| (at(second), node.to_owned())),
+                said: String::new(),
             };
             seen.verdict(Duration::from_secs(3))
         };
