@@ -39,7 +39,9 @@ impl Course<'_> {
             }
         }
         let known = released.is_some();
-        let released = released.unwrap_or_else(|| timers.begun(released_before(self.objects, self.clock, pod)));
+        let ended = || users(self.objects, volume, node).filter_map(PodSeen::ended_at).max();
+        let before = || ended().unwrap_or_else(|| released_before(self.objects, self.clock, pod));
+        let released = released.unwrap_or_else(|| timers.begun(before()));
         let standing = NodeStanding::find(self.objects, node);
         let mounted = match (&standing, &volume.unique_name) {
             (Some(node), Some(unique)) => node.volumes_in_use.contains(unique),
@@ -76,7 +78,12 @@ pub(crate) fn holders<'a>(
     volume: &'a HeldVolume,
     node: &'a str,
 ) -> impl Iterator<Item = PodSeen<'a>> {
-    let there = objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(move |p| p.node() == Some(node) && !p.ended());
+    users(objects, volume, node).filter(|p| !p.ended())
+}
+
+/// The pods on a node that use a volume or did.
+fn users<'a>(objects: &'a Objects, volume: &'a HeldVolume, node: &'a str) -> impl Iterator<Item = PodSeen<'a>> {
+    let there = objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(move |p| p.node() == Some(node));
     there.filter(|p| {
         let theirs = volumes_of(objects, p.namespace(), p.0);
         theirs.iter().any(|v| v.volume.is_some() && v.volume == volume.volume)

@@ -27,23 +27,28 @@ pub(crate) struct Fate {
 impl Course<'_> {
     /// What becomes of a pod's object.
     pub(crate) fn fate(&self, pod: PodSeen) -> Fate {
-        let (deleted, ended) = self.end(pod);
+        let (deleted, confirmed) = self.end(pod);
         let held = pod.finalizers().next().is_some();
         let by_force = self.way == Way::ForceDeletePod && self.targets.contains(&pod.key());
-        // The pod collector and kubelets say that a pod has ended before they delete it; a person does not.
-        let gone = ended.filter(|_| !held);
-        let ended = if by_force { gone } else { ended };
+        let gone = confirmed.filter(|_| !held);
+        let ended = match (pod.ended(), by_force) {
+            (true, _) => Some(self.now()),
+            // The pod collector and kubelets say that a pod has ended before they delete it; a person does not.
+            (false, true) => gone,
+            (false, false) => confirmed,
+        };
         let idle = deleted.filter(|_| !running(pod));
         Fate { deleted, ended, released: [ended, idle].into_iter().flatten().min(), gone }
     }
 
-    /// When a pod's deletion begins, and when it has ended.
+    /// When a pod's deletion begins, and when somebody confirms that it has ended.
     fn end(&self, pod: PodSeen) -> (Option<Timestamp>, Option<Timestamp>) {
         let (now, timers, asked) = (self.now(), &self.clock.timers, pod.deleted());
         let Some(name) = pod.node() else { return (asked, asked) };
-        if pod.ended() {
-            // It counts for nothing; whoever made it, or the pod collector, deletes it some day.
-            return (asked.or(Some(now)), Some(now));
+        if pod.ended() && asked.is_none() {
+            // It counts for nothing: whoever made it deletes it, and the API server lets it go at once. One whose deletion
+            // began before it had ended still waits for its kubelet.
+            return (Some(now), Some(now));
         }
         if self.targets.contains(&pod.key()) {
             let end = if self.way == Way::ForceDeletePod { Some(now) } else { self.stopped(name, now, None) };

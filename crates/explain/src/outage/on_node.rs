@@ -213,10 +213,10 @@ pub fn explain_node(
     }))
 }
 
-/// The pods of a node that have not ended: the most important first.
+/// The pods of a node that have not ended, or whose objects wait for it all the same: the most important first.
 fn pods_on<'a>(objects: &'a Objects, node: &str) -> Vec<PodSeen<'a>> {
     let all = objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
-    let mut out: Vec<PodSeen> = all.filter(|p| p.node() == Some(node) && !p.ended()).collect();
+    let mut out: Vec<PodSeen> = all.filter(|p| p.node() == Some(node) && (!p.ended() || p.due().is_some())).collect();
     out.sort_by_key(|p| Reverse(p.0["spec"]["priority"].as_i64().unwrap_or_default()));
     out
 }

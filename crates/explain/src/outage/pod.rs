@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::timers::LOST;
 use super::times::{deletion, time};
 use crate::objects::ObjectKey;
 
@@ -37,6 +38,12 @@ impl<'a> PodSeen<'a> {
     /// Whether it has ended.
     pub(crate) fn ended(self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// When it has ended, as far as its containers tell, or else when its deletion was asked for.
+    pub(crate) fn ended_at(self) -> Option<Timestamp> {
+        let finished = self.containers().filter_map(|c| time(&c["state"]["terminated"]["finishedAt"])).max();
+        finished.map(|at| at + LOST).or(self.deleted()).filter(|_| self.ended())
     }
 
     pub(crate) fn created(self) -> Option<Timestamp> {
@@ -106,14 +113,20 @@ impl<'a> PodSeen<'a> {
     /// From its start, or from when its last volume was asked for, to containers that run.
     pub(crate) fn started_in(self, attached: Option<Timestamp>) -> Option<SignedDuration> {
         let began = time(&self.0["status"]["startTime"])?.max(attached.unwrap_or(Timestamp::MIN));
-        let ran = self.containers().filter_map(|c| time(&c["state"]["running"]["startedAt"])).max()?;
+        let ran = self.containers().filter_map(started).max()?;
         (ran >= began).then(|| ran.duration_since(began))
     }
 
     /// From containers that run to containers that are ready. The node controller takes Ready away from the pods of a
     /// silent node, but not ContainersReady: that tells how it was.
     pub(crate) fn ready_in(self) -> Option<SignedDuration> {
-        let ran = self.containers().filter_map(|c| time(&c["state"]["running"]["startedAt"])).max()?;
+        let ran = self.containers().filter_map(started).max()?;
         Some(self.since("ContainersReady")?.duration_since(ran).max(SignedDuration::ZERO))
     }
+}
+
+/// When a container was started that runs, or did.
+fn started(container: &Value) -> Option<Timestamp> {
+    let state = &container["state"];
+    time(&state["running"]["startedAt"]).or_else(|| time(&state["terminated"]["startedAt"]))
 }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use stead_explain::outage::{Timers, Way, volumes_of};
 
-use crate::situation::{Pod, Situation, Storage, at, lease};
+use crate::situation::{Pod, Situation, Storage, at, lease, text};
 
 const NODES: [&str; 3] = ["a:x", "b:x", "c:y"];
 
@@ -204,6 +204,35 @@ fn a_stateful_set_never_has_two_of_one_identity() {
             (Way::DeleteNode, None),
         ],
     );
+}
+
+/// Its kubelet said that it has ended, and fell silent before it let the object go. The volume is free for the attach-detach
+/// controller, but mounted.
+#[test]
+fn a_pod_that_has_ended_may_still_be_in_the_way() {
+    let ended = |pod: Pod| {
+        pod.with(|pod| {
+            pod["status"]["phase"] = "Succeeded".into();
+            pod["status"]["containerStatuses"][0]["state"] = json!({ "terminated": { "finishedAt": text(5.0) } });
+        })
+    };
+    // Another one tells how long they take to start.
+    let set =
+        |ordered| set(ordered).put(Pod::new("db-1", "StatefulSet/db", -100.0).on("b", -100.0).ready(-99.0, -98.0).0);
+    let there = silent(set(false).put(ended(pod("db-0", "StatefulSet/db").deleted(1.0)).0));
+    check(
+        &there,
+        "db-0",
+        &[
+            (Way::DoNothing, None),
+            (Way::ForceDeletePod, Some(100.0 + PLACED)),
+            (Way::OutOfService, Some(110.0 + PLACED)),
+            (Way::DeleteNode, Some(150.0 + PLACED)),
+        ],
+    );
+    let there = set(false).claim("data", Storage::Zone("x"), "ReadWriteOnce").attached("data", "a");
+    let there = silent(there.put(ended(pod("db-0", "StatefulSet/db").claim("data").deleted(1.0)).0));
+    check(&there, "db-0", &[(Way::ForceDeletePod, Some(365.5 + ATTACHED))]);
 }
 
 #[test]

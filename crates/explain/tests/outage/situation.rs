@@ -18,7 +18,7 @@ pub(crate) fn at(seconds: f64) -> Timestamp {
 }
 
 /// The same as Kubernetes writes it.
-fn text(seconds: f64) -> String {
+pub(crate) fn text(seconds: f64) -> String {
     at(seconds.floor()).to_string()
 }
 

@@ -10,6 +10,7 @@ use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, O
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
+use super::lateness::Lateness;
 use super::objects::{ALL, FOR, ZONE, class, nodes, silent_before};
 use super::sight::Sight;
 use super::situation::{Situation, Storage};
@@ -22,6 +23,7 @@ const QUARTER: SignedDuration = SignedDuration::from_mins(15);
 pub(super) struct Ground {
     pub(super) machines: Machines,
     pub(super) sight: Sight,
+    pub(super) lateness: Lateness,
     pub(super) waits: Waits,
     /// One question at a time, and what is done about it: an answer is about the moment at which it is given.
     pub(super) turn: Mutex<()>,
@@ -76,10 +78,10 @@ impl Ground {
         let classes: Vec<Value> = cluster.drivers.iter().map(|driver| storage_class(&driver.name)).collect();
         let machines = Machines::start(&plane, Setup { cluster, ..Setup::default() }).await?;
         machines.ready().await?;
-        let sight = Sight::new(plane.client());
+        let (sight, lateness) = (Sight::new(plane.client()), Lateness::new(plane.client()));
         let (turn, stead) = (Mutex::new(()), stead.to_owned());
         let mut ground =
-            Ground { machines, sight, waits, turn, plane, stead, path, log_is_behind: SignedDuration::ZERO };
+            Ground { machines, sight, lateness, waits, turn, plane, stead, path, log_is_behind: SignedDuration::ZERO };
         let quarters = Timestamp::now().duration_since(ground.collector_seen()?).as_secs_f64() / QUARTER.as_secs_f64();
         ground.log_is_behind = QUARTER.mul_f64(quarters.round());
         ground.apply(&json!({ "apiVersion": "v1", "kind": "List", "items": classes })).await?;

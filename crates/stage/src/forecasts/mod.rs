@@ -7,6 +7,7 @@
 //! node of its own.
 
 mod ground;
+mod lateness;
 mod objects;
 mod play;
 mod sight;

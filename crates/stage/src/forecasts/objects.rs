@@ -13,6 +13,9 @@ pub(super) const ALL: &str = "all";
 /// The node label of a zone.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
+/// The name of the pods' container.
+pub(super) const CONTAINER: &str = "waits";
+
 /// The program of the pods: it waits, and ends when it is asked to.
 const WAITS: &str = "trap 'exit 0' TERM; sleep infinity & wait";
 
@@ -69,7 +72,7 @@ fn template(situation: &Situation, rather: Rather, third: u64) -> Value {
             "preferredDuringSchedulingIgnoredDuringExecution":
                 [{ "weight": 100, "preference": { "matchExpressions": host } }],
         } },
-        "containers": [{ "name": "waits", "image": "waits", "command": ["sh", "-c", WAITS] }],
+        "containers": [{ "name": CONTAINER, "image": "waits", "command": ["sh", "-c", WAITS] }],
     });
     if situation.storage != Storage::None {
         spec["containers"][0]["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);

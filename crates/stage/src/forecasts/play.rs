@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ground::Ground;
-use super::objects::{Rather, objects, silent_before};
+use super::objects::{CONTAINER, Rather, objects, silent_before};
 use super::sight::{is_ready, node_of};
 use super::situation::{Fault, Meddling, Situation};
 use super::verdict::Seen;
@@ -43,6 +43,7 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
     let (as_of, foreseen) = (time(&answer["asOf"])?.context("no asOf")?, time(&forecast["readyAt"])?);
     let recovery = case.act(&subject, forecast, foreseen.is_some()).await?;
     let acted = Instant::now();
+    let typing = Timestamp::now().duration_since(as_of);
     drop(turn);
     let nodes = forecast["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
     let nodes: BTreeSet<String> = nodes.collect();
@@ -57,7 +58,10 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
         None => watch.await,
     };
     let said = serde_json::to_string_pretty(forecast)?;
-    let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes, came, said };
+    let typing =
+        if situation.way == "do-nothing" { Duration::ZERO } else { Duration::try_from(typing).unwrap_or_default() };
+    let late = typing + ground.lateness.since(as_of);
+    let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes, came, late, said };
     if situation.way != "node-returns" {
         case.bring_back().await?;
     }
@@ -105,13 +109,36 @@ impl<'a> Case<'a> {
             self.delete_pods(&["--wait=false"]).await?;
         }
         match self.situation.fault {
-            Fault::Frozen => machines.silence(name).await,
-            Fault::CutOff => machines.nodes().silence(name),
-            Fault::Killed => machines.kill(name).await,
+            Fault::Frozen => machines.silence(name).await?,
+            Fault::CutOff => machines.nodes().silence(name)?,
+            Fault::Killed => machines.kill(name).await?,
             Fault::Updated => {
-                self.ground.apply(&objects(self.situation, Rather::Elsewhere, self.ground.waits.tolerance / 3)).await
+                self.ground.apply(&objects(self.situation, Rather::Elsewhere, self.ground.waits.tolerance / 3)).await?;
             }
         }
+        if self.situation.meddling == Meddling::EndedBefore {
+            self.delete_pods(&["--wait=false"]).await?;
+            self.say_ended().await?;
+        }
+        Ok(())
+    }
+
+    /// What a kubelet says of the pods on the node that have ended, before it lets their objects go.
+    async fn say_ended(&self) -> Result<()> {
+        for pod in self.ground.sight.pods(&self.name).iter().filter(|p| node_of(p) == self.name) {
+            let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+            let running = containers.unwrap_or_default().iter().find_map(|c| c.state.as_ref()?.running.as_ref());
+            let (began, now) = (running.and_then(|running| running.started_at.clone()), Timestamp::now());
+            let ended =
+                json!({ "exitCode": 0, "reason": "Completed", "startedAt": began, "finishedAt": now.to_string() });
+            let container =
+                json!({ "name": CONTAINER, "ready": false, "state": { "running": null, "terminated": ended } });
+            let status = json!({ "status": { "phase": "Succeeded", "containerStatuses": [container] } });
+            let patch = ["patch", "pod", &pod.name_any(), "--subresource=status", "-p", &status.to_string()];
+            let args = ["-n", self.name.as_str()].into_iter().chain(patch);
+            self.ground.kubectl(&args.collect::<Vec<_>>()).await?;
+        }
+        Ok(())
     }
 
     /// The machine is back.
@@ -134,7 +161,7 @@ impl<'a> Case<'a> {
         let asked = waits.moment(situation.asked);
         match situation.meddling {
             _ if situation.fault == Fault::Updated => sleep_until(struck + waits.silent() + asked / 4).await,
-            Meddling::Nothing | Meddling::DeletedBefore => sleep_until(struck + asked).await,
+            Meddling::Nothing | Meddling::DeletedBefore | Meddling::EndedBefore => sleep_until(struck + asked).await,
             Meddling::Deleted => {
                 sleep_until(struck + asked.mul_f64(situation.meddles)).await;
                 self.delete_pods(&["--wait=false"]).await?;

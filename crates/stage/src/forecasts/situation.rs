@@ -69,6 +69,8 @@ pub enum Meddling {
     Nothing,
     /// Deletes the pod, just before its node falls silent.
     DeletedBefore,
+    /// The same, and the last that its kubelet says is that the pod has ended.
+    EndedBefore,
     /// Deletes the pod.
     Deleted,
     /// Deletes the pod by force.
@@ -156,6 +158,7 @@ impl Situation {
             0 => Meddling::DeletedBefore,
             1 => Meddling::Deleted,
             2 if movable && workload != Workload::Bare && way != "force-delete-pod" => Meddling::Forced,
+            4 => Meddling::EndedBefore,
             3 if matches!(way, "do-nothing" | "force-delete-pod") => Meddling::NodeDeleted,
             _ => Meddling::Nothing,
         };
@@ -254,6 +257,7 @@ impl fmt::Display for Situation {
         f.write_str(match self.meddling {
             Meddling::Nothing => "",
             Meddling::DeletedBefore => ", pod deleted before",
+            Meddling::EndedBefore => ", pod deleted and ended before",
             Meddling::Deleted => ", pod deleted",
             Meddling::Forced => ", pod deleted by force",
             Meddling::NodeDeleted => ", Node deleted",
@@ -278,7 +282,9 @@ mod tests {
         for storage in [Storage::None, Storage::Shared, Storage::Disk, Storage::ZoneDisk, Storage::Local] {
             has(&format!("{storage:?}"), &|s| s.storage == storage);
         }
-        for meddling in [Meddling::DeletedBefore, Meddling::Deleted, Meddling::Forced, Meddling::NodeDeleted] {
+        for meddling in
+            [Meddling::DeletedBefore, Meddling::EndedBefore, Meddling::Deleted, Meddling::Forced, Meddling::NodeDeleted]
+        {
             has(&format!("{meddling:?}"), &|s| s.meddling == meddling);
         }
         for fault in [Fault::Frozen, Fault::CutOff, Fault::Killed, Fault::Updated] {

@@ -23,9 +23,14 @@ pub struct Seen {
     pub nodes: BTreeSet<String>,
     /// When it was Ready, and where.
     pub came: Option<(Timestamp, String)>,
+    /// How long it took from the answer until the way was taken, and the machine was late at worst since then.
+    pub late: Duration,
     /// The forecast, as it was given.
     pub said: String,
 }
+
+/// From here on it is worth a word that a machine is late.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How good a forecast was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +52,14 @@ impl Seen {
             (None, None) => Verdict::Right,
             (None, Some(_)) => Verdict::NeverWrong,
             (Some(_), Some((_, node))) if !self.nodes.contains(node) => Verdict::Elsewhere,
-            (Some(foreseen), Some((came, _))) if came.duration_since(foreseen).unsigned_abs() <= limit => {
-                Verdict::Right
-            }
+            (Some(foreseen), Some((came, _))) if self.is_near(came.duration_since(foreseen), limit) => Verdict::Right,
             _ => Verdict::Off,
         }
+    }
+
+    /// Whether what came so much later than was foreseen is near enough. Who took the way late got it late.
+    fn is_near(&self, apart: SignedDuration, limit: Duration) -> bool {
+        apart.unsigned_abs() <= if apart.is_positive() { limit + self.late } else { limit }
     }
 }
 
@@ -71,6 +79,9 @@ impl fmt::Display for Seen {
         match self.foreseen.zip(came) {
             Some((foreseen, came)) => write!(f, "  off {:>7}", seconds(came.duration_since(foreseen)))?,
             None => write!(f, "             ")?,
+        }
+        if self.late >= LATE {
+            write!(f, "  late by {:.1} s", self.late.as_secs_f64())?;
         }
         write!(f, "  {} after {:.0} s", self.situation, self.after.as_secs_f64())?;
         match &self.came {
@@ -128,7 +139,7 @@ mod tests {
     #[test]
     fn what_counts_as_right() {
         let at = |second| Timestamp::from_second(second).expect("a time");
-        let verdict = |foreseen: Option<i64>, came: Option<(i64, &str)>| {
+        let verdict = |foreseen: Option<i64>, came: Option<(i64, &str)>, late: u64| {
             let seen = Seen {
                 situation: Situation::draw(1, 0),
                 as_of: at(0),
@@ -136,6 +147,7 @@ mod tests {
                 foreseen: foreseen.map(at),
                 nodes: ["a".to_owned()].into(),
                 came: came.map(|(second, node)| (at(second), node.to_owned())),
+                late: Duration::from_secs(late),
                 said: String::new(),
             };
             seen.verdict(Duration::from_secs(3))
@@ -150,8 +162,12 @@ mod tests {
             (Some(10), Some((10, "b")), Verdict::Elsewhere),
             (Some(10), None, Verdict::Off),
         ] {
-            assert_eq!(verdict(foreseen, came), expected, "{foreseen:?} {came:?}");
+            assert_eq!(verdict(foreseen, came, 0), expected, "{foreseen:?} {came:?}");
         }
+        // Who typed the command two seconds later gets it two seconds later, and not earlier.
+        assert_eq!(verdict(Some(10), Some((15, "a")), 2), Verdict::Right);
+        assert_eq!(verdict(Some(10), Some((16, "a")), 2), Verdict::Off);
+        assert_eq!(verdict(Some(10), Some((6, "a")), 2), Verdict::Off);
     }
 
     #[test]

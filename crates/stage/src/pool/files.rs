@@ -26,10 +26,18 @@ impl<'a> Client<'a> {
         let mut create = vec!["gluster", "--mode=script", "volume", "create", VOLUME, "replica", "3"];
         create.extend(bricks.iter().map(String::as_str));
         create.push("force");
-        stage.inside(0, &create).await?;
         // By default a client waits 42 seconds for a brick that fell silent.
-        stage.inside(0, &["gluster", "--mode=script", "volume", "set", VOLUME, "network.ping-timeout", "3"]).await?;
-        stage.inside(0, &["gluster", "--mode=script", "volume", "start", VOLUME]).await?;
+        let wait = ["gluster", "--mode=script", "volume", "set", VOLUME, "network.ping-timeout", "10"];
+        let start = ["gluster", "--mode=script", "volume", "start", VOLUME];
+        for command in [create.as_slice(), &wait, &start] {
+            // glusterd refuses what comes while it is at something else.
+            until(&command.join(" "), PATIENCE, async || {
+                let done = ["already exists", "already started"];
+                let said = stage.inside(0, command).await.map_err(|e| format!("{e:#}"));
+                Ok(said.map_or_else(|error| done.iter().any(|done| error.contains(done)), |_| true))
+            })
+            .await?;
+        }
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": NAMESPACE},
             "spec": {
@@ -39,7 +47,7 @@ impl<'a> Client<'a> {
             },
         });
         stage.kubectl_with(&["apply", "-f", "-"], &pod.to_string()).await?;
-        stage.machines.wait_ready(NAMESPACE, POD, Duration::from_secs(60)).await?;
+        stage.machines.wait_ready(NAMESPACE, POD, PATIENCE).await?;
         let client = Client { stage, written: 0 };
         let source = format!("{}:/{VOLUME}", host(0));
         let others = format!("backup-volfile-servers={}:{}", host(1), host(2));

@@ -55,6 +55,7 @@ pub async fn runs(stage: &PoolStage, count: u32, seed: u64, say: &mut (impl FnMu
     for number in 0..count {
         let mut dice = Dice(seed.wrapping_mul(1_000_003).wrapping_add(number.into()));
         let began = Instant::now();
+        client.connected().await?;
         client.writes().await?;
         let first = (dice.below(REPLICAS), FAULTS[dice.below(FAULTS.len() as u32) as usize]);
         let second =
@@ -72,6 +73,7 @@ pub async fn runs(stage: &PoolStage, count: u32, seed: u64, say: &mut (impl FnMu
             stage.whole(REPLICAS, PATIENCE).await?;
             let after = stage.identities(REPLICAS).await?;
             ensure!(after == identities, "other identities: {after:?}, not {identities:?}");
+            client.connected().await?;
             client.reads().await
         };
         let outcome = tokio::select! {

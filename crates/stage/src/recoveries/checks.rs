@@ -18,7 +18,7 @@ use super::scene::FOREIGN;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A node that is back has told so after this time: nobody may take it for silent then.
-const TOLD: SignedDuration = SignedDuration::from_millis(2500);
+const TOLD: SignedDuration = SignedDuration::from_secs(5);
 
 /// Whether a write has put the taint there.
 pub(super) fn puts_taint(write: &Written) -> bool {
@@ -131,16 +131,23 @@ async fn files(run: &Run<'_>, before: &[String], meanwhile: &[String]) -> Result
     Ok(())
 }
 
-/// One pod of each can write, and it is the one that is ready.
+/// One pod of each can write in the end, and it is the one that is ready. Its predecessor may take a moment to be gone.
 async fn one_writer_each(run: &Run<'_>) -> Result<()> {
     for writer in &run.scene.writers {
         let volume = run.scene.volume(writer)?;
-        let mut all = run.stage.machines.witness();
-        all.retain(|interval| interval.volume == volume && interval.to.is_none());
-        let pods = run.scene.pods_of(writer).await?;
-        let uids: Vec<&str> = pods.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
-        let open: Vec<&str> = all.iter().map(|interval| interval.uid.as_str()).collect();
-        ensure!(open == uids && open.len() == 1, "{}: {open:?} can write, and {uids:?} is there", writer.app);
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mut all = run.stage.machines.witness();
+            all.retain(|interval| interval.volume == volume && interval.to.is_none());
+            let pods = run.scene.pods_of(writer).await?;
+            let uids: Vec<&str> = pods.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
+            let open: Vec<&str> = all.iter().map(|interval| interval.uid.as_str()).collect();
+            if open == uids && open.len() == 1 {
+                break;
+            }
+            ensure!(Instant::now() < end, "{}: {open:?} can write, and {uids:?} is there", writer.app);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
     Ok(())
 }

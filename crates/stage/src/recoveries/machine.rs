@@ -22,7 +22,12 @@ enum Power {
 struct Standing {
     power: Power,
     cut_off: bool,
+    /// It is being started or resumed: nobody may say that it is off, and nothing is heard of it.
+    waking: bool,
 }
+
+/// As a machine is in the beginning.
+const WELL: Standing = Standing { power: Power::On, cut_off: false, waking: false };
 
 /// A machine to which things are done, one at a time.
 pub(super) struct Machine<'a> {
@@ -36,8 +41,7 @@ pub(super) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     pub(super) fn new(machines: &'a Machines, name: String, story: &'a Story) -> Machine<'a> {
-        let on = Standing { power: Power::On, cut_off: false };
-        let history = Mutex::new(vec![(Timestamp::now(), on)]);
+        let history = Mutex::new(vec![(Timestamp::now(), WELL)]);
         Machine { machines, name, story, turn: tokio::sync::Mutex::default(), history }
     }
 
@@ -46,7 +50,7 @@ impl<'a> Machine<'a> {
     }
 
     fn standing(&self) -> Standing {
-        self.history().last().map_or(Standing { power: Power::On, cut_off: false }, |(_, standing)| *standing)
+        self.history().last().map_or(WELL, |(_, standing)| *standing)
     }
 
     fn stands(&self, standing: Standing) {
@@ -60,7 +64,7 @@ impl<'a> Machine<'a> {
 
     /// Whether its kubelet is heard of.
     pub(super) fn is_heard(&self) -> bool {
-        self.standing() == Standing { power: Power::On, cut_off: false }
+        self.standing() == WELL
     }
 
     /// Whether its kubelet was heard of for all of this time.
@@ -71,7 +75,7 @@ impl<'a> Machine<'a> {
             .iter()
             .zip(ends)
             .filter(|((begin, _), end)| *begin < to && *end > from)
-            .all(|((_, standing), _)| standing.power == Power::On && !standing.cut_off)
+            .all(|((_, standing), _)| *standing == WELL)
     }
 
     /// Does it; what is so already, or cannot be, is left out.
@@ -84,9 +88,9 @@ impl<'a> Machine<'a> {
                 self.stands(Standing { power: Power::Suspended, ..now });
             }
             Deed::Resume if now.power == Power::Suspended => {
-                // From here on nobody may say that it is off.
-                self.stands(Standing { power: Power::On, ..now });
+                self.stands(Standing { power: Power::On, waking: true, ..now });
                 self.machines.resume(name).await?;
+                self.stands(Standing { power: Power::On, ..now });
             }
             Deed::PowerOff if now.power != Power::Off => {
                 self.machines.kill(name).await?;
@@ -96,8 +100,9 @@ impl<'a> Machine<'a> {
                 if now.power != Power::Off {
                     self.machines.kill(name).await?;
                 }
-                self.stands(Standing { power: Power::On, ..now });
+                self.stands(Standing { power: Power::On, waking: true, ..now });
                 self.machines.boot(name).await?;
+                self.stands(Standing { power: Power::On, ..now });
             }
             Deed::CutOff if !now.cut_off => {
                 self.machines.cut(&[name], Api::Unreachable).await?;
