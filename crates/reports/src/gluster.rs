@@ -134,7 +134,9 @@ impl Walk<'_> {
         self.terminal.types("kubectl get nodes").await?;
         self.pods().await?;
         self.peer_status(0, 3).await?;
-        let status = self.terminal.types(&format!("stead gluster status {NAME} -n {NAMESPACE}")).await?;
+        let line = format!("stead gluster status {NAME} -n {NAMESPACE}");
+        until("all agents answer", PATIENCE, async || Ok(self.terminal.quietly(&line).await.is_ok())).await?;
+        let status = self.terminal.types(&line).await?;
         ensure!(!status.is_empty(), "no status");
         self.terminal.remark("All good here.")
     }

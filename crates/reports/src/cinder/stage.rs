@@ -1,7 +1,7 @@
 //! The reports' cluster: two zones, a Cinder-like storage, and the demo application as a process.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
@@ -87,8 +87,14 @@ impl CinderStage {
 
     /// Waits for a pod.
     async fn awaits(&self, what: &str, app: &str, is_it: impl Fn(&Value) -> bool + Copy) -> Result<Pod> {
-        until(&format!("{app}: {what}"), self.patience, async || Ok(self.find(app, is_it).await?.is_some())).await?;
-        self.find(app, is_it).await?.with_context(|| format!("{app}: {what}, for a moment only"))
+        let end = Instant::now() + self.patience;
+        loop {
+            if let Some(pod) = self.find(app, is_it).await? {
+                return Ok(pod);
+            }
+            ensure!(Instant::now() < end, "{app}: {what}: not within {} s", self.patience.as_secs());
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
     }
 
     /// The application's pod that is ready, and not that of this uid.

@@ -49,8 +49,12 @@ impl Walk<'_> {
         }
         let pending = || async { Ok(pods::one(&self.stage, POD).await?.is_some_and(|p| p.unschedulable.is_some())) };
         self.stage.until("the pod is Pending", PATIENCE, pending).await?;
+        let states = ["Running", "Terminating", "Pending"];
+        let told =
+            || async { Ok(in_order(&watch.seen()?.lines().map(str::to_owned).collect::<Vec<_>>(), &states).is_ok()) };
+        let watched = self.stage.until("the watch has told of it", PATIENCE, told).await;
         let seen = self.terminal.stops(watch, POD).await?;
-        in_order(&seen, &["Running", "Terminating", "Pending"])?;
+        watched.and(in_order(&seen, &states))?;
         let pod = pods::one(&self.stage, POD).await?.context("the pod is gone")?;
         let why = pod.unschedulable.unwrap_or_default();
         let expected = "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing \

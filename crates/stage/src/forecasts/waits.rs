@@ -34,7 +34,8 @@ impl Waits {
     /// What `stead explain` has to be told. The nodes here say at once how their pods are and which volumes they have
     /// unmounted, and the pods end when they are told to.
     pub(super) fn flags(&self) -> Vec<String> {
-        let own = ["--node-status-period", "0s", "--kubelet-return", "300ms", "--pod-stop", "300ms"];
+        let own =
+            ["--node-status-period", "0s", "--kubelet-return", "300ms", "--pod-stop", "300ms", "--pod-start", "500ms"];
         let fast =
             ["--node-monitor-grace-period", "8s", "--node-monitor-period", "500ms", "--force-detach-after", "36s"];
         own.iter().chain(fast.iter().filter(|_| self.fast)).map(|flag| (*flag).to_owned()).collect()
