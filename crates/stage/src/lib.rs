@@ -158,6 +158,12 @@ where
     Ok(())
 }
 
+/// How many seconds it took until something was done, by a line of what `stead recover` says at last.
+pub fn took(said: &str, what: &str) -> Option<f64> {
+    let line = said.lines().rev().find(|line| line.contains(what))?;
+    line.trim_start().split_once(" s  ")?.0.parse().ok()
+}
+
 /// Runs `stead` against a cluster; what it prints, or an error with what it complained of.
 async fn stead(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<String> {
     let (code, stdout, stderr) = stead_ran(program, plane, args).await?;

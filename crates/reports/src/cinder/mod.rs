@@ -177,7 +177,8 @@ impl Walk<'_> {
         let foreseen: Timestamp = foreseen.context("the plan does not say how long it takes")?.parse()?;
         let came = self.page(app, &old.uid).await?.since.context("it is ready since never")?;
         self.terminal.remark(&format!("the plan said {foreseen}, and it was {came}"))?;
-        let took = |what: &str| took(&said, what).with_context(|| format!("no word of how long it took: {what}"));
+        let took =
+            |what: &str| stead_stage::took(&said, what).with_context(|| format!("no word of how long it took: {what}"));
         let chance = took("pods collected and volumes detached")? - took("Stead's own share")? - EXPECTED;
         let apart = came.duration_since(foreseen).as_secs_f64() - chance;
         ensure!(apart.abs() <= APART, "foreseen at {foreseen}, ready at {came}, of which {chance:.1} s are chance");
@@ -269,10 +270,4 @@ impl Walk<'_> {
         self.terminal.types("stead recover --list").await?;
         self.terminal.remark("The rows are there, and nobody ever wrote beside another.")
     }
-}
-
-/// How many seconds it took, by a line of `stead recover`'s last words, until something was done.
-fn took(said: &str, what: &str) -> Option<f64> {
-    let line = said.lines().rev().find(|line| line.contains(what))?;
-    line.trim_start().split_once(" s  ")?.0.parse().ok()
 }

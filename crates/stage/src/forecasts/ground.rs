@@ -100,13 +100,13 @@ impl Ground {
         ran.ok().map(drop).with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
-    /// Types a line, as a person would who was told to.
-    pub(super) async fn types(&self, line: &str) -> Result<()> {
+    /// Types a line, as a person would who was told to; what it prints.
+    pub(super) async fn types(&self, line: &str) -> Result<String> {
         let mut command = Command::new("sh");
         command.args(["-c", line]).env("PATH", &self.path).env("KUBECONFIG", self.plane.kubeconfig());
         let output = command.kill_on_drop(true).output().await.with_context(|| line.to_owned())?;
         ensure!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(())
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Writes a file that a command can name.

@@ -14,7 +14,7 @@ use super::objects::{CONTAINER, Rather, objects, silent_before};
 use super::sight::{is_ready, node_of};
 use super::situation::{Fault, Meddling, Situation};
 use super::verdict::Seen;
-use crate::until;
+use crate::{took, until};
 
 /// So long pods may take to be ready in the beginning, when many are made at once.
 const BEGINNING: Duration = Duration::from_secs(120);
@@ -48,19 +48,19 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
     let nodes = forecast["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
     let nodes: BTreeSet<String> = nodes.collect();
     let watch = case.watch(&subject, as_of, foreseen, &nodes, acted);
-    let came = match recovery {
+    let (came, own) = match recovery {
         // It goes on until the pod is ready, or until there is nothing left to do.
         Some(line) => {
             let (came, recovered) = tokio::join!(watch, timeout(ground.waits.horizon(), ground.types(&line)));
-            recovered.context("a recovery that does not end")??;
-            came
+            let said = recovered.context("a recovery that does not end")??;
+            (came, took(&said, "Stead's own share").unwrap_or_default())
         }
-        None => watch.await,
+        None => (watch.await, 0.0),
     };
     let said = serde_json::to_string_pretty(forecast)?;
     let typing =
         if situation.way == "do-nothing" { Duration::ZERO } else { Duration::try_from(typing).unwrap_or_default() };
-    let late = typing + ground.lateness.since(as_of);
+    let late = typing + Duration::from_secs_f64(own) + ground.lateness.since(as_of);
     let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes, came, late, said };
     if situation.way != "node-returns" {
         case.bring_back().await?;
@@ -205,7 +205,7 @@ impl<'a> Case<'a> {
         let found = ways.iter().find(|forecast| forecast["way"] == self.situation.way);
         found.with_context(|| {
             let offered: Vec<&str> = ways.iter().filter_map(|forecast| forecast["way"].as_str()).collect();
-            format!("{} is not foreseen, only {offered:?}, of {}", self.situation.way, self.situation)
+            format!("{} is not foreseen, only {offered:?}: {answer}", self.situation.way)
         })
     }
 
@@ -221,7 +221,7 @@ impl<'a> Case<'a> {
         for line in &commands {
             let typed = line.strip_prefix("# or by hand: ").filter(|_| by_hand);
             match typed {
-                Some(typed) => self.ground.types(typed).await?,
+                Some(typed) => drop(self.ground.types(typed).await?),
                 None if line.starts_with('#') => {}
                 None if line.starts_with("stead recover") => {
                     if !by_hand {
@@ -229,7 +229,7 @@ impl<'a> Case<'a> {
                         return Ok(Some(format!("{line} --yes --policy {}", policy.display())));
                     }
                 }
-                None => self.ground.types(line).await?,
+                None => drop(self.ground.types(line).await?),
             }
         }
         Ok(None)
