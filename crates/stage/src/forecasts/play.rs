@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -123,9 +124,10 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// What a kubelet says of the pods on the node that have ended, before it lets their objects go.
+    /// What a kubelet says of the pods that were on the node and have ended, before it lets their objects go.
     async fn say_ended(&self) -> Result<()> {
-        for pod in self.ground.sight.pods(&self.name).iter().filter(|p| node_of(p) == self.name) {
+        let of_old = |pod: &Pod| node_of(pod) == self.name && pod.uid().is_some_and(|uid| self.old.contains(&uid));
+        for pod in self.ground.sight.pods(&self.name).iter().filter(|pod| of_old(pod)) {
             let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
             let running = containers.unwrap_or_default().iter().find_map(|c| c.state.as_ref()?.running.as_ref());
             let (began, now) = (running.and_then(|running| running.started_at.clone()), Timestamp::now());
