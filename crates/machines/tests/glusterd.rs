@@ -112,7 +112,9 @@ async fn a_pool_with_a_replicated_volume() {
     }
     let bricks = [0, 1, 2].map(|index| format!("{}:/brick/v", full(index))).join(" ");
     // What one try has done though it was said to fail, the next one finds.
-    let once = |line: &str| format!("said=$({line} 2>&1); echo \"$said\"; echo \"$said\" | grep -qE 'success|already'");
+    let once = |line: &str| {
+        format!("said=$({line} 2>&1); echo \"$said\"; echo \"$said\" | grep -qE 'success|already (exists|started)'")
+    };
     let create = format!("gluster --mode=script volume create v replica 3 {bricks} force");
     sh("pool-0", "glusterd", &once(&create), "").await;
     sh("pool-0", "glusterd", &once("gluster volume start v"), "").await;
