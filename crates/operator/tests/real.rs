@@ -156,12 +156,12 @@ impl Scene {
             .await;
     }
 
-    /// Asks kubectl until it says this.
+    /// Asks kubectl until it says this, and nothing is wrong.
     async fn until(&self, seconds: u64, args: &[&str], expected: &str) {
         let end = Instant::now() + Duration::from_secs(seconds);
         loop {
             let said = self.plane.kubectl(args).await.unwrap();
-            if said.stdout.trim() == expected {
+            if said.code == Some(0) && said.stdout.trim() == expected {
                 return;
             }
             assert!(Instant::now() < end, "{args:?} says {said:?}, not {expected}");
