@@ -52,14 +52,14 @@ impl Group {
     /// Stops all that is in it, or lets it go on. Returns when that has happened, or has had its time.
     pub(crate) fn freeze(&self, frozen: bool) -> Result<()> {
         self.write("cgroup.freeze", if frozen { "1" } else { "0" })?;
-        self.wait_for(&format!("frozen {}", u8::from(frozen)));
+        self.wait_for(&format!("frozen {}", u8::from(frozen)), Duration::from_secs(5));
         Ok(())
     }
 
     /// Kills all that is in it, and waits until it is empty.
     pub(crate) fn kill(&self) -> Result<()> {
         self.write("cgroup.kill", "1")?;
-        self.wait_for("populated 0");
+        self.wait_for("populated 0", Duration::from_secs(20));
         Ok(())
     }
 
@@ -103,8 +103,8 @@ impl Group {
     }
 
     /// Waits for a line of the group's events. The kernel tells of them by inotify too, but they come at once.
-    fn wait_for(&self, line: &str) {
-        let end = Instant::now() + Duration::from_secs(5);
+    fn wait_for(&self, line: &str, limit: Duration) {
+        let end = Instant::now() + limit;
         while Instant::now() < end {
             let events = std::fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
             // A group that is gone has nothing to wait for.

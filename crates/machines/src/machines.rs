@@ -29,6 +29,9 @@ use crate::volumes::Places;
 use crate::witness::{Interval, Violation, violations};
 use crate::{dns, egress, kubelet_port, requirements};
 
+/// So long may a program in a container take. One that takes longer hangs.
+const MOST: Duration = Duration::from_secs(600);
+
 /// How the nodes of a cluster should be.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -292,11 +295,13 @@ impl Machines {
         self.nodes.set_label(node, key, value).await
     }
 
-    /// Runs a command in a container, and waits for its end.
+    /// Runs a command in a container, and waits for its end, but not for ever.
     pub async fn exec(&self, namespace: &str, pod: &str, container: &str, words: &[&str]) -> Result<Output> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let said = || format!("{} in pod {namespace}/{pod}, container {container}", words.join(" "));
-        self.running(namespace, pod, container)?.exec(&words).await.with_context(said)
+        let running = self.running(namespace, pod, container)?;
+        let ended = tokio::time::timeout(MOST, running.exec(&words)).await;
+        ended.with_context(|| format!("it does not end within {MOST:?}")).flatten().with_context(said)
     }
 
     /// Kills a container's first process, as a crash.

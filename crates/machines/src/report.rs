@@ -63,8 +63,14 @@ impl Run {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = answer.as_ref().err().map(ToString::to_string);
         match answer {
             Ok(_) => {}
-            // Gone, or another pod has the name now.
-            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {}
+            Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+            // Another pod has the name now, or another write was in the way.
+            Err(e) if matches!(&e, kube::Error::Api(answer) if answer.code == 409) => {
+                let there = self.api.get_opt(&self.name).await?;
+                if there.is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&self.uid)) {
+                    return Err(e);
+                }
+            }
             Err(e) => return Err(e),
         }
         *written = Some(status);

@@ -142,6 +142,22 @@ impl Cluster {
         .await;
         self.ready("web-0").await;
         self.ready("web-1").await;
+        self.named("web-0", "web-1").await;
+        self.named("web-1", "web-0").await;
+    }
+
+    /// Waits until a pod finds another by its name: the name's address follows the pod's in its own time.
+    async fn named(&self, from: &str, name: &str) {
+        let ask = format!("getent ahostsv4 {name}.web | cut -d' ' -f1 | sort -u");
+        let end = Instant::now() + MINUTE;
+        loop {
+            let (said, address) = (self.sh(from, &ask).await, self.machines.pod_address(NS, name).unwrap());
+            if said == ok(&address) {
+                return;
+            }
+            assert!(Instant::now() < end, "{name} is {said:?} for {from}, not {address}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 }
 
@@ -159,7 +175,7 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     cluster.web().await;
     let web_0 = cluster.ready("web-0").await;
     // Names, both ways, and what is behind them.
-    let ask = "curl -sS -m 3 http://web-1.web:8080/";
+    let ask = "curl -sS -m 10 http://web-1.web:8080/";
     assert_eq!(cluster.sh("web-0", ask).await, ok("web-1"));
     let full = "web-1.web.default.svc.cluster.local";
     let other = cluster.machines.pod_address(NS, "web-1").unwrap();
@@ -178,7 +194,7 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     // The API server, by its address and by its name, as the pod's own account.
     let api = "d=/var/run/secrets/kubernetes.io/serviceaccount; cat $d/namespace; \
                for h in $KUBERNETES_SERVICE_HOST kubernetes.default.svc; do \
-               curl -sS -m 5 --cacert $d/ca.crt -H \"Authorization: Bearer $(cat $d/token)\" \
+               curl -sS -m 10 --cacert $d/ca.crt -H \"Authorization: Bearer $(cat $d/token)\" \
                https://$h:$KUBERNETES_SERVICE_PORT/api/v1/nodes | grep -o 'User ..system[^ ]*'; done";
     let user = "User \\\"system:serviceaccount:default:default\\\"";
     assert_eq!(cluster.sh("web-0", api).await, ok(&format!("default{user}\n{user}")));
@@ -197,7 +213,8 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     cluster.plane.kubectl(&["delete", "pod", "web-0"]).await.unwrap().ok().unwrap();
     let third = cluster.ready("web-0").await;
     assert_ne!((third.uid(), address(&third)), (web_0.uid(), address(&web_0)));
-    assert_eq!(cluster.sh("web-1", "curl -sS -m 3 http://web-0.web:8080/").await, ok("kept"));
+    cluster.named("web-1", "web-0").await;
+    assert_eq!(cluster.sh("web-1", "curl -sS -m 10 http://web-0.web:8080/").await, ok("kept"));
     assert_eq!(cluster.machines.logs(NS, "web-0", "web").unwrap(), "here\nhere\nleaving\nhere\n");
     let volume = cluster.machines.volume_dir(NS, "data-web-0").unwrap();
     assert_eq!(std::fs::read_to_string(volume.join("starts")).unwrap(), "xxx");
@@ -233,14 +250,15 @@ async fn nodes_fall_silent_lose_their_power_and_are_cut_off() {
     cluster.web().await;
     let before = cluster.ready("web-1").await;
     let node = before.spec.as_ref().unwrap().node_name.clone().unwrap();
-    let ask = "curl -sS -m 1 http://web-1.web:8080/";
-    let api = "curl -ksS -m 2 -o /dev/null -w '%{http_code}' https://kubernetes.default.svc/version";
+    // What has to succeed has time for it.
+    let (ask, try_once) = ("curl -sS -m 10 http://web-1.web:8080/", "curl -sS -m 1 http://web-1.web:8080/");
+    let api = "curl -ksS -m 10 -o /dev/null -w '%{http_code}' https://kubernetes.default.svc/version";
     let ready = "{.status.conditions[?(@.type=='Ready')].status}";
     let node_path = format!("node/{node}");
 
     // Cut off, with the API server in reach: everything is well but the way to the others.
     machines.cut(&[&node], Api::Reachable).await.unwrap();
-    assert!(cluster.sh("web-0", ask).await.is_err());
+    assert!(cluster.sh("web-0", try_once).await.is_err());
     assert_eq!(cluster.sh("web-1", ask).await, ok("web-1"));
     assert_eq!((cluster.sh("web-0", api).await, cluster.sh("web-1", api).await), (ok("200"), ok("200")));
     machines.mend().await.unwrap();
@@ -249,7 +267,7 @@ async fn nodes_fall_silent_lose_their_power_and_are_cut_off() {
     // Power off and on: the same pod, its container started again, the volume as it was, a new boot id and address.
     let boot_id = cluster.get(&node_path, "{.status.nodeInfo.bootID}").await;
     machines.kill(&node).await.unwrap();
-    assert!(cluster.sh("web-0", ask).await.is_err());
+    assert!(cluster.sh("web-0", try_once).await.is_err());
     assert!(machines.exec(NS, "web-1", "web", &["true"]).await.is_err());
     machines.boot(&node).await.unwrap();
     cluster.until("pod/web-1", "{.status.containerStatuses[0].restartCount}", "1").await;
@@ -259,10 +277,11 @@ async fn nodes_fall_silent_lose_their_power_and_are_cut_off() {
     assert_ne!(cluster.get(&node_path, "{.status.nodeInfo.bootID}").await, boot_id);
     cluster.until("pod/web-1", "{.status.podIP}", &machines.pod_address(NS, "web-1").unwrap()).await;
     assert_eq!(starts(&cluster, "web-1"), 2);
+    cluster.named("web-0", "web-1").await;
 
     // Suspended: nothing answers, nothing ends; and it goes on where it was.
     machines.silence(&node).await.unwrap();
-    assert!(cluster.sh("web-0", "curl -sS -m 1 http://web-1.web:8080/").await.is_err());
+    assert!(cluster.sh("web-0", try_once).await.is_err());
     cluster.until(&node_path, ready, "Unknown").await;
     cluster.until("pod/web-1", ready, "False").await;
     machines.resume(&node).await.unwrap();
@@ -299,6 +318,7 @@ async fn containers_fail_are_asked_and_leave() {
     let machines = &cluster.machines;
     let first = "{.status.containerStatuses[0]";
     // One that ends again and again; one that is not well; two that end for good.
+    let applied = Instant::now();
     cluster.apply(pod("crash", json!({ "containers": [shell("echo once; exit 3")] }))).await;
     let mut sick = shell("touch /tmp/well; sleep 2; rm /tmp/well; exec sleep 1000");
     sick["livenessProbe"] =
@@ -357,7 +377,7 @@ async fn containers_fail_are_asked_and_leave() {
     let expected = format!("v1 v2 b n0 / v1v2{uid} full\nro");
     assert_eq!(cluster.sh("full", line).await, ok(&expected));
     assert!(machines.folder().join("nodes/n0/host/var/own/sub/here").exists());
-    let output = machines.exec(NS, "full", "other", &["curl", "-s", "-m", "2", "-I", "http://127.0.0.1:9000/"]).await;
+    let output = machines.exec(NS, "full", "other", &["curl", "-s", "-m", "10", "-I", "http://127.0.0.1:9000/"]).await;
     assert!(output.unwrap().status.success());
     let host = cluster.ready("host").await;
     assert_eq!(Some(address(&host)), host.status.as_ref().unwrap().host_ip);
@@ -369,15 +389,17 @@ async fn containers_fail_are_asked_and_leave() {
     cluster.plane.kubectl(&["delete", "pod", "deaf", "polite", "--wait=false"]).await.unwrap().ok().unwrap();
     let gone = ["wait", "--for=delete", "pod/polite", "pod/deaf", "--timeout=30s"];
     cluster.plane.kubectl(&gone).await.unwrap().ok().unwrap();
-    assert!((2..12).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    // Not the whole of the polite one's time.
+    assert!((2..20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     assert_eq!(machines.logs(NS, "polite", "web").unwrap(), "hook\nterm\n");
 
-    cluster.until("pod/sick", &format!("{first}.restartCount}}"), "1").await;
-    assert_eq!(cluster.get("pod/sick", &format!("{first}.lastState.terminated.exitCode}}")).await, "137");
+    cluster.until("pod/sick", &format!("{first}.lastState.terminated.exitCode}}"), "137").await;
+    let restarts = cluster.get("pod/sick", &format!("{first}.restartCount}}")).await.parse::<u32>().unwrap();
+    assert!(restarts >= 1, "{restarts}");
     cluster.until("pod/crash", &format!("{first}.state.waiting.reason}}"), "CrashLoopBackOff").await;
     let restarts = cluster.get("pod/crash", &format!("{first}.restartCount}}")).await.parse::<u32>().unwrap();
     // The first restart is at once, the others after 1, 2, 4… seconds.
-    let lived = begun.elapsed().as_secs() + 20;
+    let lived = applied.elapsed().as_secs();
     assert!(restarts >= 1 && u64::from(restarts) < 3 + lived.ilog2() as u64, "{restarts} in {lived} s");
     assert_eq!(cluster.get("pod/crash", &format!("{first}.lastState.terminated.exitCode}}")).await, "3");
     assert_eq!(cluster.get("pod/crash", "{.status.phase}").await, "Running");
@@ -388,7 +410,7 @@ const TRIAL: &str = "STEAD_MACHINES_TRIAL";
 
 /// Waits until what a cluster has made on this machine is gone.
 async fn until_gone(group: &std::path::Path, folder: &std::path::Path) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + MINUTE;
     while group.exists() || folder.exists() {
         assert!(Instant::now() < end, "{} or {} is still there", group.display(), folder.display());
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -429,12 +451,13 @@ async fn nothing_is_left_when_it_is_dropped_nor_when_it_is_killed() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let end = Instant::now() + MINUTE;
+    let end = Instant::now() + 5 * MINUTE;
     let text = loop {
         match std::fs::read_to_string(&said) {
             Ok(text) if text.lines().count() == 2 => break text,
             _ => assert!(Instant::now() < end, "the trial has not begun"),
         }
+        assert_eq!(child.try_wait().unwrap(), None, "the trial has ended");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     std::fs::remove_file(&said).unwrap();

@@ -30,16 +30,20 @@ impl Server {
         Ok(Some(server))
     }
 
-    /// Waits until a policy acts, which is a moment after it was made.
+    /// Waits until every policy acts, which is a moment after it was made.
     async fn settle(&self) -> Result<()> {
-        let bad = glance(json!({"topologyRef": {"name": "t", "namespace": "elsewhere"}}));
-        for _ in 0..120 {
-            if self.create("/apis/glance.openstack.org/v1beta1/namespaces/default/glances", &bad).await?.0 == 422 {
+        let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+        let elsewhere = json!({"topologyRef": {"name": "t", "namespace": "elsewhere"}});
+        for _ in 0..480 {
+            if self.create(GLANCES, &glance(elsewhere.clone())).await?.0 == 422
+                && self.create(PLANES, &plane(elsewhere.clone())).await?.0 == 422
+                && self.warning(TOPOLOGIES, &topology(json!({"topologySpreadConstraint": spread}))).await?.is_some()
+            {
                 return Ok(());
             }
             tokio::time::sleep(std::time::Duration::from_millis(250)).await;
         }
-        anyhow::bail!("the policies do not act after 30s")
+        anyhow::bail!("the policies do not act after two minutes")
     }
 
     async fn send(&self, method: Method, path: &str, form: &str, body: &Value) -> Result<(u16, Value)> {
@@ -55,6 +59,14 @@ impl Server {
     /// Tries to make an object. Nothing is kept.
     async fn create(&self, collection: &str, object: &Value) -> Result<(u16, Value)> {
         self.send(Method::POST, &format!("{collection}?dryRun=All"), "application/json", object).await
+    }
+
+    /// What the API server warns of when an object is made. Nothing is kept.
+    async fn warning(&self, collection: &str, object: &Value) -> Result<Option<String>> {
+        let request = Request::post(format!("{collection}?dryRun=All")).header("content-type", "application/json");
+        let answer = self.client.send(request.body(object.to_string().into_bytes())?.map(Into::into)).await?;
+        assert_eq!(answer.status(), 201);
+        Ok(answer.headers().get("warning").map(|text| text.to_str().map(str::to_owned)).transpose()?)
     }
 }
 
@@ -72,6 +84,14 @@ fn glance(fields: Value) -> Value {
     });
     merge(&mut spec, fields);
     json!({"apiVersion": "glance.openstack.org/v1beta1", "kind": "Glance", "metadata": {"name": "glance"}, "spec": spec})
+}
+
+fn plane(spec: Value) -> Value {
+    json!({"apiVersion": "core.openstack.org/v1beta1", "kind": "OpenStackControlPlane", "metadata": {"name": "p"}, "spec": spec})
+}
+
+fn topology(spec: Value) -> Value {
+    json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "t"}, "spec": spec})
 }
 
 fn merge(under: &mut Value, over: Value) {
@@ -193,7 +213,6 @@ async fn check(server: &Server, collection: &str, table: &[(&str, Value, Option<
 }
 
 async fn control_planes(server: &Server) -> Result<()> {
-    let plane = |spec: Value| json!({"apiVersion": "core.openstack.org/v1beta1", "kind": "OpenStackControlPlane", "metadata": {"name": "p"}, "spec": spec});
     let with = |section: Value| plane(json!({"secret": "s", "glance": section}));
     let elsewhere = json!({"name": "t", "namespace": "x"});
     let single = json!({"default": {"type": "single"}});
@@ -293,8 +312,7 @@ async fn topologies_are_checked_as_pods_are(server: &Server) -> Result<()> {
     let (mut taken, mut refused) = (0, 0);
     for line in include_str!("data/contents.jsonl").lines() {
         let content: Value = serde_json::from_str(line)?;
-        let topology = json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "t"}, "spec": content});
-        let (ours, answer) = server.create(TOPOLOGIES, &topology).await?;
+        let (ours, answer) = server.create(TOPOLOGIES, &topology(content.clone())).await?;
         let labels = json!({"service": "glance"});
         let mut pod = content.clone();
         for constraint in pod["topologySpreadConstraints"].as_array_mut().into_iter().flatten() {
@@ -326,12 +344,8 @@ async fn topologies_are_checked_as_pods_are(server: &Server) -> Result<()> {
 
 async fn the_drafts_spelling(server: &Server) -> Result<()> {
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
-    let topology = |spec: Value| json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": "t"}, "spec": spec});
     let draft = topology(json!({"topologySpreadConstraint": spread}));
-    let request = Request::post(format!("{TOPOLOGIES}?dryRun=All")).header("content-type", "application/json");
-    let answer = server.client.send(request.body(draft.to_string().into_bytes())?.map(Into::into)).await?;
-    assert_eq!(answer.status(), 201);
-    let warning = answer.headers().get("warning").context("a warning")?.to_str()?;
+    let warning = server.warning(TOPOLOGIES, &draft).await?.context("a warning")?;
     assert!(warning.contains("early draft's spelling of spec.topologySpreadConstraints"), "{warning}");
     let both = topology(json!({"topologySpreadConstraint": spread, "topologySpreadConstraints": spread}));
     let (code, answer) = server.create(TOPOLOGIES, &both).await?;

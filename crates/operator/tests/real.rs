@@ -93,6 +93,9 @@ fn operator() {
     });
 }
 
+/// So long may a process take to end, on a machine with much else to do.
+const MOST: Duration = Duration::from_secs(300);
+
 /// A process that is killed if the test ends before it.
 struct Process(Child);
 
@@ -114,7 +117,15 @@ impl Process {
     /// Asks it to end, and sees that it ends well.
     fn end(mut self) {
         assert!(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap().success());
-        assert!(self.0.wait().unwrap().success());
+        let end = Instant::now() + MOST;
+        let status = loop {
+            match self.0.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(Instant::now() < end, "the operator does not end"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(status.success(), "{status}");
     }
 }
 
@@ -145,17 +156,27 @@ impl Scene {
             .await;
     }
 
-    /// Asks kubectl until it says this.
+    /// Asks kubectl until it says this, and nothing is wrong.
     async fn until(&self, seconds: u64, args: &[&str], expected: &str) {
         let end = Instant::now() + Duration::from_secs(seconds);
         loop {
             let said = self.plane.kubectl(args).await.unwrap();
-            if said.stdout.trim() == expected {
+            if said.code == Some(0) && said.stdout.trim() == expected {
                 return;
             }
             assert!(Instant::now() < end, "{args:?} says {said:?}, not {expected}");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// The operators wrote this so far, and nothing else. What was written is in the audit log a moment after it can be
+    /// seen.
+    async fn wrote(&self, expected: &[&str]) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.writes().len() < expected.len() && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(self.writes(), expected);
     }
 
     /// What the operators wrote so far, without what the election writes.
@@ -202,47 +223,53 @@ async fn an_operators_life() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     scene.apply(&definition()).await;
     scene.kubectl(&["wait", "--for=condition=Established", "crd/topologies.topology.openstack.org"]).await;
+    // A definition is established a moment before its kind is known.
+    scene.until(60, &["get", "topologies", "-o", "name"], "").await;
     scene.topology(json!({"value": "one"})).await;
-    scene.until(20, DATA, r#"{"value":"one"}"#).await;
-    scene.until(5, &["get", "topologies", "a", "-o", "jsonpath={.status}"], r#"{"said":"fine","value":"one"}"#).await;
+    scene.until(60, DATA, r#"{"value":"one"}"#).await;
+    scene.until(60, &["get", "topologies", "a", "-o", "jsonpath={.status}"], r#"{"said":"fine","value":"one"}"#).await;
     let mut expected = vec!["patch configmaps/a", "patch secrets/a", "patch topologies/a status"];
-    assert_eq!(scene.writes(), expected);
+    scene.wrote(&expected).await;
 
     // What others change is set right: a value, something that nobody else has a say in, the whole.
     scene.kubectl(&["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"value":"two"}}"#]).await;
-    scene.until(5, DATA, r#"{"value":"one"}"#).await;
+    scene.until(60, DATA, r#"{"value":"one"}"#).await;
     scene.kubectl(&["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"more":"x"}}"#]).await;
-    scene.until(5, DATA, r#"{"value":"one"}"#).await;
+    scene.until(60, DATA, r#"{"value":"one"}"#).await;
     scene.kubectl(&["delete", "configmap", "a"]).await;
-    scene.until(5, DATA, r#"{"value":"one"}"#).await;
+    scene.until(60, DATA, r#"{"value":"one"}"#).await;
     expected.extend(["patch configmaps/a"; 3]);
-    assert_eq!(scene.writes(), expected);
+    scene.wrote(&expected).await;
 
     // A second one stands by, and takes over from one that is killed.
     let second = Process::start(&kubeconfig);
     tokio::time::sleep(Duration::from_secs(3)).await;
     first.kill();
     scene.topology(json!({"value": "three"})).await;
-    scene.until(30, DATA, r#"{"value":"three"}"#).await;
-    scene.until(5, &["get", "topologies", "a", "-o", "jsonpath={.status.value}"], "three").await;
+    scene.until(90, DATA, r#"{"value":"three"}"#).await;
+    scene.until(60, &["get", "topologies", "a", "-o", "jsonpath={.status.value}"], "three").await;
     expected.extend(["patch configmaps/a", "patch topologies/a status"]);
-    assert_eq!(scene.writes(), expected);
+    scene.wrote(&expected).await;
 
     // One that is told to end lets the next one lead at once; that one finds everything as it should be.
     second.end();
     let holder = ["get", "lease", "stead-operator", "-o", "jsonpath={.spec.holderIdentity}"];
     assert_eq!(scene.kubectl(&holder).await, "");
     let third = Process::start(&kubeconfig);
+    let end = Instant::now() + Duration::from_secs(60);
+    while scene.kubectl(&holder).await.is_empty() {
+        assert!(Instant::now() < end, "nobody leads");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_ne!(scene.kubectl(&holder).await, "");
     assert_eq!(scene.writes(), expected, "a new start writes nothing");
 
     // What is not wanted any more goes.
     scene.topology(json!({"value": "three", "none": true})).await;
-    scene.until(5, DATA, "").await;
+    scene.until(60, DATA, "").await;
     third.end();
     expected.extend(["delete configmaps/a"]);
-    assert_eq!(scene.writes(), expected);
+    scene.wrote(&expected).await;
 
     // A definition that is somebody else's: nothing is written, whatever happens.
     scene.kubectl(&["label", "crd", "topologies.topology.openstack.org", "app.kubernetes.io/part-of-"]).await;
@@ -250,5 +277,5 @@ async fn an_operators_life() {
     scene.topology(json!({"value": "four", "none": false})).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     fourth.end();
-    assert_eq!(scene.writes(), expected);
+    scene.wrote(&expected).await;
 }

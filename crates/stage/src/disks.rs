@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stead_machines::{Machines, Setup};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
 
-use crate::until;
+use crate::{until, until_some};
 
 /// How long something may take: a node has to be found silent, its pods evicted, disks detached.
 pub const PATIENCE: Duration = Duration::from_secs(180);
@@ -118,9 +118,7 @@ impl DiskStage {
 
     /// The pod of an application that is ready, and not that of this uid.
     pub async fn writer(&self, app: &str, but: &str) -> Result<Writer> {
-        let there = async || Ok(self.ready(app, but).await?.is_some());
-        until(&format!("a pod of {app} is ready"), PATIENCE, there).await?;
-        self.ready(app, but).await?.with_context(|| format!("the pod of {app} was ready for a moment only"))
+        until_some(&format!("a pod of {app} is ready"), PATIENCE, async || self.ready(app, but).await).await
     }
 
     async fn ready(&self, app: &str, but: &str) -> Result<Option<Writer>> {

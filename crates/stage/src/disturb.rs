@@ -20,8 +20,11 @@ const TOKEN: &str = "operatortoken";
 const NAMESPACE: &str = "walk";
 
 /// How long a disturbed walk may take to come to the same end, and how long an end has to hold.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 const REST: Duration = Duration::from_secs(3);
+
+/// How long the end has to hold that the others are compared with: it must not be a lull on the way.
+const LONG_REST: Duration = Duration::from_secs(10);
 
 /// What a walk came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -214,7 +217,7 @@ async fn rested(stage: &Stage) -> Result<EndState> {
         let found = end_state::read(&objects).await?;
         if found != last.0 {
             last = (found, Instant::now());
-        } else if last.1.elapsed() > REST {
+        } else if last.1.elapsed() > LONG_REST {
             return Ok(found);
         }
         ensure!(Instant::now() < end, "the namespace does not come to rest");

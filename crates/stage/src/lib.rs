@@ -60,9 +60,15 @@ impl Stage {
     pub async fn define(&self) -> Result<()> {
         let definitions = self.stead(&["manifests", "--only", "crds"]).await?;
         self.kubectl_with(&["apply", "--server-side", "-f", "-"], &definitions).await?;
-        let wait =
-            ["wait", "--for=condition=Established", "--timeout=60s", "crd", "-l", "app.kubernetes.io/part-of=stead"];
-        self.kubectl(&wait).await.map(drop)
+        let ours = ["crd", "-l", "app.kubernetes.io/part-of=stead"];
+        self.kubectl(&[&["wait", "--for=condition=Established", "--timeout=300s"][..], &ours].concat()).await?;
+        // A definition is established a moment before its kind is known.
+        let names = self.kubectl(&[&["get", "-o", "jsonpath={.items[*].metadata.name}"][..], &ours].concat()).await?;
+        let kinds = names.trim().replace(' ', ",");
+        until("the kinds are known", Duration::from_secs(300), async || {
+            Ok(self.plane.kubectl(&["get", &kinds, "-A"]).await?.code == Some(0))
+        })
+        .await
     }
 
     /// Waits until Kubernetes' garbage collector knows the kinds: it looks for new ones every half minute, and until then
@@ -76,7 +82,7 @@ impl Stage {
             {"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "name": "owner", "uid": uid}]}});
         self.kubectl_with(&["apply", "-f", "-"], &owned.to_string()).await?;
         self.kubectl(&["delete", "topology", "owner"]).await?;
-        let limit = Duration::from_secs(120);
+        let limit = Duration::from_secs(300);
         self.until("the garbage collector knows the kinds", limit, async || {
             Ok(self.get("default", "configmap/owned").await?.is_none())
         })
@@ -85,9 +91,16 @@ impl Stage {
 
     /// Starts the operator as whoever the kubeconfig is of, and waits until it is ready.
     pub async fn operate(&self, kubeconfig: &Path, flags: &[&str]) -> Result<Operator> {
-        let mut operator = self.launch(kubeconfig, flags)?;
-        operator.ready().await?;
-        Ok(operator)
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let mut operator = self.launch(kubeconfig, flags)?;
+            match operator.ready().await {
+                // A port that was free a moment ago was taken by somebody else.
+                Err(e) if attempt < 4 && format!("{e:#}").contains("Address already in use") => {}
+                ready => return ready.map(|()| operator),
+            }
+        }
     }
 
     /// Starts the operator, and does not wait for it.
@@ -148,14 +161,28 @@ pub async fn until<F>(what: &str, limit: Duration, mut holds: impl FnMut() -> F)
 where
     F: Future<Output = Result<bool>>,
 {
+    until_some(what, limit, || {
+        let held = holds();
+        async move { Ok(held.await?.then_some(())) }
+    })
+    .await
+}
+
+/// Waits until something is found, looking again and again, and gives just that; fails with `what` if it takes too long.
+pub async fn until_some<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Option<T>>>,
+{
     let end = Instant::now() + limit;
-    while !holds().await? {
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
         if Instant::now() > end {
             bail!("{what}: not within {} s", limit.as_secs());
         }
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
-    Ok(())
 }
 
 /// How many seconds it took until something was done, by a line of what `stead recover` says at last.

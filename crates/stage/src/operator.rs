@@ -10,6 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
+/// So long may it take to answer or to end, on a machine with much else to do.
+const MOST: Duration = Duration::from_secs(300);
+
 /// A running operator. It is killed when this value goes.
 pub struct Operator {
     child: Child,
@@ -39,7 +42,7 @@ impl Operator {
 
     /// Waits until it says that it is ready and leads.
     pub async fn ready(&mut self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(180);
         loop {
             if self.page("/readyz").await.is_ok_and(|page| page.contains("200 OK") && page.contains("leads")) {
                 return Ok(());
@@ -47,13 +50,18 @@ impl Operator {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the operator ended with {status}: {}", self.log()?);
             }
-            ensure!(Instant::now() < end, "the operator is not ready after a minute: {}", self.log()?);
+            ensure!(Instant::now() < end, "the operator is not ready after three minutes: {}", self.log()?);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// A page of its own, such as `/metrics`, with the head of the answer.
     pub async fn page(&self, path: &str) -> Result<String> {
+        let page = tokio::time::timeout(MOST, self.asked(path)).await;
+        page.with_context(|| format!("the operator does not answer for {path} within {MOST:?}"))?
+    }
+
+    async fn asked(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: operator\r\n\r\n").as_bytes()).await?;
         let mut page = String::new();
@@ -85,7 +93,10 @@ impl Operator {
         let id = self.child.id().context("the operator has ended before")?;
         let told = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;
         ensure!(told.success(), "kill: {told}");
-        let status = self.child.wait().await?;
+        let Ok(status) = tokio::time::timeout(MOST, self.child.wait()).await else {
+            bail!("the operator does not end within {MOST:?}: {}", self.log()?);
+        };
+        let status = status?;
         ensure!(status.success(), "the operator ended with {status}: {}", self.log()?);
         Ok(())
     }

@@ -30,7 +30,7 @@ pub struct Effort {
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// So long nothing may be due before the queue counts as empty.
-const QUIET: Duration = Duration::from_secs(3);
+const QUIET: Duration = Duration::from_secs(10);
 
 fn namespace(index: usize) -> String {
     format!("scale-{index}")

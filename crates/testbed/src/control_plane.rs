@@ -47,10 +47,14 @@ impl ControlPlane {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            match ControlPlane::attempt(binaries, &options).await {
-                // A port that was free a moment ago was taken by somebody else.
-                Err(e) if attempt < 4 && format!("{e:#}").contains("address already in use") => {}
-                other => return other,
+            let plane = ControlPlane::attempt(binaries, &options).await;
+            let said = plane.as_ref().err().map(|e| format!("{e:#}")).unwrap_or_default();
+            // A port that was free a moment ago was taken by somebody else; or a program gave up, as they do if they do
+            // not find each other in time.
+            let again =
+                attempt < 4 && said.contains("address already in use") || attempt == 1 && said.contains(" ended with ");
+            if !again {
+                return plane;
             }
         }
     }
@@ -224,6 +228,8 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
     args.push(format!("--default-unreachable-toleration-seconds={tolerate}"));
     if options.audit {
         args.extend(flags(["--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log"]));
+        // In megabytes: it is one file, whatever happens.
+        args.push("--audit-log-maxsize=10000".to_owned());
     }
     if options.egress {
         args.push("--egress-selector-config-file=egress.yaml".to_owned());

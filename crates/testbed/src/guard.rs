@@ -25,7 +25,15 @@ done
 kill -9 $pids 2>/dev/null
 for group in $groups; do echo 1 >"$group/cgroup.kill"; done
 sleep 0.3
-for group in $groups; do find "$group" -depth -type d -exec rmdir {} +; done
+for group in $groups; do
+    # A group is not empty before the last that was killed in it is gone.
+    tries=0
+    while [ -d "$group" ] && [ $tries -lt 50 ]; do
+        find "$group" -depth -type d -exec rmdir {} +
+        tries=$((tries + 1))
+        [ ! -d "$group" ] || sleep 0.1
+    done
+done
 while read -r _ path _; do case $path in "$1"/*) umount -l "$path" ;; esac; done </proc/mounts
 rm -rf -- "$1"
 "#;

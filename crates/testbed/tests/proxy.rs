@@ -68,14 +68,14 @@ async fn a_watch_streams_until_it_stalls() {
     let second = Duration::from_secs(1);
 
     let mut good = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
-    let stall_for = 4 * second;
+    let stall_for = 10 * second;
     proxy.set(Faults { stall: 1.0, stall_within: Duration::ZERO, stall_for, ..Faults::default() });
     let mut silent = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
     direct.create(&PostParams::default(), &map("a")).await.unwrap();
-    let event = tokio::time::timeout(10 * second, good.next()).await.unwrap().unwrap().unwrap();
+    let event = tokio::time::timeout(60 * second, good.next()).await.unwrap().unwrap().unwrap();
     assert!(matches!(event, WatchEvent::Added(map) if map.metadata.name.as_deref() == Some("a")));
     assert!(tokio::time::timeout(second, silent.next()).await.is_err(), "it says nothing, and does not end");
-    let end = tokio::time::timeout(10 * second, silent.next()).await.expect("it ends in the end");
+    let end = tokio::time::timeout(60 * second, silent.next()).await.expect("it ends in the end");
     assert!(!matches!(end, Some(Ok(_))), "{end:?}");
     assert_eq!(proxy.tally().stalls, 1);
 }

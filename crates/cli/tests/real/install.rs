@@ -79,6 +79,13 @@ async fn installing_and_taking_away() -> Result<()> {
 
     let first = stead(&plane, &["install", "--yes", "--no-wait"])?;
     assert_eq!(first.code, Some(0), "{}", first.err);
+    // Kubernetes itself writes to some of it a moment after it was made.
+    for (form, kind) in
+        [("condition=Established", "crd"), ("jsonpath={.status.observedGeneration}", "validatingadmissionpolicy")]
+    {
+        let form = format!("--for={form}");
+        plane.kubectl(&["wait", &form, kind, "-l", "app.kubernetes.io/part-of=stead", "--timeout=300s"]).await?.ok()?;
+    }
     let before = revisions(&plane).await?;
     let second = stead(&plane, &["install", "--yes", "--no-wait"])?;
     assert!(second.out.ends_with("Nothing changes.\n") && second.err.is_empty(), "{}{}", second.out, second.err);
@@ -93,7 +100,7 @@ async fn installing_and_taking_away() -> Result<()> {
     plane.kubectl_with(&["apply", "-f", "-"], OBJECTS).await?.ok()?;
     // Half of it is gone already.
     plane.kubectl(&["-n", "stead-system", "delete", "deployment", "stead-operator"]).await?.ok()?;
-    let gone = stead(&plane, &["uninstall", "--yes", "--timeout", "60s"])?;
+    let gone = stead(&plane, &["uninstall", "--yes", "--timeout", "300s"])?;
     assert_eq!(gone.code, Some(0), "{}", gone.err);
     assert!(gone.out.ends_with("To delete:\n  kubectl -n default delete pvc glance-0\n"), "{}", gone.out);
     assert_eq!(left(&plane).await?, Vec::<String>::new());
@@ -111,7 +118,7 @@ async fn installing_and_taking_away() -> Result<()> {
     assert_eq!(companion.code, Some(0), "{}", companion.err);
     assert!(companion.out.contains("a companion of whoever looks after topologies.topology.openstack.org"));
     let after = plane.kubectl(&revision).await?.ok()?;
-    assert_eq!(stead(&plane, &["uninstall", "--yes", "--timeout", "60s"])?.code, Some(0));
+    assert_eq!(stead(&plane, &["uninstall", "--yes", "--timeout", "300s"])?.code, Some(0));
     assert_eq!(plane.kubectl(&revision).await?.ok()?, after, "a foreign definition is not touched");
     let still =
         plane.kubectl(&["get", "crd", "topologies.topology.openstack.org", "-o", "jsonpath={.spec}"]).await?.ok()?;

@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use stead_stage::Stage;
+use stead_stage::{Stage, until_some};
 use stead_testbed::{Binaries, ClusterSpec, Options};
 
-use crate::scene::{Scene, condition};
+use crate::scene::{PATIENCE, Scene, condition};
 
 const POD: &str = "pod/glance-default-single-0";
 const API: &str = "glanceapi/glance-default-single";
@@ -68,8 +68,15 @@ impl<'a> Reading<'a> {
         self.scene.glance(api, json!({"name": topology})).await.map(drop)
     }
 
-    /// A condition, once it says something that holds `word`.
+    /// A condition is read, once it says something that holds `word`.
     async fn tells(&mut self, what: &str, kind: &str, word: &str) -> Result<()> {
+        let text = self.says(what, kind, word).await?;
+        self.text += &format!("\n{what}: {text}\n");
+        Ok(())
+    }
+
+    /// A condition, once it says something that holds `word`.
+    async fn says(&self, what: &str, kind: &str, word: &str) -> Result<String> {
         let scene = &self.scene;
         let said = |object: Option<Value>| {
             let object = object.unwrap_or_default();
@@ -78,16 +85,10 @@ impl<'a> Reading<'a> {
                 format!("{kind} is {} ({}): {}", text("status"), text("reason"), text("message"))
             })
         };
-        let limit = std::time::Duration::from_secs(60);
-        scene
-            .stage
-            .until(&format!("{} {what} {kind}: {word}", scene.space), limit, || async {
-                Ok(said(scene.get(what).await?).is_some_and(|text| text.contains(word)))
-            })
-            .await?;
-        let text = said(scene.get(what).await?).unwrap_or_default();
-        self.text += &format!("\n{what}: {text}\n");
-        Ok(())
+        until_some(&format!("{} {what} {kind}: {word}", scene.space), PATIENCE, async || {
+            Ok(said(scene.get(what).await?).filter(|text| text.contains(word)))
+        })
+        .await
     }
 
     async fn explains(&mut self, what: &str) -> Result<()> {
@@ -143,6 +144,7 @@ async fn a_selector_that_matches_nothing(stage: &Stage) -> Result<String> {
     reading.applies_on_one_node("spread", json!({"topologySpreadConstraints": spread})).await?;
     reading.tells(API, "Ready", "Setup complete").await?;
     reading.tells("topology/spread", "Satisfiable", "False").await?;
+    reading.says("glance/glance", "Ready", "Setup complete").await?;
     reading.explains("topology/spread").await?;
     reading.explains("glance/glance").await?;
     Ok(reading.text)

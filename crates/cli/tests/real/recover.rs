@@ -1,11 +1,13 @@
 //! `stead recover` on the real control plane, with pods that really write to disks that can be taken away.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use stead_machines::Machines;
 use stead_reports::cinder::Timers;
 use stead_stage::disks::{DiskStage, Writer};
+use stead_stage::until_some;
 use stead_testbed::Binaries;
 
 const STEAD: &str = env!("CARGO_BIN_EXE_stead");
@@ -30,10 +32,13 @@ async fn recovered(stage: &DiskStage, node: &str, flags: &[&str]) -> Result<Stri
 
 /// What was written before is there, and the one who writes now goes on.
 async fn goes_on(stage: &DiskStage, before: &[String], writer: &Writer) -> Result<()> {
-    let lines = stage.lines(writer).await?;
-    ensure!(lines.starts_with(before), "what was written before is not there: {lines:?}");
     let own = format!("{} {}", writer.pod, writer.node);
-    ensure!(lines.last() == Some(&own), "not the last line: {own}: {:?}", lines.last());
+    // It is ready by what was written before it.
+    let lines = until_some(&format!("the last line is {own}"), Duration::from_secs(20), async || {
+        Ok(Some(stage.lines(writer).await?).filter(|lines| lines.last() == Some(&own)))
+    })
+    .await?;
+    ensure!(lines.starts_with(before), "what was written before is not there: {lines:?}");
     stage.nobody_was_hurt()
 }
 

@@ -3,8 +3,9 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use stead_machines::{Api, Machines, Violation};
 use stead_stage::disks::{DiskStage, PATIENCE};
 use stead_stage::recoveries::{Played, RecoveryStage};
@@ -17,6 +18,9 @@ const STEAD: &str = env!("CARGO_BIN_EXE_stead");
 /// What the runs here are drawn from, and how many there are. `cargo xtask recoveries` plays more of them.
 const SEED: u64 = 1;
 const RUNS: u32 = 5;
+
+/// So long may a call take, on a machine with much else to do.
+const MOST: Duration = Duration::from_secs(300);
 
 async fn open() -> Result<Option<DiskStage>> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(None) };
@@ -66,12 +70,13 @@ async fn at_random_never_two_writers() -> Result<()> {
 async fn killed_after_each_write(stage: &DiskStage, proxy: &FaultProxy, args: &[&str]) -> Result<u64> {
     let made = || proxy.written().iter().filter(|write| write.was_made()).count() as u64;
     let before = made();
-    loop {
+    for _ in 0..100 {
         proxy.hold_after(Some(made() + 1));
         let mut child = call(stage, proxy, args)?;
         let ended = tokio::select! {
             status = child.wait() => Some(status?),
             () = proxy.held() => None,
+            () = tokio::time::sleep(MOST) => bail!("{args:?}: neither a write nor an end within {MOST:?}"),
         };
         let Some(status) = ended else {
             child.kill().await?;
@@ -81,6 +86,7 @@ async fn killed_after_each_write(stage: &DiskStage, proxy: &FaultProxy, args: &[
         ensure!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         return Ok(made() - before);
     }
+    bail!("{args:?}: there is always something left to write")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -111,20 +117,34 @@ async fn words_that_are_not_true_any_more_when_they_arrive() -> Result<()> {
     let old = stage.writes("db").await?;
     let proxy = FaultProxy::start(&stage.plane, 1).await?;
     let target = format!("node/{}", old.node);
-    stage.machines.silence(&old.node).await?;
-    stage.is_silent(&old.node).await?;
-    proxy.hold_after(Some(0));
-    let child = call(&stage, &proxy, &[&target, "--yes", "--confirm-off", "suspended"])?;
-    stage.machines.resume(&old.node).await?;
     let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-    until("the node is back", PATIENCE, async || {
-        Ok(stage.kubectl(&["get", "node", &old.node, "-o", ready]).await? == "True")
-    })
-    .await?;
-    stage.machines.cut(&[&old.node], Api::Unreachable).await?;
-    stage.is_silent(&old.node).await?;
+    let is_back = async || {
+        let back = async || Ok(stage.kubectl(&["get", "node", &old.node, "-o", ready]).await? == "True");
+        until("the node is back", PATIENCE, back).await
+    };
+    let mut child = None;
+    for _ in 0..5 {
+        stage.machines.silence(&old.node).await?;
+        stage.is_silent(&old.node).await?;
+        proxy.hold_after(Some(0));
+        let called = Instant::now();
+        let held = call(&stage, &proxy, &[&target, "--yes", "--confirm-off", "suspended"])?;
+        stage.machines.resume(&old.node).await?;
+        is_back().await?;
+        stage.machines.cut(&[&old.node], Api::Unreachable).await?;
+        stage.is_silent(&old.node).await?;
+        // Nobody waits for an answer for more than 30 s: if all this took longer, it is for nothing.
+        if called.elapsed() < Duration::from_secs(25) {
+            child = Some(held);
+            break;
+        }
+        drop(held);
+        stage.machines.mend().await?;
+        is_back().await?;
+    }
     proxy.hold_after(None);
-    let output = child.wait_with_output().await?;
+    let child = child.context("this machine is too slow")?;
+    let output = tokio::time::timeout(MOST, child.wait_with_output()).await.context("the call does not end")??;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1) && said.contains("say it again"), "{output:?}");
     ensure!(stage.is_free(&old.node).await?, "a machine that writes was put out of service");

@@ -242,7 +242,7 @@ async fn nothing_is_written() -> Result<()> {
 
 /// The record of a recovery that is not over is not taken away.
 async fn uninstall_is_refused(here: &Refusals) -> Result<()> {
-    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "60s"]).await?;
+    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "300s"]).await?;
     ensure!(code == Some(1), "{code:?}: {out}{err}");
     for words in ["recoveries are not over: node a (Recovered)", "nothing was done", "stead recover node/a"] {
         ensure!(err.contains(words), "not {words:?}: {err}");
@@ -252,7 +252,7 @@ async fn uninstall_is_refused(here: &Refusals) -> Result<()> {
     // What is said to be over and has left its mark is not over.
     let over = r#"{"status": {"phase": "Returned"}}"#;
     here.stage.kubectl(&["patch", records.trim(), "--type=merge", "-p", over]).await?;
-    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "60s"]).await?;
+    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "300s"]).await?;
     ensure!(code == Some(1) && err.contains("node a (marked)"), "{code:?}: {out}{err}");
     let open = r#"{"status": {"phase": "Recovered"}}"#;
     here.stage.kubectl(&["patch", records.trim(), "--type=merge", "-p", open]).await?;
@@ -260,7 +260,7 @@ async fn uninstall_is_refused(here: &Refusals) -> Result<()> {
     here.stage.kubectl(&["delete", "node", "a"]).await?;
     let (code, out, err) = here.stage.stead_ran(&["recover", "node/a", "--yes"]).await?;
     ensure!(code == Some(1) && err.contains("is gone"), "{code:?}: {out}{err}");
-    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "60s"]).await?;
+    let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "300s"]).await?;
     ensure!(code == Some(0) && out.contains("delete  noderecovery/"), "{code:?}: {out}{err}");
     let definitions = here.stage.kubectl(&["get", "crd", "-o", "name"]).await?;
     ensure!(!definitions.contains("stead.dev"), "{definitions}");

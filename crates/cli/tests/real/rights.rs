@@ -94,8 +94,34 @@ async fn give_rights(stage: &Stage) -> Result<Value> {
     let wanted: Vec<Value> = all.into_iter().filter(|o| kinds.iter().any(|kind| o["kind"] == *kind)).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": wanted});
     stage.kubectl_with(&["apply", "-f", "-"], &list.to_string()).await?;
+    // The API server goes by a new binding a moment after it was made.
+    for (own, rights) in [(false, CLUSTER), (true, OWN_NAMESPACE)] {
+        let right = &rights[0];
+        may(stage, &Used::new(own, right.group, right.resources[0], right.verbs[0]), true).await?;
+    }
     let role = wanted.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "stead-operator");
     Ok(role.cloned().unwrap_or_default())
+}
+
+/// Waits until the API server says that the operator may do something, or may not. Somebody else asks, so that nothing is
+/// refused to the operator.
+async fn may(stage: &Stage, right: &Used, expected: bool) -> Result<()> {
+    let (namespace, rights) = if right.own_namespace { (OWN, OWN_NAMESPACE) } else { ("", CLUSTER) };
+    let is = |r: &&Right| {
+        r.group == right.group && r.resources.contains(&&*right.resource) && r.verbs.contains(&&*right.verb)
+    };
+    let name = rights.iter().find(is).and_then(|r| r.names.first());
+    let (resource, part) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+    let asked = json!({"namespace": namespace, "group": right.group, "resource": resource, "subresource": part,
+                       "name": name, "verb": right.verb});
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                        "spec": {"user": USER, "resourceAttributes": asked}});
+    let args = ["create", "-f", "-", "-o", "jsonpath={.status.allowed}"];
+    stage
+        .until(&format!("{right:?}: {expected}"), PATIENCE, async || {
+            Ok((stage.kubectl_with(&args, &review.to_string()).await?.trim() == "true") == expected)
+        })
+        .await
 }
 
 fn granted() -> BTreeSet<Used> {
@@ -295,6 +321,7 @@ async fn take_away(
     }
     ensure!(poorer != *role, "{resource} {verb} is not granted in the first place");
     stage.kubectl_with(&["replace", "-f", "-"], &poorer.to_string()).await?;
+    may(stage, &Used::new(false, group, resource, verb), false).await?;
     let objects = neighbours(stage, namespace).await?;
     let (api_version, name, spec) = match kind {
         "Glance" => ("glance.openstack.org/v1beta1", "glance", glance_spec()),
@@ -304,7 +331,7 @@ async fn take_away(
     objects.apply(&object).await?;
     let what = format!("without {verb} of {resource}, {refused} are refused");
     stage
-        .until(&what, Duration::from_secs(30), async || {
+        .until(&what, PATIENCE, async || {
             let events = stage.plane.audit_events()?;
             let mut ours = deeds::requests(&events, USER);
             Ok(ours.any(|(e, o)| o.namespace == namespace && o.resource == refused && e.code() == 403))

@@ -391,5 +391,5 @@ async fn namespace_deleted(stage: &Stage) -> Result<()> {
     scene.topology("t", spread(sample())).await?;
     scene.control_plane(plane(Some("t"), None)).await?;
     scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
-    stage.kubectl(&["delete", "namespace", "doomed", "--timeout=60s"]).await.map(drop)
+    stage.kubectl(&["delete", "namespace", "doomed", "--timeout=180s"]).await.map(drop)
 }

@@ -10,10 +10,10 @@ use stead_machines::Machines;
 use super::cluster::{Cluster, condition, text};
 use super::draw::Draw;
 use super::{AGENT, CLASS, HOST, ZONE, lines};
-use crate::until;
+use crate::{until, until_some};
 
 /// How long it may take until all is as it should be.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The taint of somebody else.
 pub(super) const FOREIGN: &str = "example.com/held";
@@ -80,8 +80,10 @@ impl<'a> Scene<'a> {
             away.map(|p| p["metadata"]["name"].to_string()).unwrap_or_default()
         );
         scene.pinned = pods.into_iter().find(|pod| pod["metadata"]["labels"]["app"] == "pinned");
-        scene.keepers = scene.kept().await?;
-        ensure!(scene.keepers.len() == 2, "not all are there: {:?}", scene.keepers);
+        scene.keepers = until_some("the agent and the keeper are there", PATIENCE, async || {
+            Ok(Some(scene.kept().await?).filter(|kept| kept.len() == 2))
+        })
+        .await?;
         if draw.foreign {
             scene.taint(&[json!({ "key": FOREIGN, "value": "by-others", "effect": "NoSchedule" })]).await?;
         }

@@ -116,7 +116,7 @@ async fn attach(
 async fn status(api: &Api<VolumeAttachment>, attachment: &VolumeAttachment, status: Value) -> kube::Result<()> {
     let patch = json!({ "metadata": { "uid": attachment.uid() }, "status": status });
     let answer = api.patch_status(&attachment.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
-    is_there(answer).map(drop)
+    is_there(api, attachment, answer).await.map(drop)
 }
 
 /// Sets the finalizers. Whether there was still something to set them on.
@@ -126,14 +126,23 @@ async fn finalizers(
     finalizers: Value,
 ) -> kube::Result<bool> {
     let patch = json!({ "metadata": { "uid": attachment.uid(), "finalizers": finalizers } });
-    is_there(api.patch(&attachment.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+    let answer = api.patch(&attachment.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    is_there(api, attachment, answer).await
 }
 
 /// Whether the object that was written to is still there. The next one between the same volume and node has the same
-/// name, but not the same uid: that is a conflict.
-fn is_there<T>(answer: kube::Result<T>) -> kube::Result<bool> {
+/// name, but not the same uid: that is a conflict, as is a write that came in the way of another one.
+async fn is_there<T>(
+    api: &Api<VolumeAttachment>,
+    attachment: &VolumeAttachment,
+    answer: kube::Result<T>,
+) -> kube::Result<bool> {
     match answer {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let there = api.get_opt(&attachment.name_any()).await?;
+            if there.is_some_and(|a| a.uid() == attachment.uid()) { Err(kube::Error::Api(status)) } else { Ok(false) }
+        }
         other => other.map(|_| true),
     }
 }

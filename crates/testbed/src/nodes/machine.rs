@@ -44,11 +44,16 @@ pub(super) async fn register_node(client: &Client, node: &NodeSpec, spec: &Clust
     let api: Api<Node> = Api::all(client.clone());
     let made = api.get(&node.name).await.with_context(|| format!("node {}", node.name))?;
     let drivers = csi_node(node, spec, &made);
-    put::<CSINode>(client, drivers.clone()).await?;
-    // One that is left from an object of the same name would go as that one did.
+    // One that is left from an object of the same name would go as that one did: it is given to the new one, or, if it
+    // has gone meanwhile, made anew.
     let api: Api<CSINode> = Api::all(client.clone());
-    let patched = api.patch(&node.name, &PatchParams::default(), &Patch::Merge(drivers)).await;
-    patched.map(drop).with_context(|| format!("the drivers of node {}", node.name))
+    loop {
+        put::<CSINode>(client, drivers.clone()).await?;
+        match api.patch(&node.name, &PatchParams::default(), &Patch::Merge(&drivers)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            patched => return patched.map(drop).with_context(|| format!("the drivers of node {}", node.name)),
+        }
+    }
 }
 
 /// What makes an object go when the node's object goes.

@@ -84,7 +84,7 @@ impl Nodes {
     /// Waits until every node that is not silent is Ready and has no taint. Somebody has to take the taint of a new
     /// node away: a controller manager must run.
     pub async fn ready(&self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(180);
         let mut changed = self.world.changed();
         loop {
             let late: Vec<&str> =
@@ -93,7 +93,7 @@ impl Nodes {
                 return Ok(());
             }
             if Instant::now() > end {
-                bail!("nodes that are not ready after a minute: {}", late.join(", "));
+                bail!("nodes that are not ready after three minutes: {}", late.join(", "));
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), changed.changed()).await;
         }

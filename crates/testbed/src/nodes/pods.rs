@@ -228,6 +228,8 @@ impl Kubelet {
             if !matches!(phase, Some("Succeeded" | "Failed")) {
                 self.wait(self.world.spec.stop_seconds).await;
             }
+            // A kubelet lets the pod go when its volumes are free.
+            self.world.release_volumes(&self.node, &pod.uid().unwrap_or_default());
             let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
             let params = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
             match self.api.delete(&pod.name_any(), &params).await {

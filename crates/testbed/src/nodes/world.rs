@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
@@ -82,6 +83,11 @@ impl World {
 
     /// Waits until everything has been seen once.
     pub(super) async fn ready(&self) -> Result<()> {
+        let most = Duration::from_secs(300);
+        tokio::time::timeout(most, self.all_seen()).await.with_context(|| format!("not all is seen within {most:?}"))?
+    }
+
+    async fn all_seen(&self) -> Result<()> {
         self.claims.wait_until_ready().await.context("watching claims")?;
         self.volumes.wait_until_ready().await.context("watching volumes")?;
         self.classes.wait_until_ready().await.context("watching storage classes")?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stead_stage::Stage;
 
 /// So long may it take until something is seen, on a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A namespace of its own.
 pub(crate) struct Scene<'a> {
