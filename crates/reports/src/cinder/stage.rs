@@ -1,13 +1,13 @@
 //! The reports' cluster: two zones, a Cinder-like storage, and the demo application as a process.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
 use stead_machines::{Image, Images, Machines, Setup};
-use stead_stage::until;
+use stead_stage::{until, until_some};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
 
 use super::Timers;
@@ -87,14 +87,7 @@ impl CinderStage {
 
     /// Waits for a pod.
     async fn awaits(&self, what: &str, app: &str, is_it: impl Fn(&Value) -> bool + Copy) -> Result<Pod> {
-        let end = Instant::now() + self.patience;
-        loop {
-            if let Some(pod) = self.find(app, is_it).await? {
-                return Ok(pod);
-            }
-            ensure!(Instant::now() < end, "{app}: {what}: not within {} s", self.patience.as_secs());
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
+        until_some(&format!("{app}: {what}"), self.patience, async || self.find(app, is_it).await).await
     }
 
     /// The application's pod that is ready, and not that of this uid.
