@@ -46,8 +46,8 @@ Examples:
     stead explain glance/glance -n openstack
 
   The same without a cluster at hand, from what kubectl printed:
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml > cluster.yaml
-    kubectl get leases,events,volumeattachments,csidrivers,deployments,daemonsets,jobs -A -o yaml > outage.yaml
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml --show-managed-fields > cluster.yaml
+    kubectl get leases,events,volumeattachments,csidrivers,deploy,ds,jobs -A -o yaml --show-managed-fields > outage.yaml
     kubectl get topologies,glances,glanceapis,openstackcontrolplanes -A -o yaml > openstack.yaml
     stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml outage.yaml openstack.yaml
 

@@ -36,6 +36,11 @@ pub(crate) enum Scope {
     Cluster,
 }
 
+/// What prints a dump of all that matters. Since when a volume is waited for only the managed fields tell.
+const DUMP: &str = "kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,pdb,csinodes,\
+                               csidrivers,csistoragecapacities,volumeattachments,leases,events -A -o yaml \
+                               --show-managed-fields";
+
 /// Reads a cluster: what placement looks at, and the further kinds that are asked for.
 pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
     if source.from.is_empty() { live(source, more, scope) } else { dump(source, more) }
@@ -50,8 +55,7 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     if !dump.kinds.contains("Node") {
         return Err(Hinted {
             message: "the dump has no nodes: no pod can be judged without them".into(),
-            hint: "dump them too: kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml"
-                .into(),
+            hint: format!("dump them too: {DUMP}"),
         }
         .into());
     }

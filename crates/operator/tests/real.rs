@@ -179,6 +179,11 @@ impl Scene {
         assert_eq!(self.writes(), expected);
     }
 
+    /// How often the operators asked for anything so far.
+    fn requests(&self) -> usize {
+        self.plane.audit_events().unwrap().iter().filter(|e| e.user() == "operator").count()
+    }
+
     /// What the operators wrote so far, without what the election writes.
     fn writes(&self) -> Vec<String> {
         let events = self.plane.audit_events().unwrap();
@@ -222,7 +227,9 @@ async fn an_operators_life() {
     let first = Process::start(&kubeconfig);
     tokio::time::sleep(Duration::from_secs(2)).await;
     scene.apply(&definition()).await;
-    scene.kubectl(&["wait", "--for=condition=Established", "crd/topologies.topology.openstack.org"]).await;
+    scene
+        .kubectl(&["wait", "--for=condition=Established", "--timeout=300s", "crd/topologies.topology.openstack.org"])
+        .await;
     // A definition is established a moment before its kind is known.
     scene.until(60, &["get", "topologies", "-o", "name"], "").await;
     scene.topology(json!({"value": "one"})).await;
@@ -273,7 +280,13 @@ async fn an_operators_life() {
 
     // A definition that is somebody else's: nothing is written, whatever happens.
     scene.kubectl(&["label", "crd", "topologies.topology.openstack.org", "app.kubernetes.io/part-of-"]).await;
+    let before = scene.requests();
     let fourth = Process::start(&kubeconfig);
+    let end = Instant::now() + Duration::from_secs(60);
+    while scene.requests() == before {
+        assert!(Instant::now() < end, "it asks for nothing");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     scene.topology(json!({"value": "four", "none": false})).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     fourth.end();

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use serde_json::Value;
 use stead_explain::{ObjectKey, Objects};
 
 use crate::deed::Wait;
+use crate::owners::{has_number, replicas};
 use crate::pods::PodSeen;
 use crate::record::{CondemnedPod, NodeRecovery, Plan, Target};
 
@@ -90,12 +90,8 @@ fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Op
     match (kind, owner) {
         // Deleted in the meantime: nobody makes it anew.
         ("StatefulSet" | "ReplicaSet" | "ReplicationController" | "Job", None) => None,
-        ("StatefulSet", Some(set)) => {
-            let first = set["spec"]["ordinals"]["start"].as_i64().unwrap_or(0);
-            let ordinal = pod.name.rsplit_once('-').and_then(|(_, n)| n.parse::<i64>().ok());
-            if ordinal.is_some_and(|n| n >= first + replicas(set)) {
-                return None;
-            }
+        ("StatefulSet", Some(set)) if !has_number(set, &pod.name) => None,
+        ("StatefulSet", Some(_)) => {
             let seen = PodSeen::named(objects, &pod.namespace, &pod.name);
             waits_for(&format!("pod {}/{}", pod.namespace, pod.name), seen.filter(|s| s.uid() != pod.uid))
         }
@@ -106,9 +102,10 @@ fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Op
                     |(key, set): &(&ObjectKey, &Value)| key.namespace == pod.namespace && is_owned(set, deployment);
                 let sets: Vec<&Value> =
                     objects.of_kind("ReplicaSet").filter(of).map(|(_, s)| &s["metadata"]["uid"]).collect();
-                enough(record, &whom, replicas(deployment), others(objects, pod, |o| sets.contains(&&o["uid"])))
+                let mine = others(objects, pod, |o| sets.contains(&&o["uid"]));
+                enough(record, &whom, replicas(deployment), active(mine))
             }
-            None => enough(record, &whom, replicas(set), of_owner(&set["metadata"]["uid"])),
+            None => enough(record, &whom, replicas(set), active(of_owner(&set["metadata"]["uid"]))),
         },
         ("Job", Some(job)) => {
             let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
@@ -127,11 +124,6 @@ fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Op
     }
 }
 
-/// How many pods a controller wants.
-fn replicas(of: &Value) -> i64 {
-    of["spec"]["replicas"].as_i64().unwrap_or(1)
-}
-
 /// The Deployment that a ReplicaSet belongs to.
 fn deployment<'a>(objects: &'a Objects, namespace: &str, set: &Value) -> Option<&'a Value> {
     let mut owners = set["metadata"]["ownerReferences"].as_array()?.iter();
@@ -144,17 +136,22 @@ fn is_owned(object: &Value, by: &Value) -> bool {
     owners.any(|o| o["controller"] == true && o["uid"] == by["metadata"]["uid"])
 }
 
-/// The pods of a controller but this one, those that are being deleted left out.
+/// The pods of a controller but this one, those that are being deleted or have failed left out.
 fn others<'a>(objects: &'a Objects, but: &CondemnedPod, is_of: impl Fn(&Value) -> bool) -> Vec<PodSeen<'a>> {
     let there = PodSeen::all(objects).filter(|p| p.namespace() == but.namespace && p.uid() != but.uid);
-    there.filter(|p| p.terminating().is_none() && p.controller().is_some_and(&is_of)).collect()
+    let counts = there.filter(|p| p.terminating().is_none() && p.value["status"]["phase"] != "Failed");
+    counts.filter(|p| p.controller().is_some_and(&is_of)).collect()
+}
+
+/// Those that run, or will: one that has ended, be it well, is none of the replicas (IsPodActive in pkg/controller).
+fn active(pods: Vec<PodSeen<'_>>) -> Vec<PodSeen<'_>> {
+    pods.into_iter().filter(|p| !p.has_ended()).collect()
 }
 
 /// Whether a pod was not ready before the node was lost: that has nothing to do with it.
 fn was_broken(record: &NodeRecovery, pod: PodSeen<'_>) -> bool {
-    let made = pod.value["metadata"]["creationTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
     let lost = record.spec.heard.silent;
-    !pod.is_ready() && pod.node().is_some() && made.zip(lost).is_some_and(|(made, lost)| made < lost)
+    !pod.is_ready() && pod.node().is_some() && pod.created().zip(lost).is_some_and(|(made, lost)| made < lost)
 }
 
 /// So many pods have to be ready. What was left on the node is nobody's successor, and not ready either.

@@ -15,6 +15,7 @@ mod evidence;
 mod follow;
 mod guard;
 mod mark;
+mod owners;
 mod plan;
 mod pods;
 mod policy;

@@ -1,6 +1,6 @@
 //! What is to be done about the pods of a node, and what is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use stead_explain::outage::{HeldVolume, NodeStanding, OUT_OF_SERVICE, volumes_of};
@@ -8,6 +8,7 @@ use stead_explain::{ObjectError, ObjectKey, Objects};
 use stead_placement::{Cluster, Node, Pod, PodKey, evaluate};
 
 use crate::mark;
+use crate::owners;
 use crate::pods::{PodSeen, bears};
 use crate::policy::Policy;
 use crate::record::{CondemnedPod, Evidence, LeftAlone, Plan, Shield, Target};
@@ -49,7 +50,8 @@ pub enum PlanError {
 /// What a recovery of the node would do: every pod that is there is either condemned or left alone.
 pub fn plan(objects: &Objects, node: &str, policy: &Policy) -> Result<Plan, PlanError> {
     let standing = NodeStanding::find(objects, node).ok_or_else(|| PlanError::NoSuchNode(node.into()))?;
-    Planner { objects, node: &standing, policy, fork: None, taken: BTreeSet::new() }.plan()
+    let (taken, promised) = (BTreeSet::new(), BTreeMap::new());
+    Planner { objects, node: &standing, policy, fork: None, taken, promised }.plan()
 }
 
 struct Planner<'a> {
@@ -59,23 +61,29 @@ struct Planner<'a> {
     /// The cluster as it would be, from its first use on.
     fork: Option<Cluster>,
     /// The pods that already stand in for others.
-    taken: BTreeSet<String>,
+    taken: BTreeSet<&'a str>,
+    /// How many pods a controller, by its uid, would make anew by this plan.
+    promised: BTreeMap<&'a str, i64>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     fn plan(mut self) -> Result<Plan, PlanError> {
         let objects = self.objects;
         let mut plan = Plan::default();
         let mut candidates = Vec::new();
-        let name = self.node.name.clone();
         let hostile = shield::hostile(self.node);
-        for pod in PodSeen::on(objects, &name) {
+        for pod in PodSeen::on(objects, &self.node.name) {
             match of_the_node(pod) {
-                // What its DaemonSet looks after would not bear the taint by itself; what is Terminating nobody can keep.
                 Some(why) => {
-                    let stays = !pod.has_ended() && !pod.is_mirror() && pod.terminating().is_none();
-                    let shield = if stays { shield::needed(pod, &hostile) } else { None };
-                    plan.left_alone.push(alone(pod, why, shield));
+                    let mut left = alone(pod, why, None);
+                    // A DaemonSet asks its own template whether a pod may stay on a node (NodeShouldRunDaemonPod in
+                    // pkg/controller/daemon), so that no toleration of the pod's keeps it. With it goes what it has attached.
+                    if !left.passing && bears(pod.tolerations(), &hostile).is_some() {
+                        left.why += "; it ends with the taint, and is made anew when that is gone";
+                        let volumes = volumes_of(objects, pod.namespace(), pod.value);
+                        left.passing = !volumes.iter().any(|v| v.attached);
+                    }
+                    plan.left_alone.push(left);
                 }
                 None => candidates.push(pod),
             }
@@ -130,27 +138,36 @@ impl Planner<'_> {
     }
 
     /// Where the pod's successor would go, the pods before it being placed.
-    fn target(&mut self, pod: PodSeen<'_>) -> Result<Target, PlanError> {
+    fn target(&mut self, pod: PodSeen<'a>) -> Result<Target, PlanError> {
         let objects = self.objects;
         let Some(owner) = pod.controller() else { return Ok(Target::Gone) };
-        let successor = PodSeen::all(objects).find(|other| {
-            pod.terminating().is_some()
-                && other.terminating().is_none()
+        let is_other = |other: &PodSeen<'_>| {
+            other.terminating().is_none()
                 && !other.has_ended()
-                && !other.is_ready()
                 && other.node() != Some(&self.node.name)
                 && other.controller().is_some_and(|o| o["uid"] == owner["uid"])
-                && !self.taken.contains(other.uid())
-        });
-        let key = match successor {
+        };
+        let others: Vec<PodSeen<'a>> = PodSeen::all(objects).filter(is_other).collect();
+        let promised = self.promised.entry(owner["uid"].as_str().unwrap_or_default()).or_default();
+        let there = i64::try_from(others.len()).unwrap_or(i64::MAX).saturating_add(*promised);
+        let enough = makes_no_more(objects, pod, owner, there);
+        // What was made in its place waits, as a rule; where nothing more is made, it may be ready by now.
+        let free = |other: &&PodSeen<'a>| pod.terminating().is_some() && !self.taken.contains(other.uid());
+        let waiting = others.iter().filter(free).find(|other| !other.is_ready());
+        let ready = || others.iter().filter(free).find(|other| enough && was_made_after(**other, pod));
+        let key = match waiting.or_else(ready) {
             Some(other) => {
-                self.taken.insert(other.uid().into());
+                self.taken.insert(other.uid());
                 if let Some(node) = other.node() {
                     return Ok(Target::Nodes(vec![node.into()]));
                 }
                 other.key()
             }
-            None => pod.key(),
+            None if enough => return Ok(Target::Gone),
+            None => {
+                *promised += 1;
+                pod.key()
+            }
         };
         let compiled = objects.pod(&key)?;
         let away = PodKey::new(pod.namespace(), pod.name());
@@ -202,8 +219,26 @@ impl Planner<'_> {
     }
 }
 
+/// Whether a controller makes no pod in the place of this one, `there` others being there or on their way.
+fn makes_no_more(objects: &Objects, pod: PodSeen<'_>, owner: &Value, there: i64) -> bool {
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let Some(set) = objects.get(&ObjectKey::new(text("kind"), pod.namespace(), text("name"))) else { return false };
+    match text("kind") {
+        "StatefulSet" => !owners::has_number(set, pod.name()),
+        // One that wants none is of an older version of its Deployment, which makes the next pod by another.
+        "ReplicaSet" if owners::replicas(set) == 0 && set["metadata"]["ownerReferences"].is_array() => false,
+        "ReplicaSet" | "ReplicationController" => there >= owners::replicas(set),
+        _ => false,
+    }
+}
+
+/// Whether a pod was made after the deletion of another had begun.
+fn was_made_after(pod: PodSeen<'_>, other: PodSeen<'_>) -> bool {
+    pod.created().zip(other.terminating_since()).is_none_or(|(made, deleted)| made >= deleted)
+}
+
 /// Why a pod is none of a recovery's business.
-pub(crate) fn of_the_node(pod: PodSeen<'_>) -> Option<String> {
+fn of_the_node(pod: PodSeen<'_>) -> Option<String> {
     let owner = pod.controller();
     if pod.is_mirror() || owner.is_some_and(|o| o["kind"] == "Node") {
         Some("its kubelet has it from a file: it ends and starts with the machine".into())

@@ -61,6 +61,11 @@ impl<'a> PodSeen<'a> {
         Some(ends.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(ends))
     }
 
+    /// When it was made, to the second.
+    pub(crate) fn created(&self) -> Option<Timestamp> {
+        self.value["metadata"]["creationTimestamp"].as_str()?.parse().ok()
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
     }

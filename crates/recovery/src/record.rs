@@ -1,5 +1,7 @@
 //! What is written down of a recovery: a `NodeRecovery` object.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -191,6 +193,17 @@ impl Plan {
     /// The volumes that are to be detached.
     pub fn freed(&self) -> impl Iterator<Item = &str> {
         self.pods.iter().flat_map(|p| &p.volumes).chain(&self.volumes).map(String::as_str)
+    }
+
+    /// Whether another plan takes the same from the node, and leaves the same alone. Where successors would go may differ.
+    pub(crate) fn is_about_the_same(&self, other: &Plan) -> bool {
+        let of = |plan: &Plan| {
+            let pods: BTreeSet<String> = plan.pods.iter().map(|p| p.uid.clone()).collect();
+            let alone: BTreeSet<String> = plan.left_alone.iter().filter_map(|l| l.uid.clone()).collect();
+            let volumes: BTreeSet<String> = plan.freed().map(str::to_owned).collect();
+            (pods, alone, volumes)
+        };
+        of(self) == of(other)
     }
 
     /// The condemned pod of this identity.

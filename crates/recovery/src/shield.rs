@@ -55,6 +55,11 @@ fn shielded(before: &[Value], taints: &[Taint]) -> Vec<Value> {
     after
 }
 
+/// Whether any of these tolerations covers the taint at all, were it for no time.
+pub(crate) fn covered(tolerations: &[Value], taint: &Taint) -> bool {
+    tolerations.iter().any(|t| covers(t, taint))
+}
+
 /// Whether it covers the taint at all, were it for no time.
 fn covers(toleration: &Value, taint: &Taint) -> bool {
     let mut forever = toleration.clone();

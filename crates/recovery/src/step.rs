@@ -10,8 +10,8 @@ use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
 use crate::mark::{self, Fence, Mark, Over};
-use crate::plan::{continued, of_the_node, plan, within};
-use crate::pods::{PodSeen, bears};
+use crate::plan::{continued, plan, within};
+use crate::pods::PodSeen;
 use crate::policy::Policy;
 use crate::record::{
     API_VERSION, CondemnedPod, Evidence, Heard, KIND, NodeIdentity, NodeRecovery, Phase, Plan, Said, Shield, Spec,
@@ -22,6 +22,10 @@ use crate::view::{Request, View, record_named, unreadable};
 
 /// By then every controller has seen that a taint is gone. What their caches are behind is seconds at most.
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
+
+/// So old may evidence be when the taint is put there. A machine that was off may have been switched on since without
+/// being heard of, and nobody would say the same again.
+const LASTS: SignedDuration = SignedDuration::from_mins(10);
 
 /// What to do next, from what was read just now. The record is that of [`crate::record_of`].
 pub fn step(view: &View<'_>, record: Option<&NodeRecovery>, request: &Request, policy: &Policy) -> Step {
@@ -398,6 +402,9 @@ impl Going<'_> {
         if let Some(why) = self.unacceptable().or_else(|| brake::most(self.view)) {
             return Step::refuse(why);
         }
+        if let Some(evidence) = record.spec.evidence.last().filter(|e| self.is_outdated(e)) {
+            return self.find_anew(evidence);
+        }
         let held = record.status.phase == Phase::Held;
         match brake::turn(self.view, node.zone.as_deref(), Some(record.name()), self.policy) {
             Turn::Held(why) if held => return Step::refuse(why),
@@ -406,16 +413,15 @@ impl Going<'_> {
             Turn::Go if held => return self.enter(Phase::Planned, "its turn has come"),
             Turn::Go => {}
         }
-        if guards.hold(Guard::Plan) && !self.plan_is_current() {
-            let Some(evidence) = record.spec.evidence.last() else { return Step::refuse("no evidence is recorded") };
-            return match planned(self.view, node, evidence, self.policy) {
+        if guards.hold(Guard::Plan) {
+            match self.planned_now() {
+                Ok(plan) if plan.is_about_the_same(&record.spec.plan) => {}
                 Ok(plan) => {
-                    let taken = record.spec.plan.pods.iter().filter(|pod| self.was_taken(pod)).cloned();
-                    let plan = continued(plan, &record.spec.plan, taken, true);
-                    self.took("planned anew: the node's pods have changed", |r| r.spec.plan = plan)
+                    let why = "planned anew: the node's pods have changed, or the room for them";
+                    return self.took(why, |r| r.spec.plan = plan);
                 }
-                Err(why) => Step::refuse(why),
-            };
+                Err(why) => return Step::refuse(why),
+            }
         }
         let mut deeds = shields(self.view, record).filter_map(|(pod, shield)| shield::raise(pod, shield, guards));
         if let Some(deed) = deeds.next().filter(|_| guards.hold(Guard::Shield)) {
@@ -435,17 +441,33 @@ impl Going<'_> {
         })
     }
 
-    /// Whether the plan is about the pods that are there, and can still be carried out.
-    fn plan_is_current(&self) -> bool {
-        let plan = &self.record.spec.plan;
-        let here: Vec<PodSeen<'_>> = PodSeen::on(self.view.objects, self.view.node).collect();
-        let known = |pod: &PodSeen<'_>| {
-            let left = plan.left_alone.iter().find(|left| left.uid.as_deref() == Some(pod.uid()));
-            let unkept = left.is_some() && pod.terminating().is_some() && of_the_node(*pod).is_none();
-            (left.is_some() || plan.condemned(pod.uid()).is_some()) && !unkept
-        };
-        let there = |p: &CondemnedPod| here.iter().any(|pod| pod.uid() == p.uid) || self.was_taken(p);
-        here.iter().all(known) && plan.pods.iter().all(there)
+    fn is_outdated(&self, evidence: &Evidence) -> bool {
+        self.view.guards.hold(Guard::Words) && self.view.now.duration_since(evidence.said.at) > LASTS
+    }
+
+    /// Goes on by evidence of now, or not at all.
+    fn find_anew(&self, before: &Evidence) -> Step {
+        let Said { by, at, .. } = &before.said;
+        let found = evidence::find(self.view, &self.node, self.request, self.policy).ok();
+        match found.filter(|evidence| !self.is_outdated(evidence)) {
+            Some(evidence) => self.took("what proves that the machine is off is looked at anew", |record| {
+                record.spec.evidence.push(evidence);
+            }),
+            None => Step::refuse(format!(
+                "node {}: that its machine is off was said by {by} at {at}, and nothing was done since; who begins now has \
+                 to make sure again: say --confirm-off \"REASON\", or --abort",
+                self.node.name
+            )),
+        }
+    }
+
+    /// The plan as it is made now, of what is left to be done.
+    fn planned_now(&self) -> Result<Plan, String> {
+        let before = &self.record.spec.plan;
+        let evidence = self.record.spec.evidence.last().ok_or("no evidence is recorded")?;
+        let plan = planned(self.view, &self.node, evidence, self.policy)?;
+        let taken = before.pods.iter().filter(|pod| self.was_taken(pod)).cloned();
+        Ok(continued(plan, before, taken, true))
     }
 
     /// Whether a condemned pod was taken from the node, and is not gone for some other reason.
@@ -463,7 +485,8 @@ impl Going<'_> {
         let no_execute = self.node.taints.iter().any(|t| t["key"] == OUT_OF_SERVICE && t["effect"] == "NoExecute");
         for pod in plan.pods.iter().filter(|_| sign.is_none()) {
             let Some(seen) = follow::object(objects, pod) else { continue };
-            let reached = no_execute && bears(seen.tolerations(), &[mark::taint()]) == Some(0);
+            // One that tolerates it for no time at all is evicted when the taints before it say so, be that later.
+            let reached = no_execute && !shield::covered(seen.tolerations(), &mark::taint());
             if seen.terminating().is_none() && !reached {
                 let uid = if self.view.guards.hold(Guard::Uid) { pod.uid.clone() } else { String::new() };
                 return Step::write(Deed::DeletePod { namespace: pod.namespace.clone(), name: pod.name.clone(), uid });

@@ -3,11 +3,21 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use stead_testbed::ControlPlane;
 use tokio::process::{Child, Command};
+
+/// Longer than any line takes, Kubernetes' own timers included: what goes on is told of, and not waited for.
+const MOST: Duration = Duration::from_secs(1800);
+
+/// Waits until a line has ended.
+async fn ends(line: &str, mut shell: Command) -> Result<Output> {
+    let output = tokio::time::timeout(MOST, shell.output()).await;
+    output.with_context(|| format!("`{line}` does not end"))?.context("running bash")
+}
 
 /// A shell in a folder of files, with kubectl and stead at hand and a cluster to talk to. What is typed is printed, and
 /// what comes of it.
@@ -89,14 +99,14 @@ impl<'a> Terminal<'a> {
 
     /// What a line prints on its standard output, without anybody seeing it. A line that fails is an error.
     pub async fn quietly(&self, line: &str) -> Result<String> {
-        let output = self.shell(line).output().await.context("running bash")?;
+        let output = ends(line, self.shell(line)).await?;
         ensure!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     async fn runs(&self, line: &str) -> Result<(Option<i32>, String)> {
         // What is complained of stands among what is printed, as on a screen.
-        let output = self.shell(&format!("exec 2>&1\n{line}")).output().await.context("running bash")?;
+        let output = ends(line, self.shell(&format!("exec 2>&1\n{line}"))).await?;
         Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 

@@ -56,7 +56,7 @@ impl Stage {
         Ok(Stage { plane, nodes, stead: stead.to_owned() })
     }
 
-    /// Installs the definitions and policies, and waits until the API server knows the kinds.
+    /// Installs the definitions and policies, and waits until the API server knows the kinds and goes by the policies.
     pub async fn define(&self) -> Result<()> {
         let definitions = self.stead(&["manifests", "--only", "crds"]).await?;
         self.kubectl_with(&["apply", "--server-side", "-f", "-"], &definitions).await?;
@@ -68,7 +68,35 @@ impl Stage {
         until("the kinds are known", Duration::from_secs(300), async || {
             Ok(self.plane.kubectl(&["get", &kinds, "-A"]).await?.code == Some(0))
         })
-        .await
+        .await?;
+        self.until("the policies act", Duration::from_secs(300), || self.admits()).await
+    }
+
+    /// Whether the policies act, which is a moment after they were made: a reference to elsewhere is refused, and the
+    /// draft's spelling is warned of. Nothing is kept.
+    async fn admits(&self) -> Result<bool> {
+        let elsewhere = json!({"name": "t", "namespace": "elsewhere"});
+        let apis = json!({"default": {"type": "single"}});
+        let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+        let tries = [
+            ("core.openstack.org", "OpenStackControlPlane", json!({"topologyRef": elsewhere}), "Customizing namespace"),
+            (
+                "glance.openstack.org",
+                "Glance",
+                json!({"databaseInstance": "d", "secret": "s", "glanceAPIs": apis, "topologyRef": elsewhere}),
+                "Customizing namespace",
+            ),
+            ("topology.openstack.org", "Topology", json!({"topologySpreadConstraint": spread}), "Warning: "),
+        ];
+        for (group, kind, spec, word) in tries {
+            let version = format!("{group}/v1beta1");
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "policies"}, "spec": spec});
+            let tried = ["create", "--dry-run=server", "-f", "-"];
+            if !self.plane.kubectl_with(&tried, &object.to_string()).await?.stderr.contains(word) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Waits until Kubernetes' garbage collector knows the kinds: it looks for new ones every half minute, and until then
@@ -200,11 +228,16 @@ async fn stead(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<St
     Ok(stdout)
 }
 
+/// Longer than anything here takes: what goes on is told of, and not waited for.
+const MOST: Duration = Duration::from_secs(900);
+
 /// Runs `stead` against a cluster: exit code, what it printed, what it complained of.
 async fn stead_ran(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<(Option<i32>, String, String)> {
     let mut command = Command::new(program);
     command.args(args).env("KUBECONFIG", plane.kubeconfig()).env("NO_COLOR", "1").kill_on_drop(true);
-    let output = command.output().await.with_context(|| format!("running {}", program.display()))?;
+    let output = tokio::time::timeout(MOST, command.output()).await;
+    let output = output.with_context(|| format!("stead {} does not end", args.join(" ")))?;
+    let output = output.with_context(|| format!("running {}", program.display()))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok((output.status.code(), text(output.stdout), text(output.stderr)))
 }

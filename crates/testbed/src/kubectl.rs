@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::io::AsyncWriteExt;
@@ -26,6 +27,9 @@ impl Ran {
     }
 }
 
+/// Longer than anything here takes: one that goes on is told of, and not waited for.
+const MOST: Duration = Duration::from_secs(900);
+
 pub(crate) async fn run(program: &Path, kubeconfig: &Path, cache: &Path, args: &[&str], input: &str) -> Result<Ran> {
     let mut child = Command::new(program)
         .args(args)
@@ -42,7 +46,8 @@ pub(crate) async fn run(program: &Path, kubeconfig: &Path, cache: &Path, args: &
         // One that does not read to the end has said why on its own.
         let _ = line.write_all(input.as_bytes()).await;
     };
-    let (_, output) = tokio::join!(write, child.wait_with_output());
+    let (_, output) = tokio::join!(write, tokio::time::timeout(MOST, child.wait_with_output()));
+    let output = output.with_context(|| format!("kubectl {} does not end", args.join(" ")))?;
     let output = output.context("waiting for kubectl")?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok(Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() })

@@ -148,7 +148,7 @@ async fn users_service_accounts_and_the_audit_log() {
     let pods = |client| Api::<Pod>::namespaced(client, "default");
     let robot = plane.client_for("robot", &robot).await.unwrap();
     // RBAC hears of a binding by a watch, a moment later.
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while pods(robot.clone()).list(&ListParams::default()).await.is_err() {
         assert!(Instant::now() < end, "the binding has no effect");
         tokio::time::sleep(Duration::from_millis(50)).await;

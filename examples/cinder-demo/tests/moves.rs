@@ -64,13 +64,15 @@ impl Cluster {
             let list: Value =
                 serde_json::from_str(&self.kubectl(&format!("get pods -l app={app} -o json")).await).unwrap();
             for pod in list["items"].as_array().unwrap() {
-                let [name, uid, node] = [&pod["metadata"]["name"], &pod["metadata"]["uid"], &pod["spec"]["nodeName"]]
-                    .map(|v| v.as_str().unwrap_or_default().to_owned());
-                if but.contains(&uid.as_str()) || !pod["metadata"]["deletionTimestamp"].is_null() {
+                let [name, uid] = [&pod["metadata"]["name"], &pod["metadata"]["uid"]].map(|v| v.as_str().unwrap());
+                if but.contains(&uid) || !pod["metadata"]["deletionTimestamp"].is_null() {
                     continue;
                 }
-                if self.machines.wait_ready(NS, &name, Duration::from_secs(1)).await.is_ok() {
-                    return [name, uid, node];
+                let Ok(ready) = self.machines.wait_ready(NS, name, Duration::from_secs(1)).await else { continue };
+                // It may be another one of the same name by now.
+                let uid = ready.metadata.uid.unwrap();
+                if !but.contains(&uid.as_str()) {
+                    return [name.to_owned(), uid, ready.spec.unwrap().node_name.unwrap()];
                 }
             }
             assert!(Instant::now() < end, "{app}: {list:#}");

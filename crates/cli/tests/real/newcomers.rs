@@ -106,6 +106,7 @@ async fn a_label_that_no_node_has(stage: &Stage) -> Result<String> {
     reading.applies("spread", json!({"topologySpreadConstraints": spread})).await?;
     reading.tells(API, "PodsScheduled", "A way out").await?;
     reading.tells("topology/spread", "Satisfiable", "False").await?;
+    reading.says("glance/glance", "Ready", "Deployment in progress").await?;
     reading.explains("topology/spread").await?;
     reading.explains("glance/glance").await?;
     reading.explains(POD).await?;
@@ -120,6 +121,7 @@ async fn a_zone_that_is_not_there(stage: &Stage) -> Result<String> {
     reading.applies("zone-d", json!({"affinity": affinity})).await?;
     reading.tells(API, "PodsScheduled", "A way out").await?;
     reading.tells("topology/zone-d", "Satisfiable", "False").await?;
+    reading.says("glance/glance", "Ready", "Deployment in progress").await?;
     reading.explains("topology/zone-d").await?;
     reading.explains("glance/glance").await?;
     reading.explains(POD).await?;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use stead_machines::Machines;
 use stead_reports::cinder::Timers;
 use stead_stage::disks::{DiskStage, Writer};
@@ -34,7 +35,7 @@ async fn recovered(stage: &DiskStage, node: &str, flags: &[&str]) -> Result<Stri
 async fn goes_on(stage: &DiskStage, before: &[String], writer: &Writer) -> Result<()> {
     let own = format!("{} {}", writer.pod, writer.node);
     // It is ready by what was written before it.
-    let lines = until_some(&format!("the last line is {own}"), Duration::from_secs(20), async || {
+    let lines = until_some(&format!("the last line is {own}"), Duration::from_secs(60), async || {
         Ok(Some(stage.lines(writer).await?).filter(|lines| lines.last() == Some(&own)))
     })
     .await?;
@@ -91,7 +92,14 @@ async fn a_machine_that_was_suspended_and_goes_on() -> Result<()> {
     let old = stage.writes("db").await?;
     stage.machines.silence(&old.node).await?;
     stage.is_silent(&old.node).await?;
-    recovered(&stage, &old.node, &["--confirm-off", "suspended"]).await?;
+    // Programs get one document: the plan where nothing is done, else the record when it is over.
+    let target = format!("node/{}", old.node);
+    let (code, plan, said) = stage.stead(&["recover", &target, "--yes", "-o", "json"]).await?;
+    let plan: Value = serde_json::from_str(&plan).with_context(|| format!("{code:?}: {plan}{said}"))?;
+    ensure!(code == Some(1) && plan["pods"][0]["readyAt"].is_string(), "{code:?}: {plan}");
+    let record = recovered(&stage, &old.node, &["--confirm-off", "suspended", "-o", "json"]).await?;
+    let record: Value = serde_json::from_str(&record).with_context(|| record.clone())?;
+    ensure!(record["status"]["phase"] == "Recovered", "{record}");
     let (_, status, _) = stage.stead(&["recover", &format!("node/{}", old.node), "--status"]).await?;
     ensure!(status.contains("suspended"), "what was said is not written down: {status}");
     let new = stage.writer("db", &old.uid).await?;
@@ -99,7 +107,9 @@ async fn a_machine_that_was_suspended_and_goes_on() -> Result<()> {
 
     // The old process goes on where it was, with its files open: the disk is no longer its own.
     stage.machines.resume(&old.node).await?;
-    recovered(&stage, &old.node, &["--wait-return"]).await?;
+    let record = recovered(&stage, &old.node, &["--wait-return", "-o", "json"]).await?;
+    let record: Value = serde_json::from_str(&record).with_context(|| record.clone())?;
+    ensure!(record["status"]["phase"] == "Returned", "{record}");
     ensure!(stage.is_free(&old.node).await?, "the taint is still there");
     goes_on(&stage, &before, &new).await?;
     let lines = stage.lines(&new).await?;

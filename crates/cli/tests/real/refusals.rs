@@ -1,12 +1,16 @@
 //! What `stead recover` does not do on the real control plane: clear words, and nothing written.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stead_stage::{Stage, deeds, until};
 use stead_testbed::{Binaries, ClusterSpec, FaultProxy, NodeSpec, Options, User};
 use tokio::process::Command;
+
+/// What comes in its own time comes by then.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const STEAD: &str = env!("CARGO_BIN_EXE_stead");
 
@@ -139,7 +143,15 @@ impl Refusals {
             "subjects": [{ "apiGroup": api, "kind": "User", "name": user }],
         });
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": [role, binding] });
-        self.stage.kubectl_with(&["apply", "-f", "-"], &list.to_string()).await.map(drop)
+        self.stage.kubectl_with(&["apply", "-f", "-"], &list.to_string()).await?;
+        // Who may what is heard of by a watch, a moment later.
+        let Some((verb, resource)) =
+            rights.first().and_then(|(verbs, _, resources)| verbs.first().zip(resources.first()))
+        else {
+            return Ok(());
+        };
+        let may = ["auth", "can-i", verb, resource, "--all-namespaces", "--as", user, "--quiet"];
+        until("what was granted holds", PATIENCE, async || Ok(self.stage.kubectl(&may).await.is_ok())).await
     }
 
     fn policy(&self, name: &str, text: &str) -> Result<String> {

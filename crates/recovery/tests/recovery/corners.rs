@@ -291,13 +291,13 @@ fn who_has_a_shield_keeps_it() {
 #[test]
 fn a_node_that_is_gone_leaves_no_shield() {
     let mut items = outage();
-    items.push(pod("agent-0", "a"));
-    find(&mut items, "Pod", "agent-0")["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet".into();
+    items.push(pod("large-0", "a"));
+    find(&mut items, "Pod", "large-0")["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100".into();
     does(&mut items, &confirmed(), &Policy::default());
     goes_on(&mut items);
     find(&mut items, "Node", "a")["metadata"]["uid"] = "another".into();
     let lowers = then(&items);
-    assert!(matches!(&lowers.deed, Some(Deed::Pod { name, .. }) if name == "agent-0"), "{lowers:?}");
+    assert!(matches!(&lowers.deed, Some(Deed::Pod { name, .. }) if name == "large-0"), "{lowers:?}");
     done(&mut items, lowers.deed);
     assert_eq!(written(then(&items)).status.phase, Phase::Void);
 }
@@ -307,6 +307,7 @@ fn waits(owner: &str, more: Vec<Value>) -> Vec<String> {
     let mut items = outage();
     find(&mut items, "Pod", "db-0")["metadata"]["ownerReferences"][0] =
         json!({ "apiVersion": "x/v1", "kind": owner, "name": "o", "uid": "o", "controller": true });
+    find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:55:30Z".into();
     items.extend(more);
     come_to(&mut items, Phase::Fenced);
     gone(&mut items, "Pod", "db-0");
@@ -386,4 +387,90 @@ fn one_that_waits_for_its_successors_holds_nobody_up() {
         next(&items, &confirmed(), &Policy { at_once: 1, ..Policy::default() }).deed.is_some()
     };
     assert!(!begins(Phase::Fenced) && begins(Phase::Released));
+}
+
+/// Between the record and the taint anything may happen to the room that was there.
+#[test]
+fn the_taint_is_put_by_a_plan_of_now() {
+    let mut items = outage();
+    does(&mut items, &confirmed(), &Policy::default());
+    assert_eq!(record(&items).spec.plan.pods.len(), 1);
+    for node in ["b", "c"] {
+        find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "0".into();
+    }
+    goes_on(&mut items);
+    let plan = record(&items).spec.plan;
+    assert!(plan.pods.is_empty() && plan.left_alone[0].what == "pod x/db-0", "{plan:?}");
+    // Where successors would go may change without another plan.
+    let mut items = outage();
+    does(&mut items, &confirmed(), &Policy::default());
+    gone(&mut items, "Node", "b");
+    assert!(matches!(then(&items).deed, Some(Deed::Node { .. })));
+}
+
+/// What was true an hour ago is no reason to begin now.
+#[test]
+fn words_last_ten_minutes_until_the_taint_is_there() {
+    let mut items = outage();
+    does(&mut items, &confirmed(), &Policy::default());
+    let later = |items: &[Value], request: &Request, minutes: i64| {
+        let objects = Objects::from_items(items.to_vec());
+        let now = now() + jiff::SignedDuration::from_mins(minutes);
+        let view = View { node: "a", objects: &objects, running: None, now, guards: Guards::ALL };
+        step(&view, record_of(&objects, "a").as_ref(), request, &Policy::default())
+    };
+    assert!(matches!(later(&items, &nobody(), 10).deed, Some(Deed::Node { .. })));
+    let refused = later(&items, &nobody(), 11);
+    assert!(matches!(&refused.end, Some(End::Refused(why)) if why.contains("make sure again")), "{refused:?}");
+    // The same words again are not new ones.
+    assert!(matches!(later(&items, &confirmed(), 11).end, Some(End::Refused(_))));
+    let mut again = confirmed();
+    again.confirm_off.as_mut().unwrap().at = now() + jiff::SignedDuration::from_mins(11);
+    let renewed = later(&items, &again, 11);
+    done(&mut items, renewed.deed);
+    assert_eq!(record(&items).spec.evidence.len(), 2);
+    assert!(matches!(later(&items, &nobody(), 12).deed, Some(Deed::Node { .. })));
+    // Once it is there, the taint does its work.
+    let tainted = later(&items, &nobody(), 12);
+    done(&mut items, tainted.deed);
+    assert!(
+        matches!(later(&items, &nobody(), 60).deed, Some(Deed::Record(record)) if record.status.phase == Phase::Fenced)
+    );
+}
+
+/// A toleration of no time is one all the same: a pod that is evicted later by other taints is evicted then.
+#[test]
+fn one_that_tolerates_the_taint_for_no_time_is_deleted() {
+    let mut items = outage();
+    let none = json!({ "key": OUT_OF_SERVICE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0 });
+    find(&mut items, "Pod", "db-0")["spec"]["tolerations"].as_array_mut().unwrap().push(none);
+    come_to(&mut items, Phase::Fenced);
+    let deed = then(&items).deed;
+    assert!(matches!(&deed, Some(Deed::DeletePod { uid, .. }) if uid == "uid-db-0"), "{deed:?}");
+}
+
+/// What has ended is no replica: the successor is still to come.
+#[test]
+fn pods_that_have_ended_are_no_successors() {
+    let replica_set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": { "name": "db", "namespace": "x", "uid": "db" }, "spec": { "replicas": 1 } });
+    for phase in ["Failed", "Succeeded"] {
+        let mut items = outage();
+        items.push(replica_set.clone());
+        find(&mut items, "Pod", "db-0")["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
+        let mut evicted = find(&mut items, "Pod", "db-0").clone();
+        evicted["metadata"]["name"] = "db-evicted".into();
+        evicted["metadata"]["uid"] = "uid-evicted".into();
+        evicted["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+        evicted["spec"]["nodeName"] = "b".into();
+        evicted["status"] = json!({ "phase": phase });
+        items.push(evicted);
+        come_to(&mut items, Phase::Fenced);
+        gone(&mut items, "Pod", "db-0");
+        gone(&mut items, "VolumeAttachment", "va-v");
+        goes_on(&mut items);
+        goes_on(&mut items);
+        let step = then(&items);
+        assert!(step.waits.iter().any(|wait| wait.how == "not made yet"), "{phase}: {step:?}");
+    }
 }

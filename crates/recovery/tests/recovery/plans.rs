@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stead_explain::Objects;
 use stead_recovery::{Plan, Policy, Target, plan};
 
-use crate::cluster::{find, outage, pod, with_volume};
+use crate::cluster::{find, outage, pod, set, with_volume};
 
 fn planned(items: &[Value], policy: &Policy) -> Plan {
     plan(&Objects::from_items(items.to_vec()), "a", policy).unwrap()
@@ -37,6 +37,23 @@ fn a_pod_goes_with_its_volume_to_where_it_fits() {
     assert!(plan.left_alone.is_empty() && plan.volumes.is_empty());
 }
 
+const DAEMON: &str = "DaemonSet agent looks after it: it belongs to the node; it ends with the taint, and is made anew when \
+                      that is gone";
+
+/// What a DaemonSet does to its pods by its template, no toleration of theirs keeps off.
+#[test]
+fn a_daemons_pod_passes_unless_it_has_something_attached() {
+    let (plain, disk) = (pod("agent-0", "a"), with_volume(pod("agent-1", "a"), "w"));
+    let mut items = outage();
+    items.push(owned_by(plain, "DaemonSet"));
+    items.extend(disk.into_iter().map(|i| if i["kind"] == "Pod" { owned_by(i, "DaemonSet") } else { i }));
+    items.push(tolerating(owned_by(pod("agent-2", "a"), "DaemonSet")));
+    let plan = planned(&items, &Policy::default());
+    let passing: Vec<(&str, bool)> = plan.left_alone.iter().map(|l| (l.what.as_str(), l.passing)).collect();
+    assert_eq!(passing, [("pod x/agent-0", true), ("pod x/agent-1", false), ("pod x/agent-2", false)]);
+    assert_eq!(plan.left_alone[2].why, "DaemonSet agent looks after it: it belongs to the node");
+}
+
 #[test]
 fn what_belongs_to_the_node_stays() {
     let mut items = outage();
@@ -50,7 +67,7 @@ fn what_belongs_to_the_node_stays() {
     assert_eq!(
         alone(&plan),
         [
-            ("pod x/agent-0", "DaemonSet agent looks after it: it belongs to the node", true),
+            ("pod x/agent-0", DAEMON, false),
             ("pod x/job-0", "it has ended", false),
             ("pod x/static-0", "its kubelet has it from a file: it ends and starts with the machine", false),
             ("pod x/any-0", "it tolerates node.kubernetes.io/out-of-service", false),
@@ -127,6 +144,49 @@ fn a_successor_that_is_there_already_is_the_one() {
     let plan = planned(&items, &Policy::default());
     assert_eq!(plan.pods[0].target, Target::Nodes(vec!["c".into()]));
     assert!(plan.pods[0].terminating);
+}
+
+/// What is not going to be made needs no room, and its lack is no reason to refuse.
+#[test]
+fn successors_that_are_not_made_are_not_placed() {
+    let replica_set = |replicas: i64| {
+        json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": { "name": "web", "namespace": "x", "uid": "web" }, "spec": { "replicas": replicas } })
+    };
+    // One after the other on `a`, Terminating since 00:54; the others elsewhere, made at some time, ready.
+    let with = |set: Value, old: usize, made: &[&str]| {
+        let mut items = outage();
+        items.retain(|i| i["kind"] != "Pod");
+        for node in ["b", "c"] {
+            find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "1".into();
+        }
+        let kind = set["kind"].as_str().unwrap().to_owned();
+        items.push(set);
+        for n in 0..old {
+            let mut pod = owned_by(pod(&format!("web-{n}"), "a"), &kind);
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:54:30Z".into();
+            pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+            items.push(pod);
+        }
+        for (n, made) in made.iter().enumerate() {
+            let mut pod = owned_by(pod(&format!("web-{}", old + n), ["b", "c"][n]), &kind);
+            pod["metadata"]["creationTimestamp"] = (*made).into();
+            items.push(pod);
+        }
+        let plan = plan(&Objects::from_items(items), "a", &Policy::default());
+        plan.map(|plan| plan.pods.into_iter().map(|p| p.target).collect::<Vec<_>>())
+    };
+    let (before, after) = ("2026-01-01T00:10:00Z", "2026-01-01T00:54:00Z");
+    let on = |node: &str| Target::Nodes(vec![node.into()]);
+    // It was replaced and the other one is ready: there is no room for one more, and none is made.
+    assert_eq!(with(replica_set(2), 1, &[before, after]), Ok(vec![on("c")]));
+    assert_eq!(with(replica_set(2), 2, &[after, after]), Ok(vec![on("b"), on("c")]));
+    // Scaled down meanwhile.
+    assert_eq!(with(replica_set(1), 2, &[after]), Ok(vec![on("b"), Target::Gone]));
+    assert_eq!(with(replica_set(0), 1, &[]), Ok(vec![Target::Gone]));
+    assert_eq!(with(set("web", 1), 2, &[]), Ok(vec![Target::Nodes(vec!["b".into(), "c".into()]), Target::Gone]));
+    // Of three two are missing, and one of them would find no place.
+    assert!(with(replica_set(3), 2, &[after]).is_err());
 }
 
 #[test]

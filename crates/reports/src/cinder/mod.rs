@@ -180,6 +180,7 @@ impl Walk<'_> {
         let took =
             |what: &str| stead_stage::took(&said, what).with_context(|| format!("no word of how long it took: {what}"));
         let chance = took("pods collected and volumes detached")? - took("Stead's own share")? - EXPECTED;
+        ensure!(chance.abs() <= EXPECTED + APART, "{chance:.1} s are more than the pod collector's chance");
         let apart = came.duration_since(foreseen).as_secs_f64() - chance;
         ensure!(apart.abs() <= APART, "foreseen at {foreseen}, ready at {came}, of which {chance:.1} s are chance");
         Ok(())

@@ -192,6 +192,8 @@ impl Walk<'_> {
             .await?;
         pods::settled(&self.stage, 15).await?;
         self.terminal.types("kubectl uncordon master-0").await?;
+        // Its taint goes a moment later.
+        self.stage.nodes.ready().await?;
         self.terminal.types("kubectl delete pod glance-azone-edge-api-2").await?;
         let pods = pods::settled(&self.stage, 15).await?;
         let line = "for P in $(kubectl get pods | grep glance | grep -v purge | awk {'print $1'}); do \

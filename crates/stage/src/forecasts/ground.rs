@@ -104,6 +104,7 @@ impl Ground {
     pub(super) async fn types(&self, line: &str) -> Result<String> {
         let mut command = Command::new("sh");
         command.args(["-c", line]).env("PATH", &self.path).env("KUBECONFIG", self.plane.kubeconfig());
+        command.env("KUBECACHEDIR", self.plane.folder().join("kubectl-cache"));
         let output = command.kill_on_drop(true).output().await.with_context(|| line.to_owned())?;
         ensure!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -28,10 +28,10 @@ pub(super) enum Rather {
     Elsewhere,
 }
 
-/// All of a situation's objects. `third` is how long a pod tolerates that does so for a third of the usual time.
+/// All of a situation's objects but its namespace. `third` is how long a pod tolerates that does so for a third of the
+/// usual time.
 pub(super) fn objects(situation: &Situation, rather: Rather, third: u64) -> Value {
-    let name = situation.name();
-    let mut items = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })];
+    let mut items = Vec::new();
     let by_template = matches!(situation.workload, Workload::Ordered(_) | Workload::Parallel(_));
     items.extend(claim(situation).filter(|_| !by_template));
     items.push(workload(situation, template(situation, rather, third)));

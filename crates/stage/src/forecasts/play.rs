@@ -61,8 +61,8 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
     let said = serde_json::to_string_pretty(forecast)?;
     let typing =
         if situation.way == "do-nothing" { Duration::ZERO } else { Duration::try_from(typing).unwrap_or_default() };
-    let late = typing + Duration::from_secs_f64(own) + ground.lateness.since(as_of);
-    let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes, came, late, said };
+    let (typing, late) = (typing + Duration::from_secs_f64(own), ground.lateness.since(as_of));
+    let seen = Seen { situation: situation.clone(), as_of, after, foreseen, nodes, came, typing, late, said };
     if situation.way != "node-returns" {
         case.bring_back().await?;
     }
@@ -82,6 +82,12 @@ impl<'a> Case<'a> {
     /// Makes the workload, and waits until its pods are ready, one of them on the node.
     async fn begin(ground: &'a Ground, situation: &'a Situation) -> Result<Case<'a>> {
         let name = situation.name();
+        ground.kubectl(&["create", "namespace", &name]).await?;
+        // Without one, no pod may be made.
+        until("a service account", BEGINNING, async || {
+            Ok(ground.kubectl(&["-n", &name, "get", "serviceaccount", "default"]).await.is_ok())
+        })
+        .await?;
         let turn = ground.turn.lock().await;
         ground.apply(&objects(situation, Rather::There, ground.waits.tolerance / 3)).await?;
         drop(turn);

@@ -23,13 +23,15 @@ pub struct Seen {
     pub nodes: BTreeSet<String>,
     /// When it was Ready, and where.
     pub came: Option<(Timestamp, String)>,
-    /// How long it took from the answer until the way was taken, and the machine was late at worst since then.
+    /// How long it took from the answer until the way was taken.
+    pub typing: Duration,
+    /// How late the machine itself was at worst since the answer.
     pub late: Duration,
     /// The forecast, as it was given.
     pub said: String,
 }
 
-/// From here on it is worth a word that a machine is late.
+/// From here on it is worth a word that something is late.
 const LATE: Duration = Duration::from_secs(1);
 
 /// How good a forecast was.
@@ -37,6 +39,8 @@ const LATE: Duration = Duration::from_secs(1);
 pub enum Verdict {
     /// It came when it should, or never as it should.
     Right,
+    /// It came later than it should, by no more than the machine itself was late. It is not right, but no fault either.
+    Late,
     /// It came too early or too late, or not while somebody looked.
     Off,
     /// It came though it never should.
@@ -52,14 +56,19 @@ impl Seen {
             (None, None) => Verdict::Right,
             (None, Some(_)) => Verdict::NeverWrong,
             (Some(_), Some((_, node))) if !self.nodes.contains(node) => Verdict::Elsewhere,
-            (Some(foreseen), Some((came, _))) if self.is_near(came.duration_since(foreseen), limit) => Verdict::Right,
-            _ => Verdict::Off,
+            (Some(foreseen), Some((came, _))) => self.nearness(came.duration_since(foreseen), limit),
+            (Some(_), None) => Verdict::Off,
         }
     }
 
-    /// Whether what came so much later than was foreseen is near enough. Who took the way late got it late.
-    fn is_near(&self, apart: SignedDuration, limit: Duration) -> bool {
-        apart.unsigned_abs() <= if apart.is_positive() { limit + self.late } else { limit }
+    /// What to think of one that came so much later than was foreseen. Who took the way late got it late.
+    fn nearness(&self, apart: SignedDuration, limit: Duration) -> Verdict {
+        match apart.unsigned_abs() {
+            early if apart.is_negative() && early > limit => Verdict::Off,
+            apart if apart <= limit + self.typing => Verdict::Right,
+            apart if apart <= limit + self.typing + self.late => Verdict::Late,
+            _ => Verdict::Off,
+        }
     }
 }
 
@@ -80,8 +89,10 @@ impl fmt::Display for Seen {
             Some((foreseen, came)) => write!(f, "  off {:>7}", seconds(came.duration_since(foreseen)))?,
             None => write!(f, "             ")?,
         }
-        if self.late >= LATE {
-            write!(f, "  late by {:.1} s", self.late.as_secs_f64())?;
+        for (what, time) in [("typed after", self.typing), ("machine late by", self.late)] {
+            if time >= LATE {
+                write!(f, "  {what} {:.1} s", time.as_secs_f64())?;
+            }
         }
         write!(f, "  {} after {:.0} s", self.situation, self.after.as_secs_f64())?;
         match &self.came {
@@ -128,7 +139,12 @@ impl fmt::Display for Tally {
         }
         let (right, all) = self.count(Verdict::Right);
         let (never, elsewhere) = (self.count(Verdict::NeverWrong).0, self.count(Verdict::Elsewhere).0);
-        write!(f, "{right} of {all} right; \"never\" wrong: {never}; on a node that was not named: {elsewhere}")
+        let late = self.count(Verdict::Late).0;
+        write!(
+            f,
+            "{right} of {all} right; as late as the machine: {late}; \"never\" wrong: {never}; on a node that was not \
+             named: {elsewhere}"
+        )
     }
 }
 
@@ -139,7 +155,7 @@ mod tests {
     #[test]
     fn what_counts_as_right() {
         let at = |second| Timestamp::from_second(second).expect("a time");
-        let verdict = |foreseen: Option<i64>, came: Option<(i64, &str)>, late: u64| {
+        let verdict = |foreseen: Option<i64>, came: Option<(i64, &str)>, [typing, late]: [u64; 2]| {
             let seen = Seen {
                 situation: Situation::draw(1, 0),
                 as_of: at(0),
@@ -147,6 +163,7 @@ mod tests {
                 foreseen: foreseen.map(at),
                 nodes: ["a".to_owned()].into(),
                 came: came.map(|(second, node)| (at(second), node.to_owned())),
+                typing: Duration::from_secs(typing),
                 late: Duration::from_secs(late),
                 said: String::new(),
             };
@@ -162,12 +179,16 @@ mod tests {
             (Some(10), Some((10, "b")), Verdict::Elsewhere),
             (Some(10), None, Verdict::Off),
         ] {
-            assert_eq!(verdict(foreseen, came, 0), expected, "{foreseen:?} {came:?}");
+            assert_eq!(verdict(foreseen, came, [0, 0]), expected, "{foreseen:?} {came:?}");
         }
         // Who typed the command two seconds later gets it two seconds later, and not earlier.
-        assert_eq!(verdict(Some(10), Some((15, "a")), 2), Verdict::Right);
-        assert_eq!(verdict(Some(10), Some((16, "a")), 2), Verdict::Off);
-        assert_eq!(verdict(Some(10), Some((6, "a")), 2), Verdict::Off);
+        assert_eq!(verdict(Some(10), Some((15, "a")), [2, 0]), Verdict::Right);
+        assert_eq!(verdict(Some(10), Some((16, "a")), [2, 0]), Verdict::Off);
+        assert_eq!(verdict(Some(10), Some((6, "a")), [2, 0]), Verdict::Off);
+        // What a machine was late by is told apart.
+        assert_eq!(verdict(Some(10), Some((16, "a")), [2, 1]), Verdict::Late);
+        assert_eq!(verdict(Some(10), Some((17, "a")), [2, 1]), Verdict::Off);
+        assert_eq!(verdict(Some(10), Some((6, "a")), [0, 9]), Verdict::Off);
     }
 
     #[test]
@@ -181,6 +202,7 @@ mod tests {
         };
         assert!(tally(38, &[Verdict::Off; 2]));
         assert!(!tally(37, &[Verdict::Off; 3]));
+        assert!(!tally(37, &[Verdict::Late; 3]));
         assert!(!tally(99, &[Verdict::NeverWrong]));
         assert!(!tally(99, &[Verdict::Elsewhere]));
         assert!(!tally(0, &[]));

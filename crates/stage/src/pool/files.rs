@@ -51,9 +51,12 @@ impl<'a> Client<'a> {
         let client = Client { stage, written: 0 };
         let source = format!("{}:/{VOLUME}", host(0));
         let others = format!("backup-volfile-servers={}:{}", host(1), host(2));
-        client
-            .runs(&format!("mkdir -p /mnt/{VOLUME} && mount -t glusterfs -o {others} {source} /mnt/{VOLUME}"))
-            .await?;
+        let mounted = format!("mountpoint -q /mnt/{VOLUME} || mount -t glusterfs -o {others} {source} /mnt/{VOLUME}");
+        // Bricks that were just started may not be known to glusterd yet.
+        until("the volume is mounted", PATIENCE, async || {
+            Ok(client.runs(&format!("mkdir -p /mnt/{VOLUME} && {{ {mounted}; }}")).await.is_ok())
+        })
+        .await?;
         Ok(client)
     }
 

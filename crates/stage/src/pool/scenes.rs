@@ -1,8 +1,10 @@
 //! What happens to a pool, scene by scene, with a replicated volume mounted and a file written before each.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use futures::future::join_all;
 use stead_machines::Api;
 
 use super::files::VOLUME;
@@ -156,27 +158,25 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
 
     /// Whether one of the others sees this one as rejected.
     async fn rejection(&self, ordinal: u32) -> bool {
-        for other in (0..REPLICAS).filter(|other| *other != ordinal) {
-            // Who does not answer has seen nothing.
-            let friends = self.stage.friends(other).await.unwrap_or_default();
-            if friends.iter().any(|f| f.host == super::host(ordinal) && f.state.starts_with("Peer Rejected")) {
-                return true;
-            }
-        }
-        false
+        // It may be over soon: all are asked at once.
+        let others = (0..REPLICAS).filter(|other| *other != ordinal).map(|other| self.stage.friends(other));
+        // Who does not answer has seen nothing.
+        let friends = join_all(others).await.into_iter().flatten().flatten();
+        let (host, state) = (super::host(ordinal), "Peer Rejected");
+        friends.into_iter().any(|f| f.host == host && f.state.starts_with(state))
     }
 
     /// glusterd dies, and what starts in its place finds an empty state: it makes itself a new identity.
     async fn rejected(&self, client: &Client<'_>) -> Result<()> {
         let before = self.stage.identities(REPLICAS).await?;
-        // The agent is held for a moment, so that nothing starts, and nobody writes, between the end and the loss.
-        let wipe = "kill -STOP 1; pkill -9 -x glusterd; while pgrep -x glusterd; do sleep 0.1; done; \
-                    find /var/lib/glusterd -mindepth 1 -maxdepth 1 -exec rm -rf {} +; kill -CONT 1";
+        // The agent starts another one: only what ended before the loss has not seen what was there.
+        let wipe = "while find /var/lib/glusterd -mindepth 1 -maxdepth 1 -exec rm -rf {} +; pkill -9 -x glusterd; \
+                    do sleep 0.05; done";
         client
             .reads_while(async {
                 self.stage.inside(1, &["sh", "-c", wipe]).await?;
                 let seen = "the others see a rejection";
-                until(seen, Duration::from_secs(60), async || Ok(self.rejection(1).await)).await?;
+                until(seen, PATIENCE, async || Ok(self.rejection(1).await)).await?;
                 self.as_before(&before).await
             })
             .await
@@ -185,15 +185,16 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
     /// The same version of a volume's definition with another checksum: glusterd rejects that.
     async fn checksum(&self, client: &Client<'_>) -> Result<()> {
         let before = self.stage.identities(REPLICAS).await?;
+        // As above: what is spoiled is spoiled again as long as anybody lived who may have written it.
         let spoil = format!(
-            "kill -STOP 1; pkill -x glusterd; while pgrep -x glusterd; do sleep 0.1; done; cd /var/lib/glusterd/vols/{VOLUME}; \
-             sed -i 's/^network.ping-timeout=.*/network.ping-timeout=4/' info; sed -i 's/^info=.*/info=1/' cksum; kill -CONT 1"
+            "cd /var/lib/glusterd/vols/{VOLUME}; while sed -i 's/^network.ping-timeout=.*/network.ping-timeout=4/' info; \
+             sed -i 's/^info=.*/info=1/' cksum; pkill -x glusterd; do sleep 0.05; done"
         );
         client
             .reads_while(async {
                 self.stage.inside(1, &["sh", "-c", &spoil]).await?;
                 let seen = "the others see a rejection";
-                until(seen, Duration::from_secs(60), async || Ok(self.rejection(1).await)).await?;
+                until(seen, PATIENCE, async || Ok(self.rejection(1).await)).await?;
                 self.as_before(&before).await
             })
             .await
@@ -243,21 +244,24 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         let half = self.half().await?;
         let half: Vec<&str> = half.iter().map(String::as_str).collect();
         self.stage.machines.cut(&half, Api::Reachable).await?;
-        let cut = async || {
-            let mut noticed = false;
+        // Those that answered, and whether any of them has noticed.
+        let cut = async || -> Result<(BTreeSet<u32>, bool)> {
+            let (mut answered, mut noticed) = (BTreeSet::new(), false);
             for ordinal in 0..REPLICAS {
-                let Ok(friends) = self.stage.friends(ordinal).await else { return Ok(false) };
+                let Ok(friends) = self.stage.friends(ordinal).await else { continue };
                 ensure!(friends.len() as u32 == REPLICAS - 1, "{} removed somebody: {friends:?}", pod(ordinal));
                 noticed |= friends.iter().any(|f| f.state != WELL);
+                answered.insert(ordinal);
             }
-            Ok(noticed)
+            Ok((answered, noticed))
         };
-        until("the halves notice", PATIENCE, cut).await?;
-        let end = Instant::now() + Duration::from_secs(20);
+        until("the halves notice", PATIENCE, async || Ok(cut().await?.1)).await?;
+        let (end, mut answered) = (Instant::now() + Duration::from_secs(20), BTreeSet::new());
         while Instant::now() < end {
-            cut().await?;
+            answered.extend(cut().await?.0);
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+        ensure!(answered.len() as u32 == REPLICAS, "only {answered:?} have said how they see the others");
         self.stage.machines.mend().await?;
         self.as_before(&before).await
     }
@@ -348,7 +352,8 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         let refused = self.stage.kubectl_with(&["create", "--raw", path, "-f", "-"], evict).await;
         let words = format!("{:#}", refused.err().context("the eviction was let through")?);
         ensure!(words.contains("disruption budget"), "refused for something else: {words}");
-        // An update begins with the last pod, which holds no brick, and has to stop before those that do.
+        // An update begins with the last pod, which holds no brick. It has to stop at the first of those that do: this one
+        // may be away, as any one of three replicas may be that has nothing to heal.
         let uids = self.stage.uids(0..3).await?;
         let last = self.stage.uid(3).await?;
         self.stage.kubectl(&["rollout", "restart", &format!("statefulset/{NAME}")]).await?;

@@ -119,7 +119,7 @@ async fn files(run: &Run<'_>, before: &[String], meanwhile: &[String]) -> Result
         for earlier in [&before[index], &meanwhile[index]] {
             ensure!(text.starts_with(earlier.as_str()), "{}: what was written before is not there", writer.app);
         }
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         let mut now = text.clone();
         while now.len() == text.len() {
             ensure!(Instant::now() < end, "{}: nobody writes", writer.app);
@@ -135,7 +135,7 @@ async fn files(run: &Run<'_>, before: &[String], meanwhile: &[String]) -> Result
 async fn one_writer_each(run: &Run<'_>) -> Result<()> {
     for writer in &run.scene.writers {
         let volume = run.scene.volume(writer)?;
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let mut all = run.stage.machines.witness();
             all.retain(|interval| interval.volume == volume && interval.to.is_none());

@@ -26,16 +26,17 @@ const CHANGED: Duration = Duration::from_millis(100);
 /// What makes a server refuse what it would not keep.
 const STRICT: &str = "fieldValidation=Strict";
 
-/// Carries the recovery out, or goes on with it. All that is remembered from one look to the next is in the cluster.
+/// Carries the recovery out, or goes on with it. All that is remembered from one look to the next is in the cluster; the
+/// last record that was seen only says how much to read.
 pub(super) async fn until_the_end(
     desk: &Desk<'_>,
     node: &str,
     request: &Request,
+    mut last: Option<NodeRecovery>,
     begun: Instant,
 ) -> anyhow::Result<Outcome> {
     let mut progress = Progress::new(begun);
     let mut kubelet = Kubelet::default();
-    let mut last: Option<NodeRecovery> = None;
     let mut trouble = String::new();
     let mut ended = None;
     loop {
@@ -110,7 +111,7 @@ fn over(record: &NodeRecovery) -> Option<End> {
 
 /// Says how it ended: to people in a line, to programs by the record.
 pub(super) fn tell_end(desk: &Desk<'_>, node: &str, end: &End, record: Option<&NodeRecovery>) -> anyhow::Result<()> {
-    let line = show::end(node, end)?;
+    let line = show::end(node, end, record)?;
     match desk.args.output {
         RecoverFormat::Table => return output::text(&line),
         RecoverFormat::Json => record.map_or(Ok(()), output::json)?,

@@ -77,14 +77,14 @@ impl Definition {
             let did = if self.standing == Standing::Missing { "created" } else { "brought up to date:" };
             output::complain("note", &format!("{did} {}", self.manifest));
         }
-        let until = Instant::now() + timeout;
+        let begun = Instant::now();
         loop {
             let live = server.get(&self.manifest.path()).await?.unwrap_or_default();
             let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
             if conditions.any(|c| c["type"] == "Established" && c["status"] == "True") {
                 return Ok(());
             }
-            if Instant::now() >= until {
+            if begun.elapsed() >= timeout {
                 bail!("{} is not established after {}s", self.manifest, timeout.as_secs());
             }
             tokio::time::sleep(PACE).await;

@@ -51,7 +51,14 @@ fn target(target: &str) -> anyhow::Result<&str> {
     let hint = "say which: node/NAME";
     let wrong = || Hinted { message: format!("cannot recover {target:?}"), hint: hint.into() };
     let (kind, name) = target.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
-    matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no").then_some(name).ok_or_else(|| wrong().into())
+    if !matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no") {
+        return Err(wrong().into());
+    }
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    if let Some(odd) = name.chars().find(|c| !allowed(*c)) {
+        bail!("cannot recover {target:?}: no node's name has {odd:?} in it");
+    }
+    Ok(name)
 }
 
 fn policy(args: &RecoverArgs) -> anyhow::Result<Policy> {
@@ -139,11 +146,11 @@ impl Desk<'_> {
             carry_out::tell_end(self, node, &end, last.as_ref())?;
             return Ok(Outcome::Yes);
         }
+        let definition = patiently(async || definition::look(&self.server).await).await?;
+        patiently(async || rights::check(&self.server, node, definition.is_wanting()).await).await?;
         if self.args.consent.dry_run {
             return Ok(Outcome::Yes);
         }
-        let definition = patiently(async || definition::look(&self.server).await).await?;
-        patiently(async || rights::check(&self.server, node, definition.is_wanting()).await).await?;
         let question = match &first.deed {
             _ if self.args.abort => "Undo it?",
             _ if last.as_ref().is_some_and(is_under_way) => "Go on with it?",
@@ -158,7 +165,7 @@ impl Desk<'_> {
         // A person may take their time.
         begun += asked.elapsed();
         patiently(async || definition.bring(&self.server, self.args.consent.timeout).await).await?;
-        carry_out::until_the_end(self, node, &request, begun).await
+        carry_out::until_the_end(self, node, &request, last, begun).await
     }
 
     /// Shows what would be done; gives the first step.
@@ -178,11 +185,13 @@ impl Desk<'_> {
                 .map(|record| step(&view, Some(record), request, &self.policy))
                 .ok_or_else(|| no_such_node(objects, node));
         };
-        let shown = match under_way {
-            Some(record) => Ok(record.spec.plan.clone()),
-            None => plan(objects, node, &self.policy),
-        };
         let step = step(&view, last, request, &self.policy);
+        let shown = match (&step.deed, under_way) {
+            // What is going to be done: evidence for some pods leaves the others alone, and an old plan is made anew.
+            (Some(Deed::Record(record)), _) => Ok(record.spec.plan.clone()),
+            (_, Some(record)) => Ok(record.spec.plan.clone()),
+            (_, None) => plan(objects, node, &self.policy),
+        };
         // A program gets the record when it is over; the plan is in it.
         let record_comes = match &step.end {
             Some(End::Refused(_)) => false,
@@ -203,6 +212,7 @@ impl Desk<'_> {
             }
             // The step says it, unless there is something else to be said or done before.
             Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
+            Ok(_) if self.args.consent.dry_run => output::aside(&show::abort(&standing, under_way, now)),
             _ => {}
         }
         Ok(step)

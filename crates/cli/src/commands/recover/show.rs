@@ -34,7 +34,8 @@ pub(super) fn plan(
     if !plan.pods.is_empty() {
         let _ = writeln!(out, "\nThese pods are taken from it, in this order");
     }
-    for pod in &plan.pods {
+    // What was taken from it before is not taken again.
+    for pod in plan.pods.iter().filter(|pod| !pod.taken) {
         let _ = write!(out, "  - {}/{}", pod.namespace, pod.name);
         if let Some(owner) = &pod.owner {
             let _ = write!(out, " of {owner}");
@@ -81,6 +82,20 @@ pub(super) fn plan(
             (some, all) => format!("{some} of {all} pods are"),
         };
         let _ = writeln!(out, "How long: {which} Ready again about {}, if it is begun now.", ahead(now, *last));
+    }
+    out
+}
+
+/// What `--abort` would do.
+pub(super) fn abort(node: &NodeStanding, record: Option<&NodeRecovery>, now: Timestamp) -> String {
+    let mut out = format!("node {}: {}\n", node.name, stands(node, now));
+    if let Some(record) = record {
+        let _ = writeln!(
+            out,
+            "its recovery {} is under way ({:?}), and would be undone: no taint of it, no mark, no shield of pods is left",
+            record.name(),
+            record.status.phase
+        );
     }
     out
 }
@@ -195,11 +210,12 @@ pub(super) fn status(record: &NodeRecovery) -> String {
 }
 
 /// The end, as the last line and the exit code.
-pub(super) fn end(node: &str, end: &End) -> anyhow::Result<String> {
+pub(super) fn end(node: &str, end: &End, record: Option<&NodeRecovery>) -> anyhow::Result<String> {
     Ok(match end {
         End::Recovered => format!(
             "node {node}: recovered. The taint stays until the node is back and runs nothing of its old life: call \
-             `stead recover node/{node}` again then\n"
+             `stead recover node/{node}` again then\n{}",
+            record.map(still_there).unwrap_or_default()
         ),
         End::Returned => format!("node {node}: back in service, the taint is gone\n"),
         End::Undone => format!("node {node}: all is as it was before, the taint is gone\n"),
@@ -207,6 +223,20 @@ pub(super) fn end(node: &str, end: &End) -> anyhow::Result<String> {
             anyhow::bail!("{why}");
         }
     })
+}
+
+/// What a recovery has left alone, and how it can be freed later, when there is room for it or nobody needs it.
+fn still_there(record: &NodeRecovery) -> String {
+    let pods = record.spec.plan.left_alone.iter().filter(|left| left.uid.is_some() && !left.passing);
+    let names: Vec<&str> = pods.map(|left| left.what.trim_start_matches("pod ")).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(
+            "left alone there: {}. One that you delete is collected and its volumes are detached, as long as the taint is \
+             there\n",
+            names.join(", ")
+        ),
+    }
 }
 
 /// Tells how far it is, on standard error, each thing once.
