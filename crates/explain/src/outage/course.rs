@@ -15,6 +15,7 @@ use super::makers::{self, Maker};
 use super::node::{NodeStanding, OUT_OF_SERVICE, UNREACHABLE};
 use super::placing::{template, with_taint, without_taints};
 use super::pod::PodSeen;
+use super::stages::Stages;
 use super::starting::refused;
 use super::timers::Clock;
 use super::way::{Miss, Outcome, Way};
@@ -41,10 +42,8 @@ pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(120);
 pub(crate) struct Course<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) clock: &'a Clock,
-    /// The cluster as it is while the way's first effects are felt.
-    pub(super) cluster: Cluster,
-    /// The cluster later on, where a node that comes back takes pods again.
-    pub(super) later: Option<Cluster>,
+    /// The cluster as the scheduler sees it.
+    pub(super) stages: Stages,
     pub(crate) way: Way,
     /// The node that the way is about.
     pub(crate) node: Option<&'a str>,
@@ -71,22 +70,27 @@ impl<'a> Course<'a> {
     ) -> Result<Course<'a>, ObjectError> {
         let standing = node.and_then(|name| NodeStanding::find(objects, name));
         let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
-        let (cluster, later, gone, alive) = (cluster.clone(), None, Vec::new(), BTreeSet::new());
-        let mut course = Course { objects, clock, cluster, later, way, node, targets, tainted, gone, alive };
+        let (stages, gone, alive) = (Stages::new(cluster.clone()), Vec::new(), BTreeSet::new());
+        let mut course = Course { objects, clock, stages, way, node, targets, tainted, gone, alive };
         for (key, value) in objects.of_kind("Node") {
             let ours = node == Some(key.name.as_str());
             let life = course.life(&key.name);
             course.alive.extend((life == Life::Alive).then_some(key.name.as_str()));
             if ours && way == Way::DeleteNode {
-                objects::take(&mut course.cluster, key);
+                course.stages.remove(key);
             } else if ours && way == Way::NodeReturns {
-                let mut later = course.cluster.clone();
-                objects::put(&mut later, key, &without_taints(value))?;
-                course.later = Some(later);
+                // The node controller looks, and takes its taints away.
+                let looks = clock.now + clock.timers.kubelet_return + clock.timers.node_monitor_period / 2;
+                course.stages.set_from(looks, key, &without_taints(value))?;
+            } else if ours && way == Way::OutOfService && life == Life::Silent {
+                course.stages.set(key, &with_taint(value, OUT_OF_SERVICE))?;
             } else if life == Life::Silent {
-                // Where the scheduler does not know it yet, it will in a moment.
-                let taint = if ours && way == Way::OutOfService { OUT_OF_SERVICE } else { UNREACHABLE };
-                objects::put(&mut course.cluster, key, &with_taint(value, taint))?;
+                // Until the node controller finds it silent it has no taint, and the scheduler takes it for well.
+                let tainted = with_taint(value, UNREACHABLE);
+                match course.found(&key.name).filter(|found| *found > clock.now) {
+                    Some(found) => course.stages.set_from(found, key, &tainted)?,
+                    None => course.stages.set(key, &tainted)?,
+                }
             }
         }
         let nodes: BTreeSet<&str> = objects.of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
@@ -102,10 +106,7 @@ impl<'a> Course<'a> {
     /// From now on, a node has the pod that is made in the place of another.
     pub(crate) fn occupy(&mut self, pod: PodSeen, node: &str) {
         let Ok(next) = objects::compile_pod(&template(pod.0, false)) else { return };
-        for cluster in [Some(&mut self.cluster), self.later.as_mut()].into_iter().flatten() {
-            // A node that the fork does not know takes no room in it.
-            let _ = cluster.assume(&next, node);
-        }
+        self.stages.occupy(&next, node);
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -122,6 +123,11 @@ impl<'a> Course<'a> {
             Some(node) if node.is_silent(self.clock.leases) => Life::Silent,
             Some(_) => Life::Alive,
         }
+    }
+
+    /// From when on a node is not ready for all others.
+    pub(super) fn found(&self, name: &str) -> Option<Timestamp> {
+        eviction::unknown_from(self.clock, &NodeStanding::find(self.objects, name)?)
     }
 
     /// Whether the out-of-service taint is on a node, on this way. It goes with the Node object.
@@ -250,10 +256,8 @@ impl<'a> Course<'a> {
 
     /// Whether a pod is Ready in the eyes of controllers at a moment, though its node is silent: nobody has found out yet.
     fn passes_for_ready(&self, pod: PodSeen, at: Timestamp) -> bool {
-        let node = pod.node().and_then(|name| NodeStanding::find(self.objects, name));
-        let found = node.and_then(|node| eviction::unknown_from(self.clock, &node));
         pod.ready()
-            && found.is_some_and(|found| at < found)
+            && pod.node().and_then(|node| self.found(node)).is_some_and(|found| at < found)
             && self.fate(pod).deleted.is_none_or(|deleted| at < deleted)
     }
 

@@ -80,7 +80,7 @@ impl Course<'_> {
     }
 
     /// When a pod's deletion begins by taints.
-    fn evicted(&self, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
+    pub(super) fn evicted(&self, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
         match self.node == Some(node.name.as_str()) {
             true => eviction::evicted_after(self.clock, node, self.tainted?, pod),
             false => eviction::evicted(self.objects, self.clock, node, pod),

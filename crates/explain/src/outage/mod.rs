@@ -15,6 +15,7 @@ mod pod;
 mod render;
 mod risk;
 mod rollout;
+mod stages;
 mod starting;
 mod timers;
 mod times;

@@ -8,10 +8,10 @@ use stead_placement::{Cluster, evaluate};
 
 use super::course::Course;
 use super::makers::Maker;
-use super::node::{OUT_OF_SERVICE, SHUTDOWN, UNREACHABLE};
+use super::node::{NodeStanding, OUT_OF_SERVICE, SHUTDOWN, UNREACHABLE};
 use super::pod::PodSeen;
-use super::volumes::volumes_of;
-use super::way::{Miss, Outcome};
+use super::volumes::{HeldVolume, volumes_of};
+use super::way::{Miss, Outcome, Way};
 use crate::explanation::some;
 use crate::objects;
 
@@ -21,19 +21,15 @@ impl Course<'_> {
         let own = old.node().is_none();
         let same_name = own || !matches!(Maker::of(self.objects, old), Maker::Replicas { .. } | Maker::Job(_));
         let template = template(pod.0, same_name);
-        // The node controller looks, and takes its taints from a node that is back.
-        let looks = self.now() + self.clock.timers.kubelet_return + self.clock.timers.node_monitor_period / 2;
-        let back = self.later.as_ref().map(|later| (later, looks));
-        let then = |at| back.filter(|(_, back)| *back <= at).map_or(&self.cluster, |(later, _)| later);
         if let Some(miss) = self.unread(pod) {
             return out.missed(miss);
         }
         // What a pod takes, or a claim that one pod alone may use, is free when it is gone.
-        let tries = self.gone.iter().map(|(_, gone)| *gone).chain(back.map(|(_, back)| back));
+        let tries = self.gone.iter().map(|(_, gone)| *gone).chain(self.stages.moments());
         let tries: BTreeSet<Timestamp> = tries.filter(|at| *at > made).chain([made]).collect();
         let mut message = None;
         for at in tries {
-            let mut cluster = then(at).clone();
+            let mut cluster = self.stages.at(at).clone();
             if same_name {
                 objects::take(&mut cluster, &old.key());
             }
@@ -42,15 +38,12 @@ impl Course<'_> {
             }
             match self.fitting(&cluster, &template) {
                 Ok((best, mut nodes)) => {
-                    let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
-                    if !lost.is_empty() {
-                        let all = lost.len() == best.len();
-                        let why = |verb| format!("it {verb} put on {}, of which nothing is heard", some(&lost));
-                        return out.missed(if all { Miss::Never(why("is")) } else { Miss::Unknown(why("may be")) });
+                    if best.iter().any(|n| !self.alive.contains(n.as_str())) {
+                        return self.stranded(pod, old, at, &best, out);
                     }
                     // Whether the node is back for the scheduler by then is a matter of moments.
-                    let others = self.later.as_ref().and_then(|later| self.fitting(later, &template).ok());
-                    let (_, others) = others.unwrap_or_default();
+                    let back = Some(self.stages.last()).filter(|_| self.way == Way::NodeReturns);
+                    let (_, others) = back.and_then(|c| self.fitting(c, &template).ok()).unwrap_or_default();
                     nodes.extend(others.into_iter().filter(|n| !nodes.contains(n)).collect::<Vec<_>>());
                     nodes.retain(|n| self.alive.contains(n.as_str()));
                     out.step("it is scheduled", at);
@@ -61,6 +54,31 @@ impl Course<'_> {
             }
         }
         out.never(message.unwrap_or_else(|| "no node takes it".into()))
+    }
+
+    /// A pod that the scheduler puts, or may put, on a node of which nothing is heard: it never starts there.
+    fn stranded(&self, pod: PodSeen, old: PodSeen, at: Timestamp, best: &[String], mut out: Outcome) -> Outcome {
+        let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
+        let why = |verb: &str, then: &str| format!("it {verb} put on {}, of which nothing is heard{then}", some(&lost));
+        let replicas = matches!(Maker::of(self.objects, old), Maker::Replicas { .. });
+        let again = match lost.as_slice() {
+            _ if lost.len() < best.len() => return out.missed(Miss::Unknown(why("may be", ""))),
+            // Where nobody has found that out yet, it is evicted like all others there, and another is made. A StatefulSet
+            // makes none while its object is there, and no kubelet confirms that it has ended.
+            [node] if replicas && self.found(node).is_some_and(|found| at < found) => {
+                NodeStanding::find(self.objects, node).and_then(|n| self.evicted(&n, pod))
+            }
+            _ => None,
+        };
+        let Some(evicted) = again else { return out.never(why("is", "")) };
+        let holds = |v: &HeldVolume| v.attached && !v.shared;
+        if volumes_of(self.objects, pod.namespace(), pod.0).iter().any(holds) {
+            let then = ", and wants its volume there until it is evicted: when that is free is not known";
+            return out.missed(Miss::Unknown(why("is", then)));
+        }
+        out.step(why("is", ""), at);
+        out.step("its deletion begins there, and another is made", evicted);
+        self.placed(pod, old, evicted, out)
     }
 
     /// What is to be known of a pod's volumes and was not read. Where none of a kind is there, they were not read.

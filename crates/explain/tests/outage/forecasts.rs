@@ -406,6 +406,29 @@ fn a_node_that_is_not_yet_known_to_be_silent() {
     assert!(young.now(500.0).explain("web-1-x").forecast.is_empty(), "nothing newer is known of any");
 }
 
+/// Until the node controller has found it silent a node has no taint, and the scheduler takes it for well.
+#[test]
+fn a_successor_that_is_made_too_early_may_go_to_the_dead_node() {
+    let early = |there: Situation| there.put(lease("a", 0.0)).put(lease("b", 45.0)).now(45.0);
+    let there = early(set(false).put(pod("db-0", "StatefulSet/db").0));
+    unknown(&there, "db-0", Way::ForceDeletePod, "it may be put on a, of which nothing is heard");
+    let there = early(set(false).put(rather_a(pod("db-0", "StatefulSet/db")).0));
+    never(&there, "db-0", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
+    check(&there, "db-0", &[(Way::OutOfService, Some(52.5 + 10.0 + PLACED)), (Way::DeleteNode, Some(95.0 + PLACED))]);
+    // A ReplicaSet's is evicted there like its predecessor, found silent at 52.5 s, and another is made.
+    let there = early(web().put(rather_a(pod("web-1-x", "ReplicaSet/web-1")).0));
+    check(&there, "web-1-x", &[(Way::ForceDeletePod, Some(352.5 + PLACED))]);
+    assert_eq!(there.forecast("web-1-x", Way::ForceDeletePod).nodes, ["b", "c"]);
+    let for_ever = there.change("Pod", "web-1-x", |p| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]));
+    never(&for_ever, "web-1-x", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
+    // It wants its volume there meanwhile.
+    let there = web()
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(rather_a(pod("web-1-x", "ReplicaSet/web-1").claim("data")).0)
+        .attached("data", "a");
+    unknown(&early(there), "web-1-x", Way::ForceDeletePod, "wants its volume there until it is evicted");
+}
+
 #[test]
 fn a_node_that_is_gone_is_missed_by_the_collector() {
     let removing = json!({
