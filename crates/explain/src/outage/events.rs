@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::node::time;
+use super::pod::PodSeen;
 use crate::objects::Objects;
 
 /// An event.
@@ -38,6 +39,15 @@ pub(crate) fn about(objects: &Objects, kind: &str, namespace: &str, name: &str, 
         .collect();
     out.sort_by_key(|said| (said.at, said.first));
     out
+}
+
+/// When a Node object went, as far as events tell. One of its name that had pods since was there since.
+pub(crate) fn node_gone(objects: &Objects, name: &str) -> Option<Timestamp> {
+    let pods = objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node() == Some(name));
+    let there = pods.filter_map(PodSeen::created).max();
+    let said = about(objects, "Node", "", name, None);
+    let gone = said.iter().rev().find(|s| s.reason == "RemovingNode" || s.reason == "DeletingNode");
+    gone.and_then(|s| s.at).filter(|at| Some(*at) >= there)
 }
 
 fn said(event: &Value) -> Said {

@@ -90,6 +90,22 @@ pub(crate) fn evicted_after(clock: &Clock, node: &NodeStanding, tainted: Timesta
     }
 }
 
+/// When a pod's deletion begins by the taint that its node had before it was deleted; none where none is foreseen. When the
+/// node controller finds a node silent it takes readiness from its pods (MarkPodsNotReady), and the taint follows as a rule.
+pub(crate) fn evicted_without_node(clock: &Clock, pod: PodSeen) -> Option<Timestamp> {
+    pod.since("ContainersReady")?;
+    let taken = pod.condition("Ready").filter(|c| c["status"] == "False")?;
+    let tainted = time(&taken["lastTransitionTime"])? + LOST;
+    // The timer began with the taint, in the memory of controllers that have not begun anew.
+    let taint = json!({ "key": UNREACHABLE, "effect": "NoExecute" });
+    match tolerance(pod, [&taint]) {
+        Tolerance::For(time) if clock.timers.begun(tainted) == tainted => {
+            tainted.checked_add(time).ok().filter(|at| *at > clock.now)
+        }
+        _ => None,
+    }
+}
+
 /// The taint of the node controller that evicts the pods of a node: that which it has, or will have.
 pub(crate) fn evicting(node: &NodeStanding) -> Value {
     let key = if node.readiness == Readiness::NotReady { NOT_READY } else { UNREACHABLE };

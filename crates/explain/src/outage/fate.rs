@@ -71,10 +71,16 @@ impl Course<'_> {
                 (deleted, deleted.map(|at| timers.pod_gc(at.max(now).max(not_ready))))
             }
             (Life::Silent, _) => (evicted(), None),
-            (Life::Gone, _) => {
-                let since = if node.is_some() { now } else { self.gone_since(name) };
+            (Life::Gone, node) => {
+                let since = if node.is_some() { now } else { events::node_gone(self.objects, name).unwrap_or(now) };
                 let gone = timers.orphans_gone(since).max(now);
-                (asked.or([evicted(), Some(gone)].into_iter().flatten().min()), Some(gone))
+                // The timers of the taint eviction controller go on without the Node object (handleNodeUpdate), but one that
+                // is not there gets no taint any more (doNoExecuteTaintingPass).
+                let evicted = match node {
+                    Some(node) => evicted().filter(|_| node.taints.iter().any(eviction::is_ours)),
+                    None => eviction::evicted_without_node(self.clock, pod),
+                };
+                (asked.or([evicted, Some(gone)].into_iter().flatten().min()), Some(gone))
             }
         }
     }
@@ -101,13 +107,6 @@ impl Course<'_> {
             _ if now <= due + PATIENCE => Some(now + timers.stop),
             _ => None,
         }
-    }
-
-    /// When a Node object went, as far as events tell.
-    fn gone_since(&self, name: &str) -> Timestamp {
-        let said = events::about(self.objects, "Node", "", name, None);
-        let gone = said.iter().rev().find(|s| s.reason == "RemovingNode" || s.reason == "DeletingNode");
-        gone.and_then(|s| s.at).unwrap_or(self.now())
     }
 
     /// Why a pod that is in the way stays there.

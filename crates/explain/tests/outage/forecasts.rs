@@ -406,6 +406,31 @@ fn a_node_that_is_not_yet_known_to_be_silent() {
     assert!(young.now(500.0).explain("web-1-x").forecast.is_empty(), "nothing newer is known of any");
 }
 
+/// The collector ends the pods of a node that is not there; the timers of its taint go on without it.
+#[test]
+fn a_node_that_is_deleted_gets_no_taint_any_more() {
+    let short = |p: &mut Value| p["spec"]["tolerations"][1]["tolerationSeconds"] = 20.into();
+    let web = || web().put(pod("web-1-x", "ReplicaSet/web-1").with(short).0);
+    let early = web().put(lease("a", 0.0)).put(lease("b", 45.0)).now(45.0);
+    check(&early, "web-1-x", &[(Way::DoNothing, Some(72.5 + PLACED)), (Way::DeleteNode, Some(95.0 + PLACED))]);
+    let found = web().silent("a", 0.0, 50.0).now(55.0);
+    check(&found, "web-1-x", &[(Way::DeleteNode, Some(70.5 + PLACED))]);
+    // It is gone already. When it was found silent, its pods lost their readiness.
+    let gone = found.remove("Node", "a");
+    check(&gone, "web-1-x", &[(Way::DoNothing, Some(70.5 + PLACED))]);
+    // The collector may be faster; and whose time is over was not evicted, for whatever reason.
+    let long = gone.clone().change("Pod", "web-1-x", |p| p["spec"]["tolerations"][1]["tolerationSeconds"] = 90.into());
+    check(&long, "web-1-x", &[(Way::DoNothing, Some(105.0 + PLACED))]);
+    check(&gone.clone().now(80.0), "web-1-x", &[(Way::DoNothing, Some(130.0 + PLACED))]);
+    // Controllers that began anew know of no taint.
+    let mut anew = gone.clone();
+    anew.clock.timers.controllers_since = Some(at(54.0));
+    check(&anew, "web-1-x", &[(Way::DoNothing, Some(114.0 + PLACED))]);
+    // One that was never ready tells nothing of the node.
+    let never = gone.change("Pod", "web-1-x", |p| p["status"]["conditions"][1]["status"] = "False".into());
+    check(&never, "web-1-x", &[(Way::DoNothing, Some(105.0 + PLACED))]);
+}
+
 /// Until the node controller has found it silent a node has no taint, and the scheduler takes it for well.
 #[test]
 fn a_successor_that_is_made_too_early_may_go_to_the_dead_node() {
@@ -444,6 +469,9 @@ fn a_node_that_is_gone_is_missed_by_the_collector() {
         .put(removing)
         .now(100.0);
     check(&there, "db-0", &[(Way::DoNothing, Some(140.0 + 360.0 + ATTACHED))]);
+    // One of its name had gone before, and was there again.
+    let again = there.clone().put(Pod::new("p", "", 95.0).on("a", 95.0).0);
+    check(&again, "db-0", &[(Way::DoNothing, Some(150.0 + 360.0 + ATTACHED))]);
     assert_eq!(
         there.explain("db-0").forecast.iter().map(|f| f.way).collect::<Vec<_>>(),
         [Way::DoNothing, Way::ForceDeletePod]

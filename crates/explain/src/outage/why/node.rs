@@ -12,9 +12,8 @@ impl Why<'_> {
     pub(crate) fn node(&self, name: &str) -> Vec<String> {
         let now = self.clock.now;
         let Some(node) = NodeStanding::find(self.objects, name) else {
-            let said = events::about(self.objects, "Node", "", name, None);
-            let gone = said.iter().rev().find(|s| s.reason == "RemovingNode" || s.reason == "DeletingNode");
-            let since = gone.and_then(|s| s.at).map(|at| format!(" since {}", when(at, now))).unwrap_or_default();
+            let gone = events::node_gone(self.objects, name);
+            let since = gone.map(|at| format!(" since {}", when(at, now))).unwrap_or_default();
             return vec![format!("node {name}: there is no Node object of that name{since}")];
         };
         let mut out = Vec::new();
