@@ -209,13 +209,10 @@ impl<'a> Course<'a> {
                 Err(why) => return out.never(why),
             },
             Maker::Replicas { .. } => [fate.deleted, fate.gone].into_iter().flatten().min(),
-            Maker::Job(job) => {
-                let failed = if makers::job_waits_for_end(job) { fate.released } else { fate.deleted };
-                match failed.map(|at| makers::job_retry(job, pod, at.max(self.now()))) {
-                    Some(None) => return out.never("its Job has failed too often and ends"),
-                    made => made.flatten(),
-                }
-            }
+            Maker::Job(job) => match self.retried(job, pod, fate) {
+                Ok(made) => made,
+                Err(why) => return out.never(why),
+            },
             Maker::Identities { .. } | Maker::EachNode | Maker::Other(_) => fate.gone,
         };
         if let Some(at) = fate.deleted {

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::course::{Course, Life, PATIENCE};
 use super::events;
 use super::eviction::{self, Tolerance, tolerance};
+use super::jobs;
 use super::makers::Maker;
 use super::node::{NodeStanding, OUT_OF_SERVICE};
 use super::pod::PodSeen;
@@ -28,8 +29,8 @@ impl Course<'_> {
     /// What becomes of a pod's object.
     pub(crate) fn fate(&self, pod: PodSeen) -> Fate {
         let (deleted, confirmed) = self.end(pod);
-        let held = pod.finalizers().next().is_some();
-        let by_force = self.way == Way::ForceDeletePod && self.targets.contains(&pod.key());
+        let by_force = self.by_force(pod);
+        let held = pod.finalizers().next().is_some() || (by_force && jobs::keeps(self.objects, pod));
         let gone = confirmed.filter(|_| !held);
         let ended = match (pod.ended(), by_force) {
             (true, _) => Some(self.now()),
@@ -39,6 +40,11 @@ impl Course<'_> {
         };
         let idle = deleted.filter(|_| !running(pod));
         Fate { deleted, ended, released: [ended, idle].into_iter().flatten().min(), gone }
+    }
+
+    /// Whether a person deletes a pod by force.
+    fn by_force(&self, pod: PodSeen) -> bool {
+        self.way == Way::ForceDeletePod && self.targets.contains(&pod.key())
     }
 
     /// When a pod's deletion begins, and when somebody confirms that it has ended.
@@ -113,7 +119,13 @@ impl Course<'_> {
     pub(super) fn why_it_stays(&self, pod: PodSeen, fate: Fate, maker: Maker) -> String {
         let (name, node) = (pod.name(), pod.node().unwrap_or_default());
         let held: Vec<&str> = pod.finalizers().collect();
-        let by_force = self.way == Way::ForceDeletePod && self.targets.contains(&pod.key());
+        let by_force = self.by_force(pod);
+        if by_force && jobs::keeps(self.objects, pod) {
+            return format!(
+                "the object of pod {name} stays: its Job replaces only pods that have failed, and nobody says that this one \
+                 has"
+            );
+        }
         if !held.is_empty() && (by_force || fate.released.is_some()) {
             return format!("the object of pod {name} stays: finalizer {} is not taken away", held.join(", "));
         }

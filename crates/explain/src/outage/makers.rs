@@ -1,6 +1,6 @@
-//! Who makes a pod anew, and when.
+//! Who makes a pod anew.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::pod::PodSeen;
@@ -80,28 +80,6 @@ pub(crate) fn in_range(set: &Value, pod: PodSeen) -> bool {
     let first = set["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
     let replicas = set["spec"]["replicas"].as_u64().unwrap_or(1);
     pod.ordinal().is_none_or(|ordinal| ordinal >= first && ordinal - first < replicas)
-}
-
-/// When a Job makes another pod for one that fails at a moment; none where that is one failure too many.
-pub(crate) fn job_retry(job: &Value, pod: PodSeen, failed: Timestamp) -> Option<Timestamp> {
-    let failures = job["status"]["failed"].as_i64().unwrap_or_default().saturating_add(1);
-    if failures > job["spec"]["backoffLimit"].as_i64().unwrap_or(6) {
-        return None;
-    }
-    let doublings = u32::try_from(failures - 1).unwrap_or_default().min(6);
-    let wait = SignedDuration::from_secs((10 << doublings).min(600));
-    // A pod that is not ready any more counts as finished since then (getFinishedTime in pkg/controller/job).
-    let ready = pod.condition("Ready").filter(|c| c["status"] == "False");
-    let finished = ready.and_then(|c| super::node::time(&c["lastTransitionTime"])).unwrap_or(failed);
-    Some(failed.max(finished + wait))
-}
-
-/// Whether a Job replaces only pods that have failed, and not yet those that are being deleted.
-pub(crate) fn job_waits_for_end(job: &Value) -> bool {
-    match job["spec"]["podReplacementPolicy"].as_str() {
-        Some(policy) => policy == "Failed",
-        None => job["spec"].get("podFailurePolicy").is_some(),
-    }
 }
 
 /// The Deployment above a pod's ReplicaSet: its name, and the object where it was read.

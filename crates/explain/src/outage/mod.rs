@@ -6,6 +6,7 @@ mod events;
 mod eviction;
 mod fate;
 mod forecast;
+mod jobs;
 mod makers;
 mod moment;
 mod node;

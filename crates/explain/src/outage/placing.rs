@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use stead_placement::{Cluster, evaluate};
 
 use super::course::Course;
+use super::jobs;
 use super::makers::Maker;
 use super::node::{NodeStanding, OUT_OF_SERVICE, SHUTDOWN, UNREACHABLE};
 use super::pod::PodSeen;
@@ -60,25 +61,37 @@ impl Course<'_> {
     fn stranded(&self, pod: PodSeen, old: PodSeen, at: Timestamp, best: &[String], mut out: Outcome) -> Outcome {
         let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
         let why = |verb: &str, then: &str| format!("it {verb} put on {}, of which nothing is heard{then}", some(&lost));
-        let replicas = matches!(Maker::of(self.objects, old), Maker::Replicas { .. });
-        let again = match lost.as_slice() {
-            _ if lost.len() < best.len() => return out.missed(Miss::Unknown(why("may be", ""))),
-            // Where nobody has found that out yet, it is evicted like all others there, and another is made. A StatefulSet
-            // makes none while its object is there, and no kubelet confirms that it has ended.
-            [node] if replicas && self.found(node).is_some_and(|found| at < found) => {
+        if lost.len() < best.len() {
+            return out.missed(Miss::Unknown(why("may be", "")));
+        }
+        // Where nobody has found that out yet, it is evicted like all others there, and another is made. A StatefulSet makes
+        // none while its object is there, and no kubelet confirms that it has ended.
+        let job = match Maker::of(self.objects, old) {
+            Maker::Replicas { .. } => None,
+            Maker::Job(job) if !jobs::waits_for_end(job) => Some(job),
+            _ => return out.never(why("is", "")),
+        };
+        let evicted = match lost.as_slice() {
+            [node] if self.found(node).is_some_and(|found| at < found) => {
                 NodeStanding::find(self.objects, node).and_then(|n| self.evicted(&n, pod))
             }
             _ => None,
         };
-        let Some(evicted) = again else { return out.never(why("is", "")) };
+        let Some(evicted) = evicted else { return out.never(why("is", "")) };
         let holds = |v: &HeldVolume| v.attached && !v.shared;
         if volumes_of(self.objects, pod.namespace(), pod.0).iter().any(holds) {
             let then = ", and wants its volume there until it is evicted: when that is free is not known";
             return out.missed(Miss::Unknown(why("is", then)));
         }
         out.step(why("is", ""), at);
-        out.step("its deletion begins there, and another is made", evicted);
-        self.placed(pod, old, evicted, out)
+        out.step("its deletion begins there", evicted);
+        let made = match job {
+            None => Some(evicted),
+            Some(job) => jobs::retry(job, jobs::failures(job, old).saturating_add(1), evicted),
+        };
+        let Some(made) = made else { return out.never(jobs::TOO_OFTEN) };
+        out.step("another is made", made);
+        self.placed(pod, old, made, out)
     }
 
     /// What is to be known of a pod's volumes and was not read. Where none of a kind is there, they were not read.

@@ -3,12 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::jobs::TRACKING;
 use super::timers::LOST;
 use super::times::{deletion, time};
 use crate::objects::ObjectKey;
 
 /// Finalizers that a controller takes away by itself as soon as a pod is being deleted.
-const BY_THEMSELVES: [&str; 3] = ["batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"];
+const BY_THEMSELVES: [&str; 3] = [TRACKING, "foregroundDeletion", "orphan"];
 
 /// A pod as it was found.
 #[derive(Debug, Clone, Copy)]

@@ -340,6 +340,66 @@ fn a_job_counts_it_as_a_failure() {
     check(&job(6), "j-x", &[(Way::ForceDeletePod, None)]);
 }
 
+/// A Job with a status, and its pod on `a`, which was heard of last at 0 s and is found silent at 52.5 s; it is 45 s.
+fn early_job(status: Value, spec: &[(&str, Value)], pod: Pod) -> Situation {
+    let there = Situation::new(&NODES).workload("Job", "j").put(pod.0).put(lease("a", 0.0)).put(lease("b", 45.0));
+    let change = |j: &mut Value| {
+        j["status"] = status;
+        spec.iter().for_each(|(field, value)| j["spec"][*field] = value.clone());
+    };
+    there.change("Job", "j", change).now(45.0)
+}
+
+/// When the node controller finds a node silent, its pods lose their readiness: they are finished since then.
+#[test]
+fn a_jobs_pod_is_finished_when_its_node_is_found_silent() {
+    let there = early_job(json!({ "failed": 3 }), &[], pod("j-x", "Job/j"));
+    check(&there, "j-x", &[(Way::DoNothing, Some(352.5 + PLACED))]);
+    // By the collector, at 95 s, of a node that nobody has found silent: eighty seconds of the fourth failure.
+    check(&there, "j-x", &[(Way::DeleteNode, Some(95.0 + 80.0 + PLACED))]);
+    // One that is put on the dead node fails there once more.
+    let there = early_job(json!({}), &[], rather_a(pod("j-x", "Job/j")));
+    check(&there, "j-x", &[(Way::ForceDeletePod, Some(55.0 + PLACED))]);
+    let mut there = early_job(json!({}), &[], rather_a(pod("j-x", "Job/j")));
+    there.clock.timers.node_monitor_grace = SignedDuration::from_secs(60);
+    check(&there, "j-x", &[(Way::ForceDeletePod, Some(362.5 + 20.0 + PLACED))]);
+}
+
+/// A pod that is being deleted has failed for its Job, which counts it once.
+#[test]
+fn a_jobs_pod_that_is_being_deleted_is_counted_once() {
+    let tracked = |p: &mut Value| p["metadata"]["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
+    let limit = [("backoffLimit", json!(1))];
+    let leaving = || pod("j-x", "Job/j").deleted(40.0);
+    let counted = early_job(json!({ "failed": 1 }), &limit, leaving());
+    let waiting = json!({ "uncountedTerminatedPods": { "failed": ["uid-j-x"] } });
+    for there in [counted, early_job(waiting, &limit, leaving().with(tracked))] {
+        // Not ready since 42 s: another is made ten seconds later.
+        let there = there.silent("a", 0.0, 42.0);
+        check(&there, "j-x", &[(Way::DoNothing, Some(52.0 + PLACED))]);
+    }
+    // Where it is still ready, it has finished when it was deleted, and not when it is asked about.
+    let there = early_job(json!({ "failed": 1 }), &limit, leaving()).change("Node", "a", |n| {
+        n["spec"]["taints"] = json!([{ "key": "x", "effect": "NoSchedule" }]);
+    });
+    check(&there, "j-x", &[(Way::DoNothing, Some(50.0 + PLACED))]);
+    // One that was not counted yet is one too many.
+    let there = early_job(json!({ "failed": 1 }), &limit, leaving().with(tracked));
+    never(&there, "j-x", Way::DoNothing, "its Job has failed too often");
+}
+
+/// A Job that replaces only what has failed keeps its finalizer on all else, even by force.
+#[test]
+fn a_job_that_waits_for_the_end_is_not_helped_by_force() {
+    let tracked = |p: &mut Value| p["metadata"]["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
+    for spec in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({ "rules": [] }))] {
+        let there = early_job(json!({}), &[spec], pod("j-x", "Job/j").with(tracked)).silent("a", 0.0, 50.0).now(100.0);
+        never(&there, "j-x", Way::ForceDeletePod, "its Job replaces only pods that have failed");
+        // The collector says that it has failed.
+        check(&there, "j-x", &[(Way::DoNothing, None), (Way::OutOfService, Some(110.0 + PLACED))]);
+    }
+}
+
 #[test]
 fn tolerations_decide_when_it_goes() {
     let with = |tolerations: Value| {
