@@ -13,7 +13,7 @@ use stead_semantics::taints::tolerates;
 use super::node::{NodeStanding, Readiness, UNREACHABLE, time};
 use super::pod::PodSeen;
 use super::timers::{Clock, LOST};
-use super::times::CENTURY;
+use super::times::{CENTURY, is_near};
 use crate::objects::{Objects, part};
 
 /// The taint of a node whose kubelet says that it is not ready.
@@ -126,17 +126,25 @@ fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<
     if zones.brake(clock, &node.zone_key()).is_some() {
         return None;
     }
-    // One node of a zone at a time.
     let interval = zones.interval(clock, &node.zone_key())?;
-    let last = objects
-        .of_kind("Node")
-        .map(|(_, n)| NodeStanding::of(n, None))
-        .filter(|other| other.zone_key() == node.zone_key())
-        .flat_map(|other| other.taints)
-        .filter(is_ours)
-        .filter_map(|t| time(&t["timeAdded"]))
-        .max();
-    Some(last.map_or(unknown, |last| unknown.max(last + interval)).max(now))
+    let others = objects.of_kind("Node").filter_map(|(key, _)| NodeStanding::find(objects, &key.name));
+    let others: Vec<NodeStanding> = others.filter(|n| n.name != node.name && n.zone_key() == node.zone_key()).collect();
+    let last = others.iter().flat_map(|n| &n.taints).filter(|t| is_ours(t)).filter_map(|t| time(&t["timeAdded"])).max();
+    let waiting = others.iter().filter(|n| n.since.is_some() && !n.taints.iter().any(is_ours));
+    let mut waiting: Vec<Timestamp> = waiting.filter_map(|n| unknown_from(clock, n)).collect();
+    waiting.sort();
+    // One node of a zone at a time, the longest found first (RateLimitedTimedQueue of pkg/controller/nodelifecycle).
+    let look = clock.timers.node_monitor_period / 2;
+    let (mut free, mut beside) = (last.map_or(now, |last| now.max(last + interval)), 0);
+    for found in waiting {
+        match unknown.duration_since(found) {
+            ahead if ahead > look => free = free.max(found).checked_add(interval).ok()?,
+            // Found in the same look: which of them comes first is chance, and half of the wait is expected.
+            ahead if ahead >= -look => beside += 1,
+            _ => break,
+        }
+    }
+    free.max(unknown).checked_add(interval / 2 * beside).ok().filter(|at| is_near(*at))
 }
 
 /// From when on a node is not ready; none where its kubelet is alive and well.

@@ -428,9 +428,29 @@ fn a_disturbed_zone_evicts_nobody() {
         there.silent(name, 0.0, 50.0).change("Node", name, |n| n["spec"]["taints"] = json!([]))
     };
     let two = untainted(untainted(there, "a"), "b").now(51.0);
-    check(&two, "web-1-x", &[(Way::DoNothing, Some(51.0 + 300.0 + PLACED))]);
+    // Both were found in the same look: one of them has its taint ten seconds after the other.
+    check(&two, "web-1-x", &[(Way::DoNothing, Some(51.0 + 5.0 + 300.0 + PLACED))]);
     let three = untainted(two, "c").now(51.0);
     check(&three, "web-1-x", &[(Way::DoNothing, None), (Way::ForceDeletePod, Some(51.0 + PLACED))]);
+}
+
+#[test]
+fn the_silent_nodes_of_a_zone_get_their_taints_one_after_the_other() {
+    let nodes = ["a:x", "b:x", "c:y", "d:y", "e:z", "f:z", "g:z"];
+    let there = Situation::new(&nodes).deployment("Recreate").workload("ReplicaSet", "web-1");
+    let there = there.put(pod("web-1-x", "ReplicaSet/web-1").0).put(lease("a", 4.0)).put(lease("g", 50.0)).now(50.0);
+    let evicted = |there: &Situation, tainted: f64| {
+        check(there, "web-1-x", &[(Way::DoNothing, Some(tainted + 300.0 + PLACED))]);
+    };
+    // Found at 56.5 s, and nobody is before it.
+    evicted(&there, 56.5);
+    evicted(&there.clone().put(lease("b", 9.0)), 56.5);
+    // Another one is found at 53 s, and has its taint then.
+    let second = there.put(lease("b", 0.5));
+    evicted(&second, 63.0);
+    evicted(&second.clone().put(lease("c", 0.5)), 73.0);
+    // One that is found in the same look may be before it or after it.
+    evicted(&second.put(lease("c", 5.0)), 68.0);
 }
 
 #[test]
