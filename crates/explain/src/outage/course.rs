@@ -4,7 +4,8 @@
 //! a fork of the cluster as it would then be) → its volumes are detached from where they were → attached, started, and
 //! Ready. Nothing is simulated: each follows from those before it by Kubernetes' own rules and waiting times.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::pod::PodSeen;
 use super::stages::Stages;
 use super::starting::refused;
 use super::timers::Clock;
+use super::times::{is_near, seconds};
 use super::way::{Miss, Outcome, Way};
 use crate::objects::{self, ObjectError, ObjectKey, Objects};
 
@@ -31,9 +33,6 @@ pub(crate) enum Life {
     /// There is no Node object.
     Gone,
 }
-
-/// A pod that came to be in this many turns of others waiting for others waits for itself.
-const DEPTH: usize = 16;
 
 /// So long a kubelet may take to end a pod, or to let go of a volume, before something is wrong with it.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(120);
@@ -56,6 +55,11 @@ pub(crate) struct Course<'a> {
     pub(super) gone: Vec<(ObjectKey, Timestamp)>,
     /// The nodes whose kubelets answer.
     pub(super) alive: BTreeSet<&'a str>,
+    /// What was foreseen of pods, so that those which wait for others need not ask again and again; none while it is being
+    /// reckoned.
+    foreseen: RefCell<BTreeMap<ObjectKey, Option<Outcome>>>,
+    /// The pods whose place is taken.
+    settled: BTreeSet<ObjectKey>,
 }
 
 impl<'a> Course<'a> {
@@ -71,7 +75,8 @@ impl<'a> Course<'a> {
         let standing = node.and_then(|name| NodeStanding::find(objects, name));
         let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
         let (stages, gone, alive) = (Stages::new(cluster.clone()), Vec::new(), BTreeSet::new());
-        let mut course = Course { objects, clock, stages, way, node, targets, tainted, gone, alive };
+        let (foreseen, settled) = (RefCell::default(), BTreeSet::new());
+        let mut course = Course { objects, clock, stages, way, node, targets, tainted, gone, alive, foreseen, settled };
         for (key, value) in objects.of_kind("Node") {
             let ours = node == Some(key.name.as_str());
             let life = course.life(&key.name);
@@ -103,8 +108,11 @@ impl<'a> Course<'a> {
         Ok(course)
     }
 
-    /// From now on, a node has the pod that is made in the place of another.
+    /// From now on, a node has the pod that is made in the place of another. What was foreseen of that stands; all others may
+    /// have to go elsewhere.
     pub(crate) fn occupy(&mut self, pod: PodSeen, node: &str) {
+        self.settled.insert(pod.key());
+        self.foreseen.get_mut().retain(|key, _| self.settled.contains(key));
         let Ok(next) = objects::compile_pod(&template(pod.0, false)) else { return };
         self.stages.occupy(&next, node);
     }
@@ -138,19 +146,25 @@ impl<'a> Course<'a> {
 
     /// What becomes of a pod: when it, or the one in its place, is Ready.
     pub(crate) fn outcome(&self, pod: PodSeen) -> Outcome {
-        self.outcome_at(pod, 0)
+        match self.foreseen.borrow().get(&pod.key()) {
+            Some(Some(outcome)) => return outcome.clone(),
+            Some(None) => {
+                return Outcome::default().never(format!("pod {} waits for what waits for it", pod.name()));
+            }
+            None => {}
+        }
+        self.foreseen.borrow_mut().insert(pod.key(), None);
+        let outcome = self.reckoned(pod);
+        self.foreseen.borrow_mut().insert(pod.key(), Some(outcome.clone()));
+        outcome
     }
 
-    fn outcome_at(&self, pod: PodSeen, depth: usize) -> Outcome {
-        let out = Outcome::default();
-        if depth > DEPTH {
-            return out.never(format!("pod {} waits for what waits for it", pod.name()));
-        }
+    fn reckoned(&self, pod: PodSeen) -> Outcome {
         let lives = |node: &&str| pod.due().is_none() && !pod.ended() && self.life(node) == Life::Alive;
         match pod.node() {
-            None if pod.due().is_none() => self.placed(pod, pod, self.now(), out),
+            None if pod.due().is_none() => self.placed(pod, pod, self.now(), Outcome::default()),
             Some(node) if lives(&node) && !self.targets.contains(&pod.key()) => self.there(pod, node),
-            _ => self.replaced(pod, depth),
+            _ => self.replaced(pod),
         }
     }
 
@@ -174,13 +188,13 @@ impl<'a> Course<'a> {
     }
 
     /// A pod whose place somebody else has to take.
-    fn replaced(&self, pod: PodSeen, depth: usize) -> Outcome {
+    fn replaced(&self, pod: PodSeen) -> Outcome {
         let mut out = Outcome::default();
         let fate = self.fate(pod);
         let name = pod.name();
         if let Some(next) = makers::successor(self.objects, pod) {
             out.step(format!("pod {} was made in its place", next.name()), next.created().unwrap_or(self.now()));
-            let then = self.outcome_at(next, depth + 1);
+            let then = self.outcome(next);
             out.steps.extend(then.steps);
             return Outcome { steps: out.steps, ..then };
         }
@@ -225,7 +239,7 @@ impl<'a> Course<'a> {
             out.step(format!("the object of pod {name} is gone"), made);
         }
         let made = match maker {
-            Maker::Identities { ordered: true, .. } => match self.turn(pod, made, depth) {
+            Maker::Identities { ordered: true, set } => match self.turn(pod, set, made) {
                 Ok(made) => made,
                 Err(miss) => return out.missed(miss),
             },
@@ -235,15 +249,18 @@ impl<'a> Course<'a> {
         self.placed(next.as_ref().map_or(pod, PodSeen), pod, made, out)
     }
 
-    /// When it is a StatefulSet's pod's turn: all before it have to be Ready.
-    fn turn(&self, pod: PodSeen, made: Timestamp, depth: usize) -> Result<Timestamp, Miss> {
+    /// When it is a StatefulSet's pod's turn: all before it have to be Ready, and for long enough (isRunningAndAvailable in
+    /// pkg/controller/statefulset).
+    fn turn(&self, pod: PodSeen, set: Option<&Value>, made: Timestamp) -> Result<Timestamp, Miss> {
         let mut at = made;
+        let long = set.and_then(|s| seconds(&s["spec"]["minReadySeconds"])).unwrap_or_default();
         let before = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
         for other in before.filter(|p| p.ordinal() < pod.ordinal() && !self.passes_for_ready(*p, made)) {
-            let (then, name) = (self.outcome_at(other, depth + 1), other.name());
+            let (then, name) = (self.outcome(other), other.name());
             let rule = format!("its StatefulSet makes it only when pod {name} is Ready");
-            at = match (then.ready_at, then.unknown) {
-                (Some(ready), _) => at.max(ready),
+            let available = then.ready_at.and_then(|ready| ready.checked_add(long).ok()).filter(|at| is_near(*at));
+            at = match (available, then.unknown) {
+                (Some(available), _) => at.max(available),
                 (None, Some(why)) => return Err(Miss::Unknown(format!("{rule}, of which that is not known: {why}"))),
                 (None, None) => return Err(Miss::Never(format!("{rule}, which it never is"))),
             };

@@ -249,6 +249,17 @@ fn in_order_each_waits_for_those_before_it() {
         ],
     );
     check(&there, "db-0", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    // Ready is not enough where it has to last.
+    let lasting = there.change("StatefulSet", "db", |s| s["spec"]["minReadySeconds"] = 7.into());
+    check(&lasting, "db-1", &[(Way::OutOfService, Some(110.0 + PLACED + 7.0 + PLACED))]);
+}
+
+#[test]
+fn many_in_order_are_foreseen_one_after_the_other() {
+    let there = set(true).change("StatefulSet", "db", |s| s["spec"]["replicas"] = 40.into());
+    let all = |there: Situation, n: i32| there.put(pod(&format!("db-{n}"), "StatefulSet/db").0);
+    let there = silent((0..40).fold(there, all));
+    check(&there, "db-39", &[(Way::OutOfService, Some(110.0 + 40.0 * PLACED)), (Way::ForceDeletePod, None)]);
 }
 
 /// Until the node controller has looked, the pods of a silent node are Ready for all others.
