@@ -13,7 +13,7 @@ use super::node::{NodeStanding, OUT_OF_SERVICE};
 use super::pod::PodSeen;
 use super::risk::{commands, risk};
 use super::timers::Clock;
-use super::volumes::{Attachment, volumes_of};
+use super::volumes::{Attachment, HeldVolume, volumes_of};
 use super::way::{Outcome, Step, Way};
 use crate::objects::{ObjectError, ObjectKey, Objects};
 
@@ -102,6 +102,8 @@ impl Scene {
                 scene.node = scene.node.or_else(|| old.node().map(str::to_owned));
                 scene.lost.extend((scene.node.as_deref() == old.node()).then(|| old.key()));
             }
+            // Or for that of one which alone has its volume.
+            scene.node = scene.node.or_else(|| volumes.iter().find_map(|v| out_of_reach(objects, clock, v)));
         }
         scene
     }
@@ -126,6 +128,13 @@ impl Scene {
 /// Whether nothing is heard of a node, or it is not even there.
 pub(crate) fn is_lost(objects: &Objects, clock: &Clock, node: &str) -> bool {
     NodeStanding::find(objects, node).is_none_or(|n| n.is_silent(clock.leases))
+}
+
+/// A node that can use a volume, where nothing is heard of any that can.
+fn out_of_reach(objects: &Objects, clock: &Clock, volume: &HeldVolume) -> Option<String> {
+    let nodes = volume.nodes(objects);
+    let first = nodes.first().filter(|_| nodes.iter().all(|n| is_lost(objects, clock, n)))?;
+    Some((*first).to_owned())
 }
 
 /// The pod's Deployment, where it starts new pods before it ends old ones.

@@ -206,6 +206,26 @@ fn a_stateful_set_never_has_two_of_one_identity() {
     );
 }
 
+/// It was made anew, and its volume is where nobody answers.
+#[test]
+fn a_pod_that_waits_for_a_volume_of_a_silent_node_waits_for_that() {
+    for sort in [Storage::Node("a"), Storage::Zone("w")] {
+        let there = Situation::new(&["a:w", "b:x", "c:y"]).workload("StatefulSet", "db");
+        let there = silent(there.claim("data", sort, "ReadWriteOnce"));
+        let there = there.put(Pod::new("db-0", "StatefulSet/db", 60.0).claim("data").0);
+        // It is scheduled when the node controller has looked, and nothing tells how long it takes to start.
+        check(
+            &there,
+            "db-0",
+            &[(Way::DoNothing, None), (Way::NodeReturns, Some(103.5 + 3.0)), (Way::DeleteNode, None)],
+        );
+        // One that another node can use is not in its way.
+        let there = there
+            .change("Node", "b", |n| n["metadata"]["labels"] = json!({ "zone": "w", "kubernetes.io/hostname": "a" }));
+        assert!(there.explain("db-0").forecast.is_empty());
+    }
+}
+
 /// Its kubelet said that it has ended, and fell silent before it let the object go. The volume is free for the attach-detach
 /// controller, but mounted.
 #[test]

@@ -6,7 +6,6 @@ use crate::objects::ObjectKey;
 use crate::outage::detaching::{held_name, holders, released_before};
 use crate::outage::events;
 use crate::outage::forecast::{Scene, is_lost};
-use crate::outage::node::NodeStanding;
 use crate::outage::pod::PodSeen;
 use crate::outage::risk::may_be_mounted;
 use crate::outage::volumes::{Attachment, HeldVolume, volumes_of};
@@ -17,13 +16,7 @@ impl Why<'_> {
     pub(crate) fn out_of_reach(&self, pod: PodSeen) -> Vec<String> {
         let mut out = Vec::new();
         for volume in volumes_of(self.objects, pod.namespace(), pod.0).iter().filter(|v| !v.only.is_empty()) {
-            let nodes = self.objects.of_kind("Node").filter_map(|(key, _)| NodeStanding::find(self.objects, &key.name));
-            let fits = |n: &NodeStanding| {
-                let has =
-                    |(key, values): &(String, Vec<String>)| n.label(key).is_some_and(|v| values.iter().any(|w| w == v));
-                volume.only.iter().all(has)
-            };
-            let there: Vec<String> = nodes.filter(fits).map(|n| n.name).collect();
+            let there: Vec<String> = volume.nodes(self.objects).into_iter().map(str::to_owned).collect();
             if there.iter().all(|n| is_lost(self.objects, self.clock, n)) {
                 let place: Vec<String> = volume.only.iter().map(|(k, v)| format!("{k}={}", v.join(" or "))).collect();
                 let who = if there.is_empty() {
