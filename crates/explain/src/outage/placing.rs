@@ -98,13 +98,26 @@ impl Course<'_> {
     pub(super) fn unread(&self, pod: PodSeen) -> Option<Miss> {
         let volumes = volumes_of(self.objects, pod.namespace(), pod.0);
         let none = |kind: &str| self.objects.of_kind(kind).next().is_none();
+        let hangs = |v: &HeldVolume| v.attached && !v.shared && self.may_hang(pod, v);
         let what = match () {
             () if volumes.is_empty() => return None,
             () if none("PersistentVolumeClaim") => "persistentvolumeclaims",
             () if none("PersistentVolume") && volumes.iter().any(|v| v.volume.is_some()) => "persistentvolumes",
+            () if none("VolumeAttachment") && volumes.iter().any(hangs) => "volumeattachments",
             () => return None,
         };
         Some(Miss::Unknown(format!("{what} were not read: where its volumes are is not known")))
+    }
+
+    /// Whether a volume may be attached to another node than the pod's, as far as Nodes tell; of one that is not there, that
+    /// it has a pod with the volume tells as much.
+    fn may_hang(&self, pod: PodSeen, volume: &HeldVolume) -> bool {
+        let mut nodes = self.objects.of_kind("Node");
+        let said = nodes.any(|(key, node)| Some(key.name.as_str()) != pod.node() && volume.is_on(node));
+        let has = |p: PodSeen| volumes_of(self.objects, p.namespace(), p.0).iter().any(|v| v.volume == volume.volume);
+        let gone = |n: &str| Some(n) != pod.node() && NodeStanding::find(self.objects, n).is_none();
+        let mut pods = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node().is_some_and(gone));
+        said || pods.any(|p| !p.ended() && has(p))
     }
 
     /// The nodes that the scheduler takes one of, and all that fit, the best first; or what it says.

@@ -781,6 +781,24 @@ fn a_driver_that_refuses_is_asked_again_when_another_node_lets_go() {
     unknown(&there, "web-1-x", Way::OutOfService, "volumeattachments were not read");
 }
 
+/// A dump without attachments: whether there were none is told by what the Nodes say of themselves.
+#[test]
+fn attachments_that_were_not_read_are_missed_where_a_node_has_the_volume() {
+    let there = set(false)
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(pod("db-0", "StatefulSet/db").claim("data").0)
+        .attached("data", "a");
+    let there = silent(there).remove("VolumeAttachment", "csi-data-a");
+    unknown(&there, "db-0", Way::ForceDeletePod, "volumeattachments were not read");
+    unknown(&there.clone().remove("Node", "a"), "db-0", Way::DoNothing, "volumeattachments were not read");
+    let with = |status: Value| there.clone().change("Node", "a", |n| n["status"]["volumesInUse"] = status);
+    let nowhere = with(json!([]));
+    check(&nowhere, "db-0", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
+    let name = "kubernetes.io/csi/cinder.csi.openstack.org^disk-data";
+    let attached = nowhere.change("Node", "a", |n| n["status"]["volumesAttached"] = json!([{ "name": name }]));
+    unknown(&attached, "db-0", Way::ForceDeletePod, "volumeattachments were not read");
+}
+
 #[test]
 fn nobody_gets_past_one_that_crashes() {
     let crashes = |p: &mut Value| {
