@@ -187,7 +187,10 @@ pub(crate) fn forecasts(
             way,
             ready_at: outcome.ready_at,
             nodes: outcome.nodes,
-            risk: risk(&course, scene, &[pod]),
+            risk: outcome
+                .doubt
+                .into_iter()
+                .fold(risk(&course, scene, &[pod]), |risk, doubt| format!("{risk}; {doubt}")),
             // Nobody should do what does not bring the pod back.
             commands: outcome.ready_at.map(|_| commands(way, scene, pod.namespace())).unwrap_or_default(),
             steps: outcome.steps,

@@ -269,10 +269,11 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
     for way in scene.ways(objects, clock) {
         let targets = if way == Way::ForceDeletePod { scene.lost.clone() } else { BTreeSet::new() };
         let mut course = Course::new(objects, clock, &cluster, way, Some(name), targets)?;
-        let mut each = Vec::new();
+        let (mut each, mut doubts) = (Vec::new(), String::new());
         let (mut last, mut whole, mut nodes, mut back) = (None, true, BTreeSet::new(), BTreeSet::new());
         for pod in pods {
-            let Outcome { ready_at, nodes: its, steps, unknown } = course.outcome(*pod);
+            let Outcome { ready_at, nodes: its, steps, unknown, doubt } = course.outcome(*pod);
+            doubts.extend(doubt.map(|doubt| format!("; {}: {doubt}", full_name(*pod))));
             if let Some(node) = its.first().filter(|n| ready_at.is_some() && *n != name) {
                 course.occupy(*pod, node);
             }
@@ -291,7 +292,7 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
             way,
             ready_at: if scene.lost.is_empty() { Some(clock.now) } else { last.filter(|_| whole) },
             nodes: nodes.into_iter().collect(),
-            risk: risk(&course, &helped, pods),
+            risk: risk(&course, &helped, pods) + &doubts,
             commands: commands(way, &helped, ""),
             pods: each,
         });

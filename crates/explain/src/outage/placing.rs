@@ -39,8 +39,17 @@ impl Course<'_> {
             }
             match self.fitting(&cluster, &template) {
                 Ok((best, mut nodes)) => {
-                    if best.iter().any(|n| !self.alive.contains(n.as_str())) {
-                        return self.stranded(pod, old, at, &best, out);
+                    let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
+                    if lost.len() == best.len() {
+                        return self.stranded(pod, old, at, &lost, out);
+                    }
+                    if !lost.is_empty() {
+                        out.doubt = Some(format!(
+                            "the scheduler takes one of {} nodes that are equally good, and may put it on {}, of which \
+                             nothing is heard: it would not start there",
+                            best.len(),
+                            some(&lost)
+                        ));
                     }
                     // Whether the node is back for the scheduler by then is a matter of moments.
                     let back = Some(self.stages.last()).filter(|_| self.way == Way::NodeReturns);
@@ -57,33 +66,32 @@ impl Course<'_> {
         out.never(message.unwrap_or_else(|| "no node takes it".into()))
     }
 
-    /// A pod that the scheduler puts, or may put, on a node of which nothing is heard: it never starts there.
-    fn stranded(&self, pod: PodSeen, old: PodSeen, at: Timestamp, best: &[String], mut out: Outcome) -> Outcome {
-        let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
-        let why = |verb: &str, then: &str| format!("it {verb} put on {}, of which nothing is heard{then}", some(&lost));
-        if lost.len() < best.len() {
-            return out.missed(Miss::Unknown(why("may be", "")));
-        }
+    /// A pod that the scheduler puts on one of these nodes, of which nothing is heard: it never starts there.
+    fn stranded(&self, pod: PodSeen, old: PodSeen, at: Timestamp, lost: &[String], mut out: Outcome) -> Outcome {
+        let why = |then: &str| format!("it is put on {}, of which nothing is heard{then}", some(lost));
         // Where nobody has found that out yet, it is evicted like all others there, and another is made. A StatefulSet makes
         // none while its object is there, and no kubelet confirms that it has ended.
         let job = match Maker::of(self.objects, old) {
             Maker::Replicas { .. } => None,
             Maker::Job(job) if !jobs::waits_for_end(job) => Some(job),
-            _ => return out.never(why("is", "")),
+            _ => return out.never(why("")),
         };
-        let evicted = match lost.as_slice() {
-            [node] if self.found(node).is_some_and(|found| at < found) => {
-                NodeStanding::find(self.objects, node).and_then(|n| self.evicted(&n, pod))
-            }
-            _ => None,
+        let evicted = |node: &String| {
+            let soon = self.found(node).is_some_and(|found| at < found);
+            NodeStanding::find(self.objects, node).filter(|_| soon).and_then(|n| self.evicted(&n, pod))
         };
-        let Some(evicted) = evicted else { return out.never(why("is", "")) };
+        let evicted: Vec<Timestamp> = lost.iter().filter_map(evicted).collect();
+        let evicted = match (evicted.as_slice(), lost) {
+            ([], _) => return out.never(why("")),
+            ([at], [_]) => *at,
+            _ => return out.missed(Miss::Unknown(why(", and when it is evicted there depends on which it is"))),
+        };
         let holds = |v: &HeldVolume| v.attached && !v.shared;
         if volumes_of(self.objects, pod.namespace(), pod.0).iter().any(holds) {
             let then = ", and wants its volume there until it is evicted: when that is free is not known";
-            return out.missed(Miss::Unknown(why("is", then)));
+            return out.missed(Miss::Unknown(why(then)));
         }
-        out.step(why("is", ""), at);
+        out.step(why(""), at);
         out.step("its deletion begins there", evicted);
         let made = match job {
             None => Some(evicted),

@@ -61,6 +61,8 @@ pub(crate) struct Outcome {
     pub(crate) steps: Vec<Step>,
     /// Why it cannot be told whether it ever is Ready.
     pub(crate) unknown: Option<String>,
+    /// What may come instead, by the scheduler's own chance.
+    pub(crate) doubt: Option<String>,
 }
 
 impl Outcome {

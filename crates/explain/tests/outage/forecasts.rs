@@ -547,7 +547,7 @@ fn a_node_that_is_deleted_gets_no_taint_any_more() {
 fn a_successor_that_is_made_too_early_may_go_to_the_dead_node() {
     let early = |there: Situation| there.put(lease("a", 0.0)).put(lease("b", 45.0)).now(45.0);
     let there = early(set(false).put(pod("db-0", "StatefulSet/db").0));
-    unknown(&there, "db-0", Way::ForceDeletePod, "it may be put on a, of which nothing is heard");
+    doubtful(&there, "db-0", Way::ForceDeletePod, 45.0 + PLACED);
     let there = early(set(false).put(rather_a(pod("db-0", "StatefulSet/db")).0));
     never(&there, "db-0", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
     check(&there, "db-0", &[(Way::OutOfService, Some(52.5 + 10.0 + PLACED)), (Way::DeleteNode, Some(95.0 + PLACED))]);
@@ -692,6 +692,15 @@ fn room_that_a_living_kubelet_is_making() {
     assert_eq!(leaving.forecast("db-0", Way::ForceDeletePod).nodes, ["b"]);
 }
 
+/// It is Ready at a moment on one of the nodes that live, if the scheduler's own chance does not put it on `a`.
+#[track_caller]
+fn doubtful(there: &Situation, pod: &str, way: Way, ready: f64) {
+    check(there, pod, &[(way, Some(ready))]);
+    let foreseen = there.forecast(pod, way);
+    assert!(!foreseen.nodes.contains(&"a".to_owned()), "{foreseen:#?}");
+    assert!(foreseen.risk.contains("may put it on a, of which nothing is heard"), "{foreseen:#?}");
+}
+
 #[track_caller]
 fn unknown(there: &Situation, pod: &str, way: Way, why: &str) {
     let foreseen = there.forecast(pod, way);
@@ -815,7 +824,7 @@ fn nobody_gets_past_one_that_crashes() {
 fn a_silent_node_is_no_place() {
     let bears = |p: &mut Value| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
     let there = silent(set(false).put(pod("db-0", "StatefulSet/db").with(bears).0));
-    unknown(&there, "db-0", Way::ForceDeletePod, "it may be put on a, of which nothing is heard");
+    doubtful(&there, "db-0", Way::ForceDeletePod, 100.0 + PLACED);
     let there = silent(set(false).put(rather_a(pod("db-0", "StatefulSet/db").with(bears)).0));
     never(&there, "db-0", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
     // One that would rather be elsewhere goes there.
