@@ -415,6 +415,10 @@ impl Going<'_> {
         }
         if guards.hold(Guard::Plan) {
             match self.planned_now() {
+                Ok(plan) if plan.is_empty() => {
+                    let why = "nothing is left there that could be freed";
+                    return self.close(why, record.status.no_return_since.is_some());
+                }
                 Ok(plan) if plan.is_about_the_same(&record.spec.plan) => {}
                 Ok(plan) => {
                     let why = "planned anew: the node's pods have changed, or the room for them";

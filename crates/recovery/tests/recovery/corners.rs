@@ -398,9 +398,27 @@ fn the_taint_is_put_by_a_plan_of_now() {
     for node in ["b", "c"] {
         find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "0".into();
     }
+    // No taint for nothing: it is undone.
+    for _ in 0..3 {
+        goes_on(&mut items);
+    }
+    let now = record(&items).status;
+    assert_eq!(now.phase, Phase::Undone, "{now:?}");
+    assert!(now.steps.last().unwrap().what.contains("nothing is left there that could be freed"), "{now:?}");
+    assert_eq!(find(&mut items, "Node", "a")["spec"]["taints"].as_array().unwrap().len(), 2);
+
+    // Of two, the one that has no room any more is left alone.
+    let mut items = outage();
+    items.push(pod("web-0", "a"));
+    does(&mut items, &confirmed(), &Policy::default());
+    assert_eq!(record(&items).spec.plan.pods.len(), 2);
+    gone(&mut items, "Node", "c");
+    find(&mut items, "Node", "b")["status"]["allocatable"]["cpu"] = "1".into();
     goes_on(&mut items);
     let plan = record(&items).spec.plan;
-    assert!(plan.pods.is_empty() && plan.left_alone[0].what == "pod x/db-0", "{plan:?}");
+    assert_eq!(plan.pods.len(), 1, "{plan:?}");
+    assert!(plan.left_alone[0].what == "pod x/web-0" && plan.left_alone[0].shield.is_some(), "{plan:?}");
+
     // Where successors would go may change without another plan.
     let mut items = outage();
     does(&mut items, &confirmed(), &Policy::default());

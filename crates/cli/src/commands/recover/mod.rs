@@ -212,7 +212,13 @@ impl Desk<'_> {
             }
             // The step says it, unless there is something else to be said or done before.
             Err(error) if self.args.consent.dry_run => return Err(anyhow!("{error}")),
-            Ok(_) if self.args.consent.dry_run => output::aside(&show::abort(&standing, under_way, now)),
+            Ok(_) if self.args.consent.dry_run && step.deed.is_some() => {
+                let undone = show::abort(&standing, under_way, now);
+                match self.args.output {
+                    RecoverFormat::Table => output::text(&undone)?,
+                    _ => output::aside(&undone),
+                }
+            }
             _ => {}
         }
         Ok(step)
