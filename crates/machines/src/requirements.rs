@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What is missing here, in words; none if all is there.
 pub(crate) fn missing() -> Option<String> {
@@ -27,8 +28,11 @@ pub(crate) fn missing() -> Option<String> {
     let Some(groups) = control_groups() else {
         return Some("pods as processes need a cgroup v2 hierarchy, and none is mounted".to_owned());
     };
+    // Others in this process may try at the same moment.
+    static TRIALS: AtomicU32 = AtomicU32::new(0);
+    let trial = format!("stead-trial-{}-{}", std::process::id(), TRIALS.fetch_add(1, Ordering::Relaxed));
+    let trial = groups.join(trial);
     // The kernel makes the file in every group but the root.
-    let trial = groups.join(format!("stead-trial-{}", std::process::id()));
     let made = std::fs::create_dir(&trial).is_ok() && trial.join("cgroup.freeze").exists();
     let _ = std::fs::remove_dir(&trial);
     (!made).then(|| format!("pods as processes need to make control groups in {}", groups.display()))
