@@ -183,14 +183,13 @@ pub(crate) fn forecasts(
             }
             (outcome, _) => outcome,
         };
+        let mut risk = risk(&course, scene, &[pod]);
+        risk.extend(outcome.doubt.map(|doubt| format!("; {doubt}")));
         out.push(Forecast {
             way,
             ready_at: outcome.ready_at,
             nodes: outcome.nodes,
-            risk: outcome
-                .doubt
-                .into_iter()
-                .fold(risk(&course, scene, &[pod]), |risk, doubt| format!("{risk}; {doubt}")),
+            risk,
             // Nobody should do what does not bring the pod back.
             commands: outcome.ready_at.map(|_| commands(way, scene, pod.namespace())).unwrap_or_default(),
             steps: outcome.steps,

@@ -352,8 +352,8 @@ impl<S: FnMut(&str)> Scenes<'_, S> {
         let refused = self.stage.kubectl_with(&["create", "--raw", path, "-f", "-"], evict).await;
         let words = format!("{:#}", refused.err().context("the eviction was let through")?);
         ensure!(words.contains("disruption budget"), "refused for something else: {words}");
-        // An update begins with the last pod, which holds no brick. It has to stop at the first of those that do: this one
-        // may be away, as any one of three replicas may be that has nothing to heal.
+        // An update begins with the last pod, which holds no brick. A StatefulSet asks only those that it has updated whether
+        // they are ready, so that it takes one that does, and has to stop there.
         let uids = self.stage.uids(0..3).await?;
         let last = self.stage.uid(3).await?;
         self.stage.kubectl(&["rollout", "restart", &format!("statefulset/{NAME}")]).await?;
