@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use stead_explain::outage::{NodeStanding, SHUTDOWN, UNREACHABLE};
 
 use crate::guard::Guard;
+use crate::pods::PodSeen;
 use crate::policy::Policy;
 use crate::record::{Evidence, EvidenceKind, NodeRecovery, Said};
 use crate::view::{Request, View, records};
@@ -107,14 +108,16 @@ impl Witness for BootIdChanged {
             .filter(|r| r.spec.node.uid == node.uid)
             .filter(|r| !r.spec.node.boot_id.is_empty() && r.spec.node.boot_id != boot_id)
             .collect();
-        let seen = former.iter().flat_map(|r| &r.spec.plan.pods).filter(|p| p.terminating).map(|p| p.uid.clone());
-        let pods: BTreeSet<String> = seen.collect();
+        let seen = former.iter().flat_map(|r| &r.spec.plan.pods).filter(|p| p.terminating).map(|p| p.uid.as_str());
+        let seen: BTreeSet<&str> = seen.collect();
+        let here = PodSeen::on(view.objects, &node.name).map(|p| p.uid()).filter(|uid| seen.contains(uid));
+        let pods: BTreeSet<String> = here.map(str::to_owned).collect();
         let Some(record) = former.first().filter(|_| !pods.is_empty()) else { return Err(None) };
         let words = format!(
-            "boot id {} became {boot_id}; {} saw {} pods Terminating before that",
+            "boot ID {} became {boot_id}; {} of its pods were Terminating before that, by {}",
             record.spec.node.boot_id,
-            record.name(),
-            pods.len()
+            pods.len(),
+            record.name()
         );
         let said = Said { by: format!("node {}", node.name), at: view.now, words };
         Ok(Evidence { kind: self.kind(), said, pods: Some(pods.into_iter().collect()) })

@@ -14,6 +14,7 @@ mod deed;
 mod evidence;
 mod follow;
 mod guard;
+mod limits;
 mod mark;
 mod owners;
 mod plan;

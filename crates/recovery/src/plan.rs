@@ -7,6 +7,7 @@ use stead_explain::outage::{HeldVolume, NodeStanding, OUT_OF_SERVICE, volumes_of
 use stead_explain::{ObjectError, ObjectKey, Objects};
 use stead_placement::{Cluster, Node, Pod, PodKey, evaluate};
 
+use crate::limits::{BEST_NODES, LISTED_ENDED_PODS};
 use crate::mark;
 use crate::owners;
 use crate::pods::{PodSeen, bears};
@@ -71,6 +72,7 @@ impl<'a> Planner<'a> {
         let objects = self.objects;
         let mut plan = Plan::default();
         let mut candidates = Vec::new();
+        let mut ended: usize = 0;
         let hostile = shield::hostile(self.node);
         for pod in PodSeen::on(objects, &self.node.name) {
             match of_the_node(pod) {
@@ -83,10 +85,22 @@ impl<'a> Planner<'a> {
                         let volumes = volumes_of(objects, pod.namespace(), pod.value);
                         left.passing = !volumes.iter().any(|v| v.attached);
                     }
-                    plan.left_alone.push(left);
+                    ended += usize::from(pod.has_ended());
+                    if !pod.has_ended() || ended <= LISTED_ENDED_PODS {
+                        plan.left_alone.push(left);
+                    }
                 }
                 None => candidates.push(pod),
             }
+        }
+        if let Some(more) = ended.checked_sub(LISTED_ENDED_PODS).filter(|more| *more > 0) {
+            let what = format!("{more} more pods");
+            plan.left_alone.push(LeftAlone {
+                what,
+                why: "they have ended".into(),
+                passing: true,
+                ..LeftAlone::default()
+            });
         }
         candidates.sort_by_key(|pod| (urgency(*pod), pod.namespace(), pod.name()));
         for pod in candidates {
@@ -100,8 +114,8 @@ impl<'a> Planner<'a> {
                 }
                 _ => None,
             };
-            let target = match stays {
-                Some(why) => Target::Nowhere(why),
+            let (target, feasible) = match stays {
+                Some(why) => (Target::Nowhere(why), 0),
                 None => self.target(pod)?,
             };
             if let Target::Nowhere(why) = &target {
@@ -113,7 +127,7 @@ impl<'a> Planner<'a> {
                     return Err(PlanError::NoPlace { pod: pod_name(pod), why: why.clone() });
                 }
             }
-            plan.pods.push(condemned(pod, &volumes, target, tolerates));
+            plan.pods.push(CondemnedPod { feasible_nodes: feasible, ..condemned(pod, &volumes, target, tolerates) });
         }
         self.volumes(&mut plan);
         let foreign =
@@ -137,10 +151,10 @@ impl<'a> Planner<'a> {
         Some(format!("claim {}: its volume {volume} is on this node and nowhere else", local.claim))
     }
 
-    /// Where the pod's successor would go, the pods before it being placed.
-    fn target(&mut self, pod: PodSeen<'a>) -> Result<Target, PlanError> {
+    /// Where the pod's replacement would go, with the pods before it placed, and how many nodes can run it.
+    fn target(&mut self, pod: PodSeen<'a>) -> Result<(Target, usize), PlanError> {
         let objects = self.objects;
-        let Some(owner) = pod.controller() else { return Ok(Target::Gone) };
+        let Some(owner) = pod.controller() else { return Ok((Target::Gone, 0)) };
         let is_other = |other: &PodSeen<'_>| {
             other.terminating().is_none()
                 && !other.has_ended()
@@ -159,11 +173,11 @@ impl<'a> Planner<'a> {
             Some(other) => {
                 self.taken.insert(other.uid());
                 if let Some(node) = other.node() {
-                    return Ok(Target::Nodes(vec![node.into()]));
+                    return Ok((Target::Nodes(vec![node.into()]), 1));
                 }
                 other.key()
             }
-            None if enough => return Ok(Target::Gone),
+            None if enough => return Ok((Target::Gone, 0)),
             None => {
                 *promised += 1;
                 pod.key()
@@ -252,26 +266,27 @@ fn of_the_node(pod: PodSeen<'_>) -> Option<String> {
     }
 }
 
-/// Places a pod as the scheduler would, and has it there for those that come after it.
-fn place(fork: &mut Cluster, pod: &Pod, away_from: &str) -> Target {
+/// Places a pod as the scheduler would, for the pods that come after it; also says how many nodes can run it.
+fn place(fork: &mut Cluster, pod: &Pod, away_from: &str) -> (Target, usize) {
     let verdict = match evaluate(fork, pod) {
         Ok(verdict) => verdict,
-        Err(unmodelled) => return Target::Nowhere(unmodelled.to_string()),
+        Err(unmodelled) => return (Target::Nowhere(unmodelled.to_string()), 0),
     };
     let mut fitting: Vec<_> = verdict.scores.iter().collect();
+    let feasible = fitting.len();
     if fitting.iter().any(|(node, _)| ***node == *away_from) {
         let why = "it bears all taints that this node would have, so that its successor could be put on this very node";
-        return Target::Nowhere(why.into());
+        return (Target::Nowhere(why.into()), 0);
     }
     fitting.sort_by_key(|(node, scores)| (-scores.total, (*node).clone()));
-    let nodes: Vec<String> = fitting.iter().map(|(node, _)| node.to_string()).collect();
+    let nodes: Vec<String> = fitting.iter().take(BEST_NODES).map(|(node, _)| node.to_string()).collect();
     match nodes.first() {
         Some(best) => {
             // The node is one of the cluster's: it has just been judged.
             let _ = fork.assume(pod, best);
-            Target::Nodes(nodes)
+            (Target::Nodes(nodes), feasible)
         }
-        None => Target::Nowhere(verdict.message.or(verdict.error).unwrap_or_else(|| "no node takes it".into())),
+        None => (Target::Nowhere(verdict.message.or(verdict.error).unwrap_or_else(|| "no node can run it".into())), 0),
     }
 }
 
@@ -300,6 +315,7 @@ fn condemned(pod: PodSeen<'_>, volumes: &[HeldVolume], target: Target, tolerates
         volumes: volumes.iter().filter(|v| v.attached).filter_map(|v| v.volume.clone()).collect(),
         terminating: pod.terminating().is_some(),
         target,
+        feasible_nodes: 0,
         tolerates,
         taken: false,
     }

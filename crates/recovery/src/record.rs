@@ -199,7 +199,9 @@ impl Plan {
     pub(crate) fn is_about_the_same(&self, other: &Plan) -> bool {
         let of = |plan: &Plan| {
             let pods: BTreeSet<String> = plan.pods.iter().map(|p| p.uid.clone()).collect();
-            let alone: BTreeSet<String> = plan.left_alone.iter().filter_map(|l| l.uid.clone()).collect();
+            // Pods that have ended come and go, and not all of them are listed.
+            let stays = plan.left_alone.iter().filter(|l| !l.passing);
+            let alone: BTreeSet<String> = stays.filter_map(|l| l.uid.clone()).collect();
             let volumes: BTreeSet<String> = plan.freed().map(str::to_owned).collect();
             (pods, alone, volumes)
         };
@@ -233,6 +235,10 @@ pub struct CondemnedPod {
     pub terminating: bool,
     /// Where its successor would go.
     pub target: Target,
+    /// How many nodes can run its replacement; `target` names only the best of them. Zero in records that were written
+    /// before this field existed, which list all nodes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub feasible_nodes: usize,
     /// Whether it tolerates the taint and has to be deleted besides.
     #[serde(default)]
     pub tolerates: bool,
@@ -242,11 +248,25 @@ pub struct CondemnedPod {
     pub taken: bool,
 }
 
+impl CondemnedPod {
+    /// How many nodes can run its replacement.
+    pub fn feasible_nodes(&self) -> usize {
+        match &self.target {
+            Target::Nodes(nodes) => self.feasible_nodes.max(nodes.len()),
+            Target::Nowhere(_) | Target::Gone => 0,
+        }
+    }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// Where a pod's successor would go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
-    /// To one of these nodes, the best first.
+    /// To one of these nodes, the best first; at most three are stored.
     Nodes(Vec<String>),
     /// Nowhere for now, and why.
     Nowhere(String),

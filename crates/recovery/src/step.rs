@@ -9,6 +9,7 @@ use crate::deed::{Deed, End, Step, Wait};
 use crate::evidence;
 use crate::follow;
 use crate::guard::{Guard, Guards};
+use crate::limits;
 use crate::mark::{self, Fence, Mark, Over};
 use crate::plan::{continued, plan, within};
 use crate::pods::PodSeen;
@@ -86,7 +87,7 @@ fn begin(
         Ok((evidence, plan)) => {
             let record = made(view, node, evidence, plan);
             if guards.hold(Guard::Record) {
-                Step::write(Deed::Record(Box::new(record)))
+                write_record(record)
             } else {
                 Step::write(mark::put(node, &record, &request.who, view.now, guards))
             }
@@ -195,7 +196,16 @@ fn void(view: &View<'_>, record: &NodeRecovery) -> Step {
     record.status.phase = Phase::Void;
     record.status.message = format!("node {} of uid {} is gone", view.node, record.spec.node.uid);
     record.status.steps.push(Took { at: view.now, what: record.status.message.clone() });
-    Step::write(Deed::Record(Box::new(record)))
+    write_record(record)
+}
+
+/// The record is written, within the limits of what can be stored.
+fn write_record(mut record: NodeRecovery) -> Step {
+    limits::bound(&mut record);
+    match limits::too_large(&record) {
+        None => Step::write(Deed::Record(Box::new(record))),
+        Some(why) => Step::refuse(why),
+    }
 }
 
 /// Why the node must be taken for alive.
@@ -597,6 +607,6 @@ impl Going<'_> {
             }
         }
         change(&mut record);
-        Step::write(Deed::Record(Box::new(record)))
+        write_record(record)
     }
 }

@@ -5,5 +5,6 @@ mod cluster;
 mod corners;
 mod model;
 mod plans;
+mod records;
 mod refusals;
 mod seeds;

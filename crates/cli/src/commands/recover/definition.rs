@@ -110,7 +110,8 @@ mod tests {
                 "heard": { "lease": time, "heartbeat": time, "silent": time },
                 "plan": {
                     "pods": [{ "namespace": "n", "name": "p", "uid": "u", "owner": "StatefulSet/p", "volumes": ["v"],
-                               "terminating": true, "tolerates": false, "taken": true, "target": { "nodes": ["b"] } }],
+                               "terminating": true, "tolerates": false, "taken": true, "target": { "nodes": ["b"] },
+                               "feasibleNodes": 4 }],
                     "leftAlone": [{ "what": "pod n/q", "why": "local", "uid": "u", "passing": true, "shield": {
                         "namespace": "n", "name": "q", "before": [{ "key": "k" }], "after": [{ "key": "k" }] } }],
                     "volumes": ["w"],

@@ -53,7 +53,7 @@ pub(super) fn plan(
         let _ = match &pod.target {
             Target::Nodes(nodes) => {
                 let ready = ready_at(pod, foreseen).map(|at| format!(", Ready about {}", ahead(now, at)));
-                writeln!(out, "      it goes to {}{}", first(nodes), ready.unwrap_or_default())
+                writeln!(out, "      it goes to {}{}", first(nodes, pod.feasible_nodes()), ready.unwrap_or_default())
             }
             Target::Nowhere(why) => writeln!(out, "      its successor stays Pending: {why}"),
             Target::Gone => writeln!(out, "      gone for good: nobody makes it anew"),
@@ -148,12 +148,12 @@ fn age(now: Timestamp, then: Timestamp) -> String {
 }
 
 /// The best of several, and how many others there are.
-fn first(nodes: &[String]) -> String {
+fn first(nodes: &[String], feasible: usize) -> String {
     match nodes {
         [] => "no node".to_owned(),
         [one] => one.clone(),
         [best, other] => format!("{best} or {other}"),
-        [best, others @ ..] => format!("{best}, or one of {} others", others.len()),
+        [best, ..] => format!("{best}, or one of {} others", feasible.saturating_sub(1)),
     }
 }
 
