@@ -1,17 +1,17 @@
-//! All that has to hold before a change goes in.
+//! Everything that a change has to pass. Nothing here depends on how busy the machine is, installs anything, or needs
+//! root. What needs real components is `cargo xtask real`; one smoke test of it runs here too.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
+use stead_real::{Outcome, SKIPPED};
 
-use crate::{Outcome, cargo, debian, fixes, glance, layers, operators, root, verdicts};
+use crate::{cargo, dependencies, layers, root};
 
-/// So many fresh cases are compared each time: enough to see a mistake, few enough to wait for.
-const FRESH_CASES: u64 = 500;
-
-/// What has been counted: tests, and each other check as one.
+/// The number of tests, and of other checks.
 #[derive(Debug, Default)]
 struct Count {
     passed: usize,
@@ -29,67 +29,59 @@ impl Count {
     }
 }
 
+/// The tests that need real components. They are checked by the lints, and run by `cargo xtask real`.
+const REAL_TESTS: &str = "stead-real-tests";
+
 pub(crate) fn run() -> Result<Outcome> {
-    let mut count = Count::default();
-    count.add(check("format", &["fmt", "--all", "--check"], &[])?);
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
-    count.add(check("lints", &clippy, &[])?);
-    say("layers");
-    count.add(layers::run()?);
-    tests(&mut count)?;
-    let doc = ["doc", "--workspace", "--no-deps"];
-    count.add(check("documentation", &doc, &[("RUSTDOCFLAGS", "--deny warnings")])?);
-    say("paths");
-    count.add(paths()?);
-    say("ways out, judged by the real kube-scheduler");
-    count.add(fixes::run(&fixes::Args::default())?);
-    say("fresh verdicts of the real kube-scheduler");
-    count.add(verdicts::run(&verdicts::Args::fresh(FRESH_CASES))?);
-    say("recordings of the OpenStack operators, on the real Kubernetes");
-    count.add(operators::run(&operators::Args::default())?);
-    say("a real Glance, from what is rendered");
-    count.add(glance::run(&glance::Args::default())?);
-    say("not run here");
-    println!("bench: `cargo xtask bench` measures, which needs an idle machine");
-    println!("disturb, scale: a short form was run as a test; `cargo xtask disturb` kills the operator 100 times");
-    println!(
-        "gluster: its scenes and three random runs were tests; `cargo xtask gluster --runs 50` goes on, `--measure` measures"
-    );
-    println!(
-        "report cinder: it was a test, with a tenth of Kubernetes' waiting times; `--real-timers` plays it with all of them"
-    );
-    println!(
-        "forecasts: ten situations were a test; `cargo xtask forecasts` plays forty, `--real-timers` with Kubernetes' own"
-    );
-    println!("recoveries: five at random were a test; `cargo xtask recoveries` plays 60, `--seed N` others");
-    println!("fuzz: its first seconds were run as a test; `cargo xtask fuzz --minutes 10` goes on");
-    println!("\n{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
-    Ok(if count.failed == 0 { Outcome::Passed } else { Outcome::Failed })
+    let (mut count, start) = (Count::default(), Instant::now());
+    count.add(step("format", || cargo_passes(&["fmt", "--all", "--check"], &[]))?);
+    count.add(step("paths", paths)?);
+    count.add(step("layers", layers::run)?);
+    count.add(step("dependencies", dependencies::run)?);
+    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
+    count.add(step("lints", || cargo_passes(&clippy, &[]))?);
+    let ordinary = ["test", "--workspace", "--exclude", REAL_TESTS, "--locked", "--no-fail-fast"];
+    step("tests", || tests(&ordinary, &[], &mut count))?;
+    let doc = ["doc", "--workspace", "--no-deps", "--locked"];
+    count.add(step("documentation", || cargo_passes(&doc, &[("RUSTDOCFLAGS", "--deny warnings")]))?);
+    // `--workspace` keeps the features, and with them what was compiled for the other tests.
+    let smoke = ["test", "--workspace", "--locked", "--test", "smoke", "--", "--nocapture"];
+    // It runs the program that the tests before have built.
+    let target = cargo::metadata()?["target_directory"].as_str().map(|folder| format!("{folder}/debug"));
+    let programs = target.context("cargo metadata has no target_directory")?;
+    step("smoke test on the real control plane", || tests(&smoke, &[("STEAD_PROGRAMS", &programs)], &mut count))?;
+    println!("\n`cargo xtask real` runs what needs real components; {} s", start.elapsed().as_secs());
+    println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
+    Ok(Outcome::passed(count.failed == 0))
 }
 
-fn say(what: &str) {
-    println!("\n── {what}");
+/// Runs a step, and prints its name before and its result and time after.
+fn step(name: &str, run: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    println!("\n── {name}");
+    let start = Instant::now();
+    let outcome = run()?;
+    let word = match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed => "FAILED",
+        Outcome::Skipped => "skipped",
+    };
+    println!("{name}: {word}, {} s", start.elapsed().as_secs());
+    Ok(outcome)
 }
 
-/// Runs cargo, with its output for all to see.
-fn check(what: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Outcome> {
-    say(what);
+fn cargo_passes(args: &[&str], env: &[(&str, &str)]) -> Result<Outcome> {
     let status = cargo::cargo().args(args).envs(env.iter().copied()).status();
-    let passed = status.with_context(|| format!("running cargo {}", args[0]))?.success();
-    println!("{what}: {}", if passed { "passed" } else { "FAILED" });
-    Ok(if passed { Outcome::Passed } else { Outcome::Failed })
+    Ok(Outcome::passed(status.with_context(|| format!("running cargo {}", args[0]))?.success()))
 }
 
-/// Runs the tests and adds up what they report.
-fn tests(count: &mut Count) -> Result<()> {
-    say("tests");
-    // What runs pods as processes says by itself what is missing.
-    debian::get("glusterd", "glusterfs-server");
-    // A test that has nothing to run with returns early. The harness counts it as passed; the notes say otherwise.
+/// Runs tests and adds up what they report.
+fn tests(args: &[&str], env: &[(&str, &str)], count: &mut Count) -> Result<Outcome> {
+    // A test without the component it needs returns early. The harness counts it as passed; the notes say otherwise.
     let notes = std::env::temp_dir().join(format!("stead-skipped-{}", std::process::id()));
     let mut child = cargo::cargo()
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .env(stead_testbed::SKIPPED, &notes)
+        .args(args)
+        .envs(env.iter().copied())
+        .env(SKIPPED, &notes)
         .stdout(Stdio::piped())
         .spawn()
         .context("running cargo test")?;
@@ -104,20 +96,20 @@ fn tests(count: &mut Count) -> Result<()> {
             ignored += i;
         }
     }
-    // What does not even compile has no tests to count.
+    // Tests that do not compile cannot be counted.
     if !child.wait()?.success() && failed == 0 {
         failed = 1;
     }
-    let noted = skipped(&notes)?;
-    noted.iter().for_each(|line| println!("{line}"));
-    count.passed += passed.saturating_sub(noted.len());
+    let skipped = skipped(&notes)?;
+    skipped.iter().for_each(|line| println!("{line}"));
+    count.passed += passed.saturating_sub(skipped.len());
     count.failed += failed;
-    count.skipped += ignored + noted.len();
-    Ok(())
+    count.skipped += ignored + skipped.len();
+    Ok(if failed == 0 && passed == skipped.len() { Outcome::Skipped } else { Outcome::passed(failed == 0) })
 }
 
-/// The tests that were skipped, a line each. There is no file if none was.
-fn skipped(notes: &Path) -> Result<Vec<String>> {
+/// The tests that were skipped, one line each. There is no file if none was.
+pub(crate) fn skipped(notes: &Path) -> Result<Vec<String>> {
     if !notes.is_file() {
         return Ok(Vec::new());
     }
@@ -127,7 +119,7 @@ fn skipped(notes: &Path) -> Result<Vec<String>> {
 }
 
 /// The numbers in `test result: ok. 5 passed; 0 failed; 1 ignored; …`.
-fn result(line: &str) -> Option<[usize; 3]> {
+pub(crate) fn result(line: &str) -> Option<[usize; 3]> {
     let rest = line.strip_prefix("test result: ")?;
     let number = |word: &str| {
         let before = rest.split(word).next()?.trim_end();
@@ -136,7 +128,7 @@ fn result(line: &str) -> Option<[usize; 3]> {
     Some([number("passed")?, number("failed")?, number("ignored")?])
 }
 
-/// Looks for paths of somebody's machine in tracked files.
+/// Looks for paths of one machine in tracked files.
 fn paths() -> Result<Outcome> {
     let homes = ["home", "root", "work", "farm", "Users", "tmp/wt"].join("|");
     let pattern = format!("(^|[^A-Za-z0-9_.])/({homes})[/-]");
@@ -147,17 +139,15 @@ fn paths() -> Result<Outcome> {
     let output = match output {
         Ok(output) if output.status.code().is_some_and(|code| code < 2) => output,
         _ => {
-            println!("paths: skipped: this is no git repository, or git is not installed");
+            println!("this is not a git repository, or git is not installed");
             return Ok(Outcome::Skipped);
         }
     };
     let found = String::from_utf8_lossy(&output.stdout);
-    if found.is_empty() {
-        println!("paths: passed");
-        return Ok(Outcome::Passed);
+    if !found.is_empty() {
+        println!("tracked files contain paths of one machine:\n{found}");
     }
-    println!("paths: FAILED: tracked files name places on one machine:\n{found}");
-    Ok(Outcome::Failed)
+    Ok(Outcome::passed(found.is_empty()))
 }
 
 #[cfg(test)]
@@ -165,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_of_tests_are_read() {
+    fn test_results_are_read() {
         for (line, expected) in [
             ("test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out", Some([12, 0, 3])),
             ("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured", Some([1, 2, 0])),

@@ -1,28 +1,28 @@
-//! Builds Kubernetes' own control plane, kubectl and etcd from Go's module registry, into the user's cache.
+//! Builds Kubernetes' own control plane, kubectl, etcd and the oracle from Go's module registry, into the user's cache.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use stead_testbed::Binaries;
+use stead_real::{Binaries, Outcome};
 
 use crate::root;
 
-/// Kubernetes' version; `real/go.mod` has its modules.
-const VERSION: &str = "v1.36.4";
+/// The version of Kubernetes; `real/go.mod` has its modules.
+pub(crate) const VERSION: &str = "v1.36.4";
 
 /// The etcd that this Kubernetes was made with.
 const ETCD: &str = "go.etcd.io/etcd/server/v3@v3.6.5";
 
-/// Whether to build what is there.
+/// How to build.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Build them even if they are there.
+    /// Build programs even if they exist
     #[arg(long)]
     again: bool,
 }
 
-/// A program: its name and the package that it is made of.
+/// The programs: the name of each and the Go package it is built from.
 const PROGRAMS: [(&str, &str); 8] = [
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
@@ -34,34 +34,37 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
 ];
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let directory = Binaries::directory().context("neither STEAD_REAL nor XDG_CACHE_HOME nor HOME is set")?;
-    let wanted: Vec<_> = PROGRAMS.iter().filter(|(name, _)| args.again || !directory.join(name).is_file()).collect();
-    if wanted.is_empty() {
-        println!("{}", directory.display());
-        return Ok(());
-    }
+/// Builds the programs of these names that do not exist yet; all of them if no name is given.
+pub(crate) fn build(args: &Args, only: &[&str]) -> Result<Outcome> {
+    let directory = Binaries::directory().context("none of STEAD_REAL, XDG_CACHE_HOME and HOME is set")?;
+    let wanted: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(name, _)| only.is_empty() || only.contains(name))
+        .filter(|(name, _)| args.again || !directory.join(name).is_file())
+        .collect();
     let steps = wanted.len() + 1;
-    println!("[1/{steps}] Kubernetes' modules (ten minutes for all of this on two cores, and 3.6 GB of Go's caches)");
-    let sources = directory.join("kubernetes-src");
-    copy(&root().join("real"), &sources)?;
-    go(&sources, &["mod", "tidy", "-e"])?;
-    let etcd_sources = directory.join("etcd-build");
+    if !wanted.is_empty() {
+        println!(
+            "[1/{steps}] Kubernetes' modules (about ten minutes for everything on two cores, 3.6 GB of Go's caches)"
+        );
+        let sources = directory.join("kubernetes-src");
+        copy(&root().join("real"), &sources)?;
+        go(&sources, &["mod", "tidy", "-e"])?;
+    }
     for (i, (name, package)) in wanted.iter().enumerate() {
         println!("[{}/{steps}] {name}", i + 2);
-        let target = directory.join(name);
-        if *name == "etcd" {
-            get_etcd(&etcd_sources)?;
-            build(&etcd_sources, &target, package, "-s -w")?;
+        let (sources, flags) = if *name == "etcd" {
+            (get_etcd(&directory)?, "-s -w".to_owned())
         } else {
-            build(&sources, &target, package, &version_flags())?;
-        }
+            (directory.join("kubernetes-src"), version_flags())
+        };
+        build_program(&sources, &directory.join(name), package, &flags)?;
     }
     println!("{}", directory.display());
-    Ok(())
+    Ok(Outcome::Passed)
 }
 
-/// A program says which version it is only if it is told so when it is linked.
+/// Programs know their version only if the linker sets it.
 fn version_flags() -> String {
     let mut parts = VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -72,10 +75,10 @@ fn version_flags() -> String {
     )
 }
 
-/// What is built is moved into place when it is whole, so that a program that is there is one that works.
-fn build(sources: &Path, target: &Path, package: &str, flags: &str) -> Result<()> {
+/// A program is moved into place when it is complete, so that an existing one always works.
+fn build_program(sources: &Path, target: &Path, package: &str, flags: &str) -> Result<()> {
     let partial = target.with_extension("partial");
-    let output = partial.to_str().context("a cache whose path is no text")?;
+    let output = partial.to_str().context("the path of the cache is not UTF-8")?;
     go(sources, &["build", "-ldflags", flags, "-o", output, package])?;
     std::fs::rename(&partial, target).with_context(|| format!("writing {}", target.display()))
 }
@@ -83,24 +86,26 @@ fn build(sources: &Path, target: &Path, package: &str, flags: &str) -> Result<()
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for file in ["go.mod", "oracle/main.go", "oracle/bench.go", "kcm/main.go"] {
         let target = to.join(file);
-        let folder = target.parent().context("a file is in a folder")?;
-        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let folder = target.parent().context("a file has a folder")?;
+        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         std::fs::copy(from.join(file), &target).with_context(|| format!("writing {}", target.display()))?;
     }
     let require = format!("k8s.io/kubernetes@{VERSION}");
     go(to, &["get", &require])
 }
 
-fn get_etcd(sources: &Path) -> Result<()> {
-    std::fs::create_dir_all(sources).with_context(|| format!("making {}", sources.display()))?;
+fn get_etcd(directory: &Path) -> Result<std::path::PathBuf> {
+    let sources = directory.join("etcd-build");
+    std::fs::create_dir_all(&sources).with_context(|| format!("creating {}", sources.display()))?;
     if !sources.join("go.mod").is_file() {
-        go(sources, &["mod", "init", "etcd-build"])?;
+        go(&sources, &["mod", "init", "etcd-build"])?;
     }
-    go(sources, &["get", ETCD])
+    go(&sources, &["get", ETCD])?;
+    Ok(sources)
 }
 
-/// Runs the go command in a folder, for a program that stands alone.
-pub(crate) fn go(folder: &Path, args: &[&str]) -> Result<()> {
+/// Runs the go command in a folder. Programs are linked statically.
+fn go(folder: &Path, args: &[&str]) -> Result<()> {
     let status = Command::new("go")
         .args(args)
         .current_dir(folder)

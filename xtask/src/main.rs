@@ -1,122 +1,132 @@
-//! Chores: what is done to the project rather than with it. A file or folder for each.
-#![expect(clippy::print_stdout, reason = "a chore talks to whoever runs it")]
+//! Development tasks. This program only parses the command line and dispatches: what is quick is in a file here, and
+//! everything that links the product is a program of its own below `testing/`, built when it is asked for.
+#![expect(clippy::print_stdout, reason = "a task reports to the person who runs it")]
 
-mod bench;
 mod cargo;
 mod ci;
-mod cluster;
-mod debian;
-mod disturb;
-mod fixes;
-mod forecasts;
-mod fuzz;
-mod glance;
-mod gluster;
-mod image;
+mod dependencies;
 mod kubernetes;
 mod layers;
-mod operators;
-mod oracle;
-mod oracle_build;
-mod recoveries;
-mod report;
-mod scale;
-mod verdicts;
+mod real;
+mod shape;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::Parser;
+use stead_real::Outcome;
 
-/// The project's chores.
+/// Development tasks.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
-enum Chore {
-    /// All that has to hold before a change goes in: format, lints, layers, tests, documentation, paths.
+enum Task {
+    /// Run everything that a change has to pass: format, lints, layers, dependencies, tests, docs, one smoke test.
     Ci,
-    /// Check that the core crates know no client, clock, file or thread, and each only the layers below it.
+    /// Run everything that needs real components, and write a record of the results.
+    Real(real::Args),
+    /// Check that crates depend only on the layers below them, and that the core is free of I/O, clocks and chance.
     Layers,
-    /// Build the real kube-scheduler as a judge, from Go's module registry, once.
-    Oracle(oracle_build::Args),
-    /// Build Kubernetes' own control plane, from Go's module registry, once.
+    /// Print figures about the shape of the code: JSON accesses by strings, string errors, lines.
+    Shape,
+    /// Build the real kube-scheduler as a judge (needs Go).
+    Oracle(kubernetes::Args),
+    /// Build the real control plane (needs Go).
     Kubernetes(kubernetes::Args),
+
     /// Run a real control plane with stand-in nodes until Ctrl-C.
-    Cluster(cluster::Args),
-    /// Play a field report on a real control plane, with the operator running, and print what is typed and seen.
-    Report(report::Args),
+    #[command(disable_help_flag = true)]
+    Cluster(Rest),
+    /// Play a field report on a real control plane, with the operator running, and print it.
+    #[command(disable_help_flag = true)]
+    Report(Rest),
     /// Compare fresh random cases with the real kube-scheduler.
-    Verdicts(verdicts::Args),
-    /// Play a walk-through with the operator killed again and again, and behind a proxy that misbehaves.
-    Disturb(disturb::Args),
-    /// Have many GlanceAPIs made, and restart the operator.
-    Scale(scale::Args),
+    #[command(disable_help_flag = true)]
+    Verdicts(Rest),
+    /// Have the real kube-scheduler judge every fix that is offered for the recorded cases.
+    #[command(disable_help_flag = true)]
+    Fixes(Rest),
+    /// Play a walk-through with the operator killed at random moments, and behind a faulty proxy.
+    #[command(disable_help_flag = true)]
+    Disturb(Rest),
+    /// Create many GlanceAPIs, and restart the operator.
+    #[command(disable_help_flag = true)]
+    Scale(Rest),
     /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
-    Operators(operators::Args),
-    /// Compare what is foreseen of outages made at random with what then happens on the real control plane.
-    Forecasts(forecasts::Args),
+    #[command(disable_help_flag = true)]
+    Operators(Rest),
+    /// Compare forecasts for random outages with what then happens on the real control plane.
+    #[command(disable_help_flag = true)]
+    Forecasts(Rest),
+    /// Recover random dead nodes under random faults, and look for two writers of one volume.
+    #[command(disable_help_flag = true)]
+    Recoveries(Rest),
+    /// Start a real Glance from the objects that the loops render, and use it.
+    #[command(disable_help_flag = true)]
+    Glance(Rest),
+    /// Play every scene of a Gluster pool on real glusterd, or random faults, or measure it.
+    #[command(disable_help_flag = true)]
+    Gluster(Rest),
     /// Feed broken input to everything that reads any.
-    Fuzz(fuzz::Args),
-    /// Place batches of pods beside kube-scheduler's own algorithm, and measure memory and forks.
-    Bench(bench::Args),
-    /// Have kube-scheduler itself judge every way out that is offered for the recorded cases.
-    Fixes(fixes::Args),
+    #[command(disable_help_flag = true)]
+    Fuzz(Rest),
+    /// Measure how fast pods are placed beside kube-scheduler's own algorithm, and the memory and forks of a cluster.
+    #[command(disable_help_flag = true)]
+    Bench(Rest),
     /// Make the operator's image, as an OCI layout.
-    Image(image::Args),
-    /// Start a real Glance from what the loops render, and use it.
-    Glance(glance::Args),
-    /// Play every scene of a Gluster pool on real glusterd, or faults at random, or measure it.
-    Gluster(gluster::Args),
-    /// Lose nodes, recover them with everything in the way, and look for two that could write one disk.
-    Recoveries(recoveries::Args),
+    #[command(disable_help_flag = true)]
+    Image(Rest),
 }
 
-/// How a chore ended that ran to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Passed,
-    Failed,
-    /// There is nothing to run it with; why has been said.
-    Skipped,
+/// Arguments for the program that does it.
+#[derive(clap::Args)]
+struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let outcome = match Chore::parse() {
-        Chore::Ci => ci::run()?,
-        Chore::Layers => layers::run()?,
-        Chore::Verdicts(args) => verdicts::run(&args)?,
-        Chore::Disturb(args) => disturb::run(&args)?,
-        Chore::Scale(args) => scale::run(&args)?,
-        Chore::Operators(args) => operators::run(&args)?,
-        Chore::Forecasts(args) => forecasts::run(&args)?,
-        Chore::Fuzz(args) => fuzz::run(&args)?,
-        Chore::Bench(args) => {
-            bench::run(&args)?;
-            Outcome::Passed
-        }
-        Chore::Oracle(args) => {
-            oracle_build::run(&args)?;
-            Outcome::Passed
-        }
-        Chore::Kubernetes(args) => {
-            kubernetes::run(&args)?;
-            Outcome::Passed
-        }
-        Chore::Cluster(args) => cluster::run(&args)?,
-        Chore::Report(args) => report::run(&args)?,
-        Chore::Fixes(args) => fixes::run(&args)?,
-        Chore::Image(args) => {
-            image::run(&args)?;
-            Outcome::Passed
-        }
-        Chore::Glance(args) => glance::run(&args)?,
-        Chore::Gluster(args) => gluster::run(&args)?,
-        Chore::Recoveries(args) => recoveries::run(&args)?,
+fn main() -> Result<ExitCode> {
+    let outcome = match Task::parse() {
+        Task::Ci => ci::run()?,
+        Task::Real(args) => real::run(&args)?,
+        Task::Layers => layers::run()?,
+        Task::Shape => shape::run()?,
+        Task::Oracle(args) => kubernetes::build(&args, &["oracle"])?,
+        Task::Kubernetes(args) => kubernetes::build(&args, &[])?,
+        Task::Cluster(rest) => delegate(&SCENARIOS, "cluster", &rest)?,
+        Task::Report(rest) => delegate(&SCENARIOS, "report", &rest)?,
+        Task::Disturb(rest) => delegate(&SCENARIOS, "disturb", &rest)?,
+        Task::Scale(rest) => delegate(&SCENARIOS, "scale", &rest)?,
+        Task::Operators(rest) => delegate(&SCENARIOS, "operators", &rest)?,
+        Task::Forecasts(rest) => delegate(&SCENARIOS, "forecasts", &rest)?,
+        Task::Recoveries(rest) => delegate(&SCENARIOS, "recoveries", &rest)?,
+        Task::Glance(rest) => delegate(&SCENARIOS, "glance", &rest)?,
+        Task::Gluster(rest) => delegate(&SCENARIOS, "gluster", &rest)?,
+        Task::Verdicts(rest) => delegate(&ORACLE, "verdicts", &rest)?,
+        Task::Fixes(rest) => delegate(&ORACLE, "fixes", &rest)?,
+        Task::Bench(rest) => delegate(&["--release", "--package", "stead-oracle"], "bench", &rest)?,
+        Task::Fuzz(rest) => delegate(&["--package", "stead-fuzz"], "", &rest)?,
+        Task::Image(rest) => delegate(&["--package", "stead-image"], "", &rest)?,
     };
+    // A check that cannot run here is no failure; it has said what is missing.
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The project's root.
+const SCENARIOS: [&str; 2] = ["--package", "stead-scenarios"];
+const ORACLE: [&str; 2] = ["--package", "stead-oracle"];
+
+/// Builds and runs the program that does a task.
+fn delegate(package: &[&str], command: &str, rest: &Rest) -> Result<Outcome> {
+    let mut run = cargo::cargo();
+    run.args(["run", "--quiet"]).args(package).arg("--");
+    run.args((!command.is_empty()).then_some(command)).args(&rest.args);
+    // Relative paths on the command line are relative to where it was typed.
+    run.current_dir(std::env::current_dir().context("the current directory")?);
+    Ok(run.status().with_context(|| format!("running cargo run {}", package.join(" ")))?.into())
+}
+
+/// The root of the repository.
 fn root() -> PathBuf {
-    let chores = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    chores.parent().map(PathBuf::from).unwrap_or(chores)
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default()
 }

@@ -142,7 +142,7 @@ impl Machines {
         let socket = UnixListener::bind(plane.egress()).context("a socket for the API server's way to pods")?;
         tasks.spawn(egress::serve(socket, host.fabric.services[0].clone(), addresses.values().copied().collect()));
         let kubelets = Arc::new(Processes { host: host.clone(), addresses });
-        let nodes = Nodes::start_with(plane.client(), setup.cluster, kubelets).await?;
+        let nodes = Nodes::start_with(plane, setup.cluster, kubelets).await?;
         for (node, listener) in listeners {
             let kubelet = Kubelet { node, host: host.clone(), world: nodes.world() };
             tasks.spawn(kubelet_port::serve(listener, acceptor.clone(), kubelet));

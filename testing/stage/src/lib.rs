@@ -18,6 +18,7 @@ pub mod forecasts;
 mod objects;
 mod operator;
 pub mod pool;
+mod program;
 pub mod recoveries;
 pub mod scale;
 pub mod walk;
@@ -33,6 +34,7 @@ use tokio::process::Command;
 pub use end_state::{EndState, differences};
 pub use objects::Objects;
 pub use operator::Operator;
+pub use program::program;
 
 /// A cluster to play on.
 pub struct Stage {
@@ -51,7 +53,7 @@ impl Stage {
     /// Starts a control plane and nodes, and waits until they are ready. `stead` is the program to test.
     pub async fn open(binaries: &Binaries, stead: &Path, options: Options, nodes: ClusterSpec) -> Result<Stage> {
         let plane = ControlPlane::start(binaries, options).await?;
-        let nodes = Nodes::start(plane.client(), nodes).await?;
+        let nodes = Nodes::start(&plane, nodes).await?;
         nodes.ready().await?;
         Ok(Stage { plane, nodes, stead: stead.to_owned() })
     }
@@ -228,8 +230,8 @@ async fn stead(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<St
     Ok(stdout)
 }
 
-/// Longer than anything here takes: what goes on is told of, and not waited for.
-const MOST: Duration = Duration::from_secs(900);
+/// How long a command may take: longer than its own --timeout in any test.
+const MOST: Duration = Duration::from_secs(3600);
 
 /// Runs `stead` against a cluster: exit code, what it printed, what it complained of.
 async fn stead_ran(program: &Path, plane: &ControlPlane, args: &[&str]) -> Result<(Option<i32>, String, String)> {

@@ -10,7 +10,7 @@
 //!
 //! let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
 //! let plane = ControlPlane::start(&binaries, Options::default()).await?;
-//! let nodes = Nodes::start(plane.client(), ClusterSpec::seven()).await?;
+//! let nodes = Nodes::start(&plane, ClusterSpec::seven()).await?;
 //! nodes.ready().await?;
 //! # Ok(())
 //! # }
@@ -21,7 +21,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
 mod audit;
-mod binaries;
 mod control_plane;
 mod guard;
 mod kubeconfig;
@@ -29,16 +28,14 @@ mod kubectl;
 mod nodes;
 mod options;
 mod proxy;
-mod skip;
 mod spec;
 
 pub use audit::{AuditEvent, ObjectRef};
-pub use binaries::Binaries;
 pub use control_plane::ControlPlane;
 pub use guard::Guard;
 pub use kubectl::Ran;
 pub use nodes::{Disks, Instance, JobEnd, Kubelets, Nodes, World, observe};
 pub use options::{Options, User};
 pub use proxy::{FaultProxy, Faults, Tally, Written};
-pub use skip::{SKIPPED, skip};
 pub use spec::{ClusterSpec, DriverSpec, NodeSpec};
+pub use stead_real::{Binaries, Outcome, skip};

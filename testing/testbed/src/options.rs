@@ -19,6 +19,8 @@ pub struct Options {
     pub egress: bool,
     /// More flags for the API server.
     pub api_server: Vec<String>,
+    /// More flags for the controller manager.
+    pub controller_manager: Vec<String>,
 }
 
 /// Somebody who may ask the API server, with a token that never changes. What they may do is for RBAC to say.

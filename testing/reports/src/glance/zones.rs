@@ -44,7 +44,7 @@ const DEFAULT: &str = "kubectl get pods -l service=glance -o wide | grep default
 impl Walk<'_> {
     /// The seven nodes, with a control plane on them.
     pub(super) async fn seven_nodes(&mut self) -> Result<()> {
-        self.stage.nodes = Nodes::start(self.stage.plane.client(), nodes(&SEVEN)).await?;
+        self.stage.nodes = Nodes::start(&self.stage.plane, nodes(&SEVEN)).await?;
         self.stage.nodes.ready().await?;
         let terminal = &mut self.terminal;
         terminal.heading("Seven nodes in three zones")?;

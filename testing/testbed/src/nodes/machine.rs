@@ -101,8 +101,8 @@ where
 }
 
 /// Shows every so often that the node lives. Nothing else is done here, so that nothing can be in its way.
-pub(super) async fn renew_lease(world: Arc<World>, name: String) {
-    let leases: Api<Lease> = Api::namespaced(world.client.clone(), LEASES);
+pub(super) async fn renew_lease(client: Client, world: Arc<World>, name: String) {
+    let leases: Api<Lease> = Api::namespaced(client, LEASES);
     let mut tick = tokio::time::interval(seconds(world.spec.heartbeat_seconds).max(Duration::from_millis(100)));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -8,6 +8,7 @@
 mod attach;
 mod cloud;
 mod disks;
+mod heartbeats;
 mod in_use;
 mod machine;
 mod mounts;
@@ -21,14 +22,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::ClusterSpec;
+use crate::{ClusterSpec, ControlPlane};
 pub use cloud::Instance;
 pub use disks::Disks;
+use heartbeats::Heartbeats;
 pub use pods::Kubelets;
 pub use world::{World, observe};
 
@@ -46,6 +47,7 @@ pub enum JobEnd {
 /// Nodes with kubelets and storage drivers. They go silent, all at once, when this value is dropped.
 pub struct Nodes {
     world: Arc<World>,
+    _heartbeats: Heartbeats,
     /// Aborted when it is dropped.
     _tasks: JoinSet<()>,
 }
@@ -53,27 +55,28 @@ pub struct Nodes {
 impl Nodes {
     /// Registers the nodes and the drivers, and starts what they do. Nodes that are there already are taken over, with
     /// the pods on them.
-    pub async fn start(client: Client, spec: ClusterSpec) -> Result<Nodes> {
-        Nodes::start_with(client, spec, Arc::new(pods::Delays)).await
+    pub async fn start(plane: &ControlPlane, spec: ClusterSpec) -> Result<Nodes> {
+        Nodes::start_with(plane, spec, Arc::new(pods::Delays)).await
     }
 
     /// The same, with somebody else who leads the lives of the pods.
-    pub async fn start_with(client: Client, spec: ClusterSpec, kubelets: Arc<dyn Kubelets>) -> Result<Nodes> {
+    pub async fn start_with(plane: &ControlPlane, spec: ClusterSpec, kubelets: Arc<dyn Kubelets>) -> Result<Nodes> {
+        let client = plane.client();
         machine::register(&client, &spec).await?;
         let mut tasks = JoinSet::new();
         let world = Arc::new(World::new(client, spec, kubelets.clone(), &mut tasks));
         world.ready().await?;
         for node in &world.spec.nodes {
-            tasks.spawn(machine::renew_lease(world.clone(), node.name.clone()));
             tasks.spawn(machine::report_status(world.clone(), node.name.clone()));
         }
+        let heartbeats = Heartbeats::start(plane.config().await?, world.clone())?;
         if world.spec.cloud.is_some() {
             tasks.spawn(cloud::run(world.clone()));
         }
         tasks.spawn(provision::run(world.clone()));
         tasks.spawn(attach::run(world.clone()));
         tasks.spawn(pods::run(world.clone(), kubelets));
-        Ok(Nodes { world, _tasks: tasks })
+        Ok(Nodes { world, _heartbeats: heartbeats, _tasks: tasks })
     }
 
     /// What the nodes see.
@@ -84,7 +87,7 @@ impl Nodes {
     /// Waits until every node that is not silent is Ready and has no taint. Somebody has to take the taint of a new
     /// node away: a controller manager must run.
     pub async fn ready(&self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(180);
+        let end = Instant::now() + Duration::from_secs(900);
         let mut changed = self.world.changed();
         loop {
             let late: Vec<&str> =
@@ -93,7 +96,7 @@ impl Nodes {
                 return Ok(());
             }
             if Instant::now() > end {
-                bail!("nodes that are not ready after three minutes: {}", late.join(", "));
+                bail!("nodes that are not ready after 15 minutes: {}", late.join(", "));
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), changed.changed()).await;
         }

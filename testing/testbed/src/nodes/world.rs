@@ -83,7 +83,7 @@ impl World {
 
     /// Waits until everything has been seen once.
     pub(super) async fn ready(&self) -> Result<()> {
-        let most = Duration::from_secs(300);
+        let most = Duration::from_secs(900);
         tokio::time::timeout(most, self.all_seen()).await.with_context(|| format!("not all is seen within {most:?}"))?
     }
 

@@ -1,0 +1,53 @@
+//! What is fed: everything between a text and an explanation.
+
+use std::collections::BTreeSet;
+
+use stead_explain::outage::Clock;
+use stead_explain::{ObjectKey, Objects, explain, fixes, render};
+use stead_placement::{Answer, Snapshot, evaluate};
+
+use crate::corpus::Case;
+
+/// The pods of one input that are asked about; the first ones will do.
+const MOST_PODS: usize = 3;
+
+/// Judges an input. What it says does not matter: that it says something does.
+pub(crate) fn judge(case: &Case) {
+    if let Ok(dump) = stead_dump::read_str("fuzz", &case.text, &|_, _| true) {
+        let kinds: BTreeSet<String> = dump.kinds;
+        let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value));
+        let pods: Vec<ObjectKey> = objects.of_kind("Pod").map(|(key, _)| key.clone()).collect();
+        for key in pods.iter().take(MOST_PODS) {
+            ask(&objects, key);
+        }
+        if let (true, Some(key)) = (case.explain, pods.first())
+            && let Ok(explanation) = explain(&objects, key, &kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH))
+        {
+            std::hint::black_box(render(&explanation));
+        }
+    }
+    let Some(given) = &case.given else { return };
+    if let Ok(snapshot) = serde_json::from_value::<Snapshot>(given.clone().into()) {
+        std::hint::black_box(stead_placement::Cluster::from_snapshot(&snapshot).is_ok());
+    }
+    if let Ok((objects, key)) = Objects::from_case(given.clone()) {
+        ask(&objects, &key);
+        if case.explain {
+            std::hint::black_box(fixes(&objects, &key).is_ok());
+        }
+    }
+}
+
+fn ask(objects: &Objects, key: &ObjectKey) {
+    let (Ok(mut cluster), Ok(pod)) = (objects.cluster(key), objects.pod(key)) else { return };
+    let plain = evaluate(&cluster, &pod);
+    if let Ok(verdict) = &plain {
+        std::hint::black_box(serde_json::to_string(&Answer::from(verdict)).is_ok());
+    }
+    let fast = cluster.place(&pod);
+    if let (Ok(verdict), Ok(placement)) = (&plain, &fast) {
+        let best: Vec<&str> = placement.best().map(|n| &**n).collect();
+        let expected: Vec<&str> = verdict.best.iter().map(|n| &**n).collect();
+        assert_eq!(best, expected, "the fast path differs from the plain one");
+    }
+}

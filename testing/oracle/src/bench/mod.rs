@@ -1,0 +1,83 @@
+//! How fast pods are placed, beside kube-scheduler's own algorithm on the same batches, and what a large cluster costs.
+
+mod batches;
+mod memory;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use stead_placement::{Batch, place_all};
+
+use crate::program;
+use batches::Kind;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// kube-scheduler's algorithm as a program, to be measured beside ours [default: stead-real/oracle in the cache].
+    #[arg(long, env = "STEAD_ORACLE")]
+    oracle: Option<PathBuf>,
+    /// Leave kube-scheduler out.
+    #[arg(long)]
+    alone: bool,
+    /// Only batches whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// How often ours is run; the middle one of the times counts.
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+}
+
+/// The batches, as `nodes, queue, kind, pods that are there already`.
+const BATCHES: [(usize, usize, Kind, usize); 5] = [
+    (1000, 2000, Kind::Spread, 0),
+    (1000, 2000, Kind::Anti, 0),
+    (1000, 2000, Kind::Mixed, 0),
+    (1000, 2000, Kind::Basic, 0),
+    (5000, 1000, Kind::Spread, 5000),
+];
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    ensure!(!cfg!(debug_assertions), "only an optimized build is worth measuring: `cargo xtask bench`");
+    let wanted = |name: &str| args.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    // First of all, while the memory is untouched.
+    if wanted("memory") {
+        memory::measure()?;
+    }
+    let oracle = if args.alone { None } else { program::find(args.oracle.as_deref()) };
+    println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
+    for (nodes, queue, kind, present) in BATCHES {
+        let name = format!("{nodes} nodes, {present} + {queue} {}", kind.name());
+        if !wanted(&name) {
+            continue;
+        }
+        let batch = batches::batch(nodes, queue, kind, present);
+        let ours = rate(&batch, args.runs)?;
+        match &oracle {
+            None => println!("{name:<36} {ours:>12.0} {:>16} {:>7}", "-", "-"),
+            Some(oracle) => {
+                let theirs = program::rate(oracle, &batch)?;
+                println!("{name:<36} {ours:>12.0} {theirs:>16.0} {:>6.0}x", ours / theirs);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pods a second. What is timed is what kube-scheduler's own benchmark times: from the object of each queued pod to
+/// its being assumed on a node.
+fn rate(batch: &Batch, runs: usize) -> Result<f64> {
+    let mut times = Vec::new();
+    for run in 0..runs.max(1) {
+        let mut cluster = batch.cluster()?;
+        let start = Instant::now();
+        let nodes = place_all(&mut cluster, &batch.queue, run as u64)?;
+        times.push(start.elapsed().as_secs_f64());
+        let placed = nodes.iter().flatten().count();
+        ensure!(placed == batch.queue.len(), "only {placed} of {} pods were placed", batch.queue.len());
+    }
+    times.sort_by(f64::total_cmp);
+    let middle = times.get(times.len() / 2).context("at least one run")?;
+    Ok(batch.queue.len() as f64 / middle)
+}

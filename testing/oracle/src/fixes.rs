@@ -1,0 +1,94 @@
+//! Every way out that is offered for the recorded cases, judged by kube-scheduler itself.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use flate2::read::GzDecoder;
+use serde_json::{Map, Value, json};
+use stead_explain::{Action, Change, Fix, Objects, apply_to_case, fixes};
+
+use stead_real::Outcome;
+
+use crate::{program, root};
+
+/// Which cases, judged by what.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// kube-scheduler's algorithm as a program [default: stead-real/oracle in the cache].
+    #[arg(long, env = "STEAD_ORACLE")]
+    oracle: Option<PathBuf>,
+    /// Recorded cases, gzipped JSON lines [default: the repository's own].
+    #[arg(long)]
+    cases: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let cases = args.cases.clone().unwrap_or_else(|| root().join("testdata/scheduler/cases.jsonl.gz"));
+    let file = File::open(&cases).with_context(|| format!("reading {}", cases.display()))?;
+    let (mut stuck, mut time) = (0, Duration::ZERO);
+    let (mut helped, mut helped_small, mut helped_well) = (0, 0, 0);
+    let mut offered: Vec<(String, Value)> = Vec::new();
+    for line in BufReader::new(GzDecoder::new(file)).lines() {
+        let case: Value = serde_json::from_str(&line?).context("a case")?;
+        if case["want"].get("message").is_none() {
+            continue;
+        }
+        stuck += 1;
+        let given = case["given"].as_object().context("a case without what is given")?;
+        let start = Instant::now();
+        let (objects, pod) = Objects::from_case(given.clone())?;
+        let found = fixes(&objects, &pod)?;
+        time += start.elapsed();
+        let in_place: Vec<&Fix> = found.iter().filter(|f| !f.changes.iter().any(buys)).collect();
+        let small = |f: &&&Fix| f.changes.len() <= 3;
+        helped += usize::from(!in_place.is_empty());
+        helped_small += usize::from(in_place.iter().any(|f| small(&f)));
+        helped_well += usize::from(in_place.iter().filter(small).any(|f| !f.changes.iter().any(asks_for_nothing)));
+        for (i, fix) in found.iter().enumerate() {
+            let mut changed: Map<String, Value> = given.clone();
+            apply_to_case(&mut changed, &fix.changes)?;
+            changed.insert("id".into(), json!(format!("{}#{i}", case["id"].as_str().unwrap_or_default())));
+            offered.push((fix.text.clone(), Value::Object(changed)));
+        }
+    }
+    ensure!(stuck > 0, "{}: no case where nothing fits, so that nothing would be checked", cases.display());
+    println!("{stuck} cases where nothing fits: {} ways out offered", offered.len());
+    let share = |n: usize| format!("{n} cases ({:.1} of 100)", 100.0 * n as f64 / f64::from(stuck));
+    println!("{} have one that buys no node", share(helped));
+    println!("{} have one of up to three changes", share(helped_small));
+    println!("{} have one of these that lowers no request to nothing", share(helped_well));
+    println!("{:.1} ms a case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
+    let Some(oracle) = program::find(args.oracle.as_deref()) else { return Ok(Outcome::Skipped) };
+    let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
+    let answers: Vec<Value> = program::judge(&oracle, &cases)?
+        .iter()
+        .map(|line| serde_json::from_str(line).context("the oracle's answer"))
+        .collect::<Result<_>>()?;
+    ensure!(answers.len() == offered.len(), "{} cases, but {} answers", offered.len(), answers.len());
+    let refuted: Vec<String> = offered
+        .iter()
+        .zip(&answers)
+        .filter(|(_, answer)| answer["feasible"].as_array().is_none_or(Vec::is_empty))
+        .map(|((text, case), answer)| format!("{}: {text}: {}", case["id"], answer["message"]))
+        .collect();
+    println!("kube-scheduler: {} confirmed, {} refuted", offered.len() - refuted.len(), refuted.len());
+    for line in &refuted {
+        println!("refuted: {line}");
+    }
+    Ok(if refuted.is_empty() { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// Whether a request is lowered to zero: that lets a pod in, but it gets nothing of what it asked for.
+fn asks_for_nothing(c: &Change) -> bool {
+    let operations = json!(c.action)["patch"].as_array().cloned().unwrap_or_default();
+    operations
+        .iter()
+        .any(|op| op["value"] == json!("0") && op["path"].as_str().is_some_and(|p| p.contains("/resources/requests/")))
+}
+
+fn buys(c: &Change) -> bool {
+    c.kind == "Node" && matches!(c.action, Action::Create(_))
+}

@@ -1,0 +1,149 @@
+//! Fresh random cases, judged by the real kube-scheduler and by us.
+//!
+//! Where the oracle (kube-scheduler's own framework as a program) has not been built the comparison is skipped, which
+//! is said.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use stead_explain::Objects;
+use stead_placement::{Answer, evaluate};
+
+use stead_real::Outcome;
+
+use crate::{program, root};
+
+/// What to compare.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Another generator of cases than real/cases.py, such as real/odd_cases.py
+    #[arg(long)]
+    r#gen: Option<PathBuf>,
+    /// kube-scheduler's framework as a program that judges cases [default: stead-real/oracle in the cache]
+    #[arg(long, env = "STEAD_ORACLE")]
+    oracle: Option<PathBuf>,
+    /// Where the random cases begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many cases
+    #[arg(long, default_value_t = 2000)]
+    count: u64,
+}
+
+/// What makes the cases: the generator's own, with the theme that it drew for each.
+const SCRIPT: &str = r#"
+import importlib.util, json, random, sys
+spec = importlib.util.spec_from_file_location("generator", sys.argv[1])
+generator = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(generator)
+seed, first, count = map(int, sys.argv[2:5])
+for i in range(first, first + count):
+    drawn = seed * 1000003 + i
+    case = generator.case(drawn, "r%d-%d" % (seed, i))
+    case["theme"] = random.Random(drawn).choice(generator.THEMES)
+    print(json.dumps(case))
+"#;
+
+/// Cases are made and judged this many at a time.
+const CHUNK: u64 = 500;
+
+/// How a theme stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    agree: usize,
+    differ: usize,
+    unmodelled: usize,
+    /// Of those that agree: both ended in the same error, which is all that was compared.
+    errors: usize,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let generator = args.r#gen.clone().unwrap_or_else(|| root().join("real/cases.py"));
+    let Some(oracle) = program::find(args.oracle.as_deref()) else {
+        return Ok(Outcome::Skipped);
+    };
+    let mut themes: BTreeMap<String, Tally> = BTreeMap::new();
+    for first in (0..args.count).step_by(CHUNK as usize) {
+        let count = CHUNK.min(args.count - first);
+        let cases = generate(&generator, args.seed, first, count)?;
+        let verdicts = program::judge(&oracle, &cases)?;
+        ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
+        for (case, verdict) in cases.iter().zip(verdicts) {
+            compare(case, &verdict, &mut themes)?;
+        }
+    }
+    report(&themes, args);
+    Ok(if themes.values().all(|t| t.differ == 0) { Outcome::Passed } else { Outcome::Failed })
+}
+
+fn generate(generator: &Path, seed: u64, first: u64, count: u64) -> Result<Vec<String>> {
+    let output = Command::new("python3")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .args(["-c", SCRIPT])
+        .arg(generator)
+        .args([seed, first, count].map(|n| n.to_string()))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running python3")?;
+    ensure!(output.status.success(), "{}: {}", generator.display(), output.status);
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+}
+
+fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> Result<()> {
+    let mut case: serde_json::Map<String, Value> = serde_json::from_str(case)?;
+    let id = case.remove("id").unwrap_or_default();
+    let theme = case.remove("theme").and_then(|t| t.as_str().map(str::to_owned)).unwrap_or_default();
+    let tally = themes.entry(theme).or_default();
+    let (objects, key) = Objects::from_case(case)?;
+    let (cluster, pod) = (objects.cluster(&key)?, objects.pod(&key)?);
+    let Ok(ours) = evaluate(&cluster, &pod) else {
+        tally.unmodelled += 1;
+        return Ok(());
+    };
+    let mut ours = Answer::from(&ours);
+    let mut theirs: Answer = serde_json::from_str(verdict)?;
+    // An attempt that ends in an error has no verdict: what the oracle had found until then is chance.
+    if ours.error.is_some() && theirs.error.is_some() {
+        for answer in [&mut ours, &mut theirs] {
+            *answer = Answer { error: answer.error.take(), ..Answer::default() };
+        }
+    }
+    // Which of the equally good nodes is nominated is chance.
+    if ours.nominees == theirs.nominees {
+        ours.nominated.clone_from(&theirs.nominated);
+    }
+    if ours == theirs {
+        tally.agree += 1;
+        tally.errors += usize::from(ours.error.is_some());
+        return Ok(());
+    }
+    tally.differ += 1;
+    println!("{id} differs:");
+    let (ours, theirs) = (serde_json::to_value(ours)?, serde_json::to_value(theirs)?);
+    for field in ["feasible", "rejected", "codes", "scores", "totals", "best", "message", "nominees", "error"] {
+        if ours[field] != theirs[field] {
+            println!("  {field}\n    ours   {}\n    theirs {}", ours[field], theirs[field]);
+        }
+    }
+    Ok(())
+}
+
+fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
+    println!("{:<14} {:>6} {:>7} {:>13}", "theme", "agree", "differ", "not modelled");
+    let mut all = Tally::default();
+    for (theme, t) in themes {
+        println!("{theme:<14} {:>6} {:>7} {:>13}", t.agree, t.differ, t.unmodelled);
+        all.agree += t.agree;
+        all.differ += t.differ;
+        all.unmodelled += t.unmodelled;
+        all.errors += t.errors;
+    }
+    println!("{:<14} {:>6} {:>7} {:>13}", "all", all.agree, all.differ, all.unmodelled);
+    println!("seed {}: {} of {} agree in every field", args.seed, all.agree, all.agree + all.differ);
+    if all.errors > 0 {
+        println!("in {} of these both ended in the same error, and only that was compared", all.errors);
+    }
+}

@@ -1,0 +1,152 @@
+//! A program that asks much of its machine: real glusterd in pods, with a replicated volume that a client mounts.
+//! Skipped where it is not installed.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stead_machines::{Image, Images, Machines, Setup};
+use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options, skip};
+
+const NS: &str = "default";
+
+async fn apply(plane: &ControlPlane, object: Value) {
+    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().ok().unwrap();
+}
+
+/// Not on the node that is for clients.
+fn off_clients() -> Value {
+    let name = json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"] });
+    let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [name] }] });
+    json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } })
+}
+
+fn pool() -> Value {
+    let claim = |name: &str| {
+        json!({
+            "metadata": { "name": name },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "disk",
+                "resources": { "requests": { "storage": "1Gi" } },
+            },
+        })
+    };
+    let container = json!({
+        "name": "glusterd", "image": "gluster", "command": ["glusterd", "-N"],
+        "readinessProbe": { "tcpSocket": { "port": 24007 }, "periodSeconds": 1 },
+        "volumeMounts": [
+            { "name": "state", "mountPath": "/var/lib/glusterd" }, { "name": "brick", "mountPath": "/brick" },
+        ],
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "pool" },
+        "spec": {
+            "serviceName": "pool", "replicas": 3, "podManagementPolicy": "Parallel",
+            "selector": { "matchLabels": { "app": "pool" } },
+            "template": {
+                "metadata": { "labels": { "app": "pool" } },
+                "spec": { "terminationGracePeriodSeconds": 5, "containers": [container], "affinity": off_clients() },
+            },
+            "volumeClaimTemplates": [claim("state"), claim("brick")],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_with_a_replicated_volume() {
+    let Some(binaries) = Binaries::find_or_skip() else { return };
+    if !Machines::can_run_or_skip() {
+        return;
+    }
+    if std::process::Command::new("glusterd").arg("--version").output().is_err() {
+        return skip("glusterd is not installed");
+    }
+    let plane = ControlPlane::start(&binaries, Options::default()).await.unwrap();
+    let nodes = ["n0", "n1", "n2", "n3"].map(|name| NodeSpec { name: name.to_owned(), ..NodeSpec::default() });
+    let drivers = vec![DriverSpec { name: "disk.test".to_owned(), topology: None, attach: false, disk: false }];
+    let cluster = ClusterSpec { nodes: nodes.to_vec(), drivers, ..ClusterSpec::default() };
+    let images = Images::default().with("gluster", Image::default().empty("/var/log/glusterfs"));
+    let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();
+    machines.ready().await.unwrap();
+    apply(&plane, json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "disk" }, "provisioner": "disk.test",
+    }))
+    .await;
+    apply(
+        &plane,
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": "pool" },
+            "spec": { "clusterIP": "None", "publishNotReadyAddresses": true, "selector": { "app": "pool" } },
+        }),
+    )
+    .await;
+    apply(&plane, pool()).await;
+    let client = json!({ "name": "client", "image": "gluster", "command": ["sleep", "infinity"] });
+    let spec = json!({ "terminationGracePeriodSeconds": 1, "nodeName": "n3", "containers": [client] });
+    apply(&plane, json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "client" }, "spec": spec })).await;
+    let minute = Duration::from_secs(60);
+    for pod in ["pool-0", "pool-1", "pool-2", "client"] {
+        machines.wait_ready(NS, pod, minute).await.unwrap();
+    }
+    // What a command says, asked again for a while: peers become friends in their own time.
+    let sh = async |pod: &str, container: &str, line: &str, expected: &str| {
+        let end = Instant::now() + minute;
+        loop {
+            let output = machines.exec(NS, pod, container, &["sh", "-c", line]).await.unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            if output.status.success() && said.contains(expected) {
+                return;
+            }
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(Instant::now() < end, "{pod}: {line}: {said}{error}");
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    let full = |index: u32| format!("pool-{index}.pool.default.svc.cluster.local");
+    for other in [1, 2] {
+        sh("pool-0", "glusterd", &format!("gluster peer probe {}", full(other)), "success").await;
+    }
+    for pod in ["pool-0", "pool-1", "pool-2"] {
+        let count = "gluster peer status | grep -c 'Peer in Cluster (Connected)'";
+        sh(pod, "glusterd", count, "2").await;
+    }
+    let bricks = [0, 1, 2].map(|index| format!("{}:/brick/v", full(index))).join(" ");
+    // What one try has done though it was said to fail, the next one finds.
+    let once = |line: &str| {
+        format!("said=$({line} 2>&1); echo \"$said\"; echo \"$said\" | grep -qE 'success|already (exists|started)'")
+    };
+    let create = format!("gluster --mode=script volume create v replica 3 {bricks} force");
+    sh("pool-0", "glusterd", &once(&create), "").await;
+    sh("pool-0", "glusterd", &once("gluster volume start v"), "").await;
+    let mount = format!("mkdir -p /mnt/v && {{ mountpoint -q /mnt/v || mount -t glusterfs {}:/v /mnt/v; }}", full(0));
+    sh("client", "client", &mount, "").await;
+    // Two bricks are enough for a write.
+    sh("client", "client", "cat /mnt/v/.meta/graphs/active/v-client-*/private | grep -c 'connected = 1'", "3").await;
+    sh("client", "client", "echo hello > /mnt/v/f && cat /mnt/v/f", "hello").await;
+    // Each brick has it, in its own volume; and it is there while one of them is not.
+    for index in [0, 1, 2] {
+        let brick = machines.volume_dir(NS, &format!("brick-pool-{index}")).unwrap();
+        assert_eq!(std::fs::read_to_string(brick.join("v/f")).unwrap(), "hello\n");
+    }
+    plane.kubectl(&["delete", "pod", "pool-1", "--wait=false"]).await.unwrap().ok().unwrap();
+    sh("client", "client", "cat /mnt/v/f", "hello").await;
+    let count = "gluster peer status | grep -c 'Peer in Cluster (Connected)'";
+    for pod in ["pool-0", "pool-1", "pool-2"] {
+        machines.wait_ready(NS, pod, minute).await.unwrap();
+        sh(pod, "glusterd", count, "2").await;
+    }
+    // Suspended machines hang the mount for a while: whoever waits for it is gone with the rest all the same.
+    for node in ["n0", "n1", "n2"] {
+        machines.silence(node).await.unwrap();
+    }
+    let (group, folder) = (machines.control_group(), machines.folder());
+    let waits = machines.exec(NS, "client", "client", &["cat", "/mnt/v/f"]);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), waits).await.is_err(),
+        "the volume is there without its bricks"
+    );
+    let begun = Instant::now();
+    drop(machines);
+    assert!(!group.exists() && !folder.exists());
+    // Not the 42 s after which a client gives its bricks up.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}

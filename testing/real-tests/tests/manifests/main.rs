@@ -1,0 +1,5 @@
+//! What is installed, on a real API server.
+
+mod admission;
+mod gluster_admission;
+mod gluster_takeover;

@@ -1,0 +1,18 @@
+//! The program `stead` on the real control plane.
+
+mod gluster;
+mod install;
+mod newcomers;
+mod recover;
+mod recoveries;
+mod refusals;
+mod rights;
+mod scene;
+mod topologies;
+
+use std::path::PathBuf;
+
+/// The program to test.
+fn stead() -> anyhow::Result<PathBuf> {
+    stead_stage::program("stead")
+}

@@ -1,0 +1,439 @@
+//! What somebody reads who has written a Topology that does not do what they meant: the answer to `kubectl apply`, the
+//! conditions, and `stead explain`, on the real control plane.
+
+use anyhow::{Context, Result};
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use stead_stage::{Stage, until_some};
+use stead_testbed::{Binaries, ClusterSpec, Options};
+
+use crate::scene::{PATIENCE, Scene, condition};
+
+const POD: &str = "pod/glance-default-single-0";
+const API: &str = "glanceapi/glance-default-single";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_is_told() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    let stead = crate::stead()?;
+    let stage = Stage::open(&binaries, &stead, Options::default(), ClusterSpec::seven()).await?;
+    stage.define().await?;
+    let operator = stage.operate(&stage.plane.kubeconfig(), &[]).await?;
+    let read = all(&stage).await.with_context(|| operator.log().unwrap_or_default())?;
+    let golden = [selector(), draft(), label(), zone(), missing()];
+    for (golden, read) in golden.iter().zip(&read) {
+        golden.assert_eq(read);
+    }
+    operator.end().await
+}
+
+/// One after the other: where a pod would go depends on the pods that are there.
+async fn all(stage: &Stage) -> Result<[String; 5]> {
+    Ok([
+        a_selector_that_matches_nothing(stage).await?,
+        the_spelling_of_the_draft(stage).await?,
+        a_label_that_no_node_has(stage).await?,
+        a_zone_that_is_not_there(stage).await?,
+        a_topology_that_is_missing(stage).await?,
+    ])
+}
+
+/// What is read, one after the other.
+struct Reading<'a> {
+    scene: Scene<'a>,
+    text: String,
+}
+
+impl<'a> Reading<'a> {
+    async fn open(stage: &'a Stage, space: &'a str) -> Result<Reading<'a>> {
+        Ok(Reading { scene: Scene::open(stage, space).await?, text: String::new() })
+    }
+
+    /// A Topology is applied, and a Glance that follows it.
+    async fn applies(&mut self, topology: &str, spec: Value) -> Result<()> {
+        self.text += &self.scene.topology(topology, spec).await?;
+        self.follows(topology, json!({})).await
+    }
+
+    /// The same with a pod that will run, and so on one node: which of several it is would be chosen at random.
+    async fn applies_on_one_node(&mut self, topology: &str, spec: Value) -> Result<()> {
+        self.text += &self.scene.topology(topology, spec).await?;
+        self.follows(topology, json!({"kubernetes.io/hostname": "worker-1"})).await
+    }
+
+    async fn follows(&mut self, topology: &str, nodes: Value) -> Result<()> {
+        let api = json!({"default": {"type": "single", "replicas": 1, "nodeSelector": nodes}});
+        self.scene.glance(api, json!({"name": topology})).await.map(drop)
+    }
+
+    /// A condition is read, once it says something that holds `word`.
+    async fn tells(&mut self, what: &str, kind: &str, word: &str) -> Result<()> {
+        let text = self.says(what, kind, word).await?;
+        self.text += &format!("\n{what}: {text}\n");
+        Ok(())
+    }
+
+    /// A condition, once it says something that holds `word`.
+    async fn says(&self, what: &str, kind: &str, word: &str) -> Result<String> {
+        let scene = &self.scene;
+        let said = |object: Option<Value>| {
+            let object = object.unwrap_or_default();
+            condition(&object, kind).map(|c| {
+                let text = |field: &str| c[field].as_str().unwrap_or_default().to_owned();
+                format!("{kind} is {} ({}): {}", text("status"), text("reason"), text("message"))
+            })
+        };
+        until_some(&format!("{} {what} {kind}: {word}", scene.space), PATIENCE, async || {
+            Ok(said(scene.get(what).await?).filter(|text| text.contains(word)))
+        })
+        .await
+    }
+
+    async fn explains(&mut self, what: &str) -> Result<()> {
+        let args = ["explain", what, "-n", self.scene.space];
+        let (code, answer, complaint) = self.scene.stage.stead_ran(&args).await?;
+        self.text += &format!("\n$ stead {}\n{answer}{complaint}(exit code {})\n", args.join(" "), code.unwrap_or(-1));
+        Ok(())
+    }
+}
+
+async fn a_label_that_no_node_has(stage: &Stage) -> Result<String> {
+    let mut reading = Reading::open(stage, "label").await?;
+    let spread =
+        json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+    reading.applies("spread", json!({"topologySpreadConstraints": spread})).await?;
+    reading.tells(API, "PodsScheduled", "A way out").await?;
+    reading.tells("topology/spread", "Satisfiable", "False").await?;
+    reading.says("glance/glance", "Ready", "Deployment in progress").await?;
+    reading.explains("topology/spread").await?;
+    reading.explains("glance/glance").await?;
+    reading.explains(POD).await?;
+    Ok(reading.text)
+}
+
+async fn a_zone_that_is_not_there(stage: &Stage) -> Result<String> {
+    let mut reading = Reading::open(stage, "zone").await?;
+    let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["zoneD"]}]}]);
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    reading.applies("zone-d", json!({"affinity": affinity})).await?;
+    reading.tells(API, "PodsScheduled", "A way out").await?;
+    reading.tells("topology/zone-d", "Satisfiable", "False").await?;
+    reading.says("glance/glance", "Ready", "Deployment in progress").await?;
+    reading.explains("topology/zone-d").await?;
+    reading.explains("glance/glance").await?;
+    reading.explains(POD).await?;
+    Ok(reading.text)
+}
+
+async fn a_topology_that_is_missing(stage: &Stage) -> Result<String> {
+    let mut reading = Reading::open(stage, "missing").await?;
+    reading.scene.topology("spread-pods", json!({"topologySpreadConstraints": []})).await?;
+    reading.follows("spread-pod", json!({})).await?;
+    reading.tells(API, "TopologyReady", "not found").await?;
+    reading.tells("glance/glance", "Ready", "not found").await?;
+    reading.explains("glance/glance").await?;
+    reading.explains("topology/spread-pod").await?;
+    Ok(reading.text)
+}
+
+async fn a_selector_that_matches_nothing(stage: &Stage) -> Result<String> {
+    let mut reading = Reading::open(stage, "selector").await?;
+    let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "glance"}}}]);
+    reading.applies_on_one_node("spread", json!({"topologySpreadConstraints": spread})).await?;
+    reading.tells(API, "Ready", "Setup complete").await?;
+    reading.tells("topology/spread", "Satisfiable", "False").await?;
+    reading.says("glance/glance", "Ready", "Setup complete").await?;
+    reading.explains("topology/spread").await?;
+    reading.explains("glance/glance").await?;
+    Ok(reading.text)
+}
+
+async fn the_spelling_of_the_draft(stage: &Stage) -> Result<String> {
+    let mut reading = Reading::open(stage, "draft").await?;
+    let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"service": "glance"}}}]);
+    reading.applies_on_one_node("spread", json!({"topologySpreadConstraint": spread})).await?;
+    reading.tells(API, "Ready", "Setup complete").await?;
+    reading.tells("topology/spread", "Satisfiable", "True").await?;
+    reading.tells("topology/spread", "DraftSpelling", "True").await?;
+    reading.explains("topology/spread").await?;
+    Ok(reading.text)
+}
+
+fn label() -> Expect {
+    expect![[r#"
+        topology.topology.openstack.org/spread serverside-applied
+
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label
+
+        topology/spread: Satisfiable is False (NoNodeHasKey): pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it
+
+        $ stead explain topology/spread -n label
+        topology label/spread
+          used by GlanceAPI glance-default-single with 1 pod, which no node takes
+
+        What it says
+          - pods are spread over the values of the node label topology.kubernetes.io/zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); the pods of each consumer are counted by themselves (no labelSelector)
+
+        What to know about it
+          - PODS STAY PENDING: pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it (NoNodeHasKey)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE   ZONE   STATE
+            glance-default-single-0   -      -      Pending
+
+        How the pods are spread
+          by topology.kubernetes.io/zone, pods of GlanceAPI glance-default-single: no node counts
+
+        Pods that wait
+          glance-default-single-0: none of the nodes takes it
+            7 x node(s) didn't match pod topology spread constraints (missing required label)
+            best way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
+              kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n label
+        (exit code 0)
+
+        $ stead explain glance/glance -n label
+        glance label/glance
+          0 of 1 pods are ready; 1 waits because no node takes it
+          condition Ready, GlanceAPIReady is False (Requested: Deployment in progress)
+
+        API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
+        default   single   0/1     spread     inherited from Glance   external   1 pod fits on no node
+
+        glance-default-single is not ready
+          condition Ready, DeploymentReady is False (Requested: Deployment in progress)
+          glance-default-single-0: none of the nodes takes it
+            7 x node(s) didn't match pod topology spread constraints (missing required label)
+            best way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
+              kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n label
+
+        What else to know
+          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service memcached in this namespace: tokens are not cached
+        (exit code 0)
+
+        $ stead explain pod/glance-default-single-0 -n label
+        pod label/glance-default-single-0
+          Pending: none of 7 nodes takes it
+
+        kube-scheduler 1.36 says
+          0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+
+        Why, node by node
+          7 x node(s) didn't match pod topology spread constraints (missing required label)
+            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB), worker-2 (zoneC), worker-3 (zoneA)
+            - spread by node label topology.kubernetes.io/zone (from Topology spread): it has no label topology.kubernetes.io/zone
+            - master-0: with topology.kubernetes.io/zone=master-0 it would fit
+            - master-1: with topology.kubernetes.io/zone=master-1 it would fit
+            - master-2: with topology.kubernetes.io/zone=master-2 it would fit
+            - worker-0: with topology.kubernetes.io/zone=worker-0 it would fit
+            - worker-1: with topology.kubernetes.io/zone=worker-1 it would fit
+            - worker-2: with topology.kubernetes.io/zone=worker-2 it would fit
+            - worker-3: with topology.kubernetes.io/zone=worker-3 it would fit
+
+        Ways out, each tried with the scheduler's own rules; the least harmful first
+          1. spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway)
+             it would go to master-0, master-1, master-2, worker-0, worker-2, worker-3; a rule is relaxed
+               kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+          2. label node master-0 topology.kubernetes.io/zone=master-0: no node has that label yet
+             it would go to master-0; only if it is true
+               kubectl label node master-0 --overwrite topology.kubernetes.io/zone=master-0
+          3. label node master-1 topology.kubernetes.io/zone=master-1: no node has that label yet
+             it would go to master-1; only if it is true
+               kubectl label node master-1 --overwrite topology.kubernetes.io/zone=master-1
+        (exit code 0)
+    "#]]
+}
+
+fn zone() -> Expect {
+    expect![[r#"
+        topology.topology.openstack.org/zone-d serverside-applied
+
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: drop the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone
+
+        topology/zone-d: Satisfiable is False (NoNodeMatches): no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC
+
+        $ stead explain topology/zone-d -n zone
+        topology zone/zone-d
+          used by GlanceAPI glance-default-single with 1 pod, which no node takes
+
+        What it says
+          - pods go only to nodes with zone In [zoneD]
+
+        What to know about it
+          - PODS STAY PENDING: no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC (NoNodeMatches)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE   ZONE   STATE
+            glance-default-single-0   -      -      Pending
+
+        Pods that wait
+          glance-default-single-0: none of the nodes takes it
+            7 x node(s) didn't match Pod's node affinity/selector
+            best way out: drop the required node affinity from the pod; a rule is relaxed
+              kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
+            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n zone
+        (exit code 0)
+
+        $ stead explain glance/glance -n zone
+        glance zone/glance
+          0 of 1 pods are ready; 1 waits because no node takes it
+          condition Ready, GlanceAPIReady is False (Requested: Deployment in progress)
+
+        API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
+        default   single   0/1     zone-d     inherited from Glance   external   1 pod fits on no node
+
+        glance-default-single is not ready
+          condition Ready, DeploymentReady is False (Requested: Deployment in progress)
+          glance-default-single-0: none of the nodes takes it
+            7 x node(s) didn't match Pod's node affinity/selector
+            best way out: drop the required node affinity from the pod; a rule is relaxed
+              kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
+            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n zone
+
+        What else to know
+          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service memcached in this namespace: tokens are not cached
+        (exit code 0)
+
+        $ stead explain pod/glance-default-single-0 -n zone
+        pod zone/glance-default-single-0
+          Pending: none of 7 nodes takes it
+
+        kube-scheduler 1.36 says
+          0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+
+        Why, node by node
+          7 x node(s) didn't match Pod's node affinity/selector
+            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB), worker-2 (zoneC), worker-3 (zoneA)
+            - required node affinity (from Topology zone-d): zone In [zoneD]
+            - with zone=zoneD it would fit
+
+        Ways out, each tried with the scheduler's own rules; the least harmful first
+          1. drop the required node affinity from the pod
+             it would go to master-0, master-1, master-2, worker-0, worker-2, worker-3; a rule is relaxed
+               kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
+          2. label node master-0 zone=zoneD
+             it would go to master-0; a rule is relaxed
+               kubectl label node master-0 --overwrite zone=zoneD
+          3. label node master-1 zone=zoneD
+             it would go to master-1; a rule is relaxed
+               kubectl label node master-1 --overwrite zone=zoneD
+        (exit code 0)
+    "#]]
+}
+
+fn missing() -> Expect {
+    expect![[r#"
+
+        glanceapi/glance-default-single: TopologyReady is False (Error): Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found
+
+        glance/glance: Ready is False (Error): Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found
+
+        $ stead explain glance/glance -n missing
+        glance missing/glance
+          0 of 1 pods are ready
+          condition Ready, GlanceAPIReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
+
+        API       TYPE     READY   TOPOLOGY     FROM                    STORAGE    STATE
+        default   single   0/1     spread-pod   inherited from Glance   external   its Topology is missing
+
+        glance-default-single is not ready
+          Topology spread-pod does not exist: Glance glance, spec.topologyRef names it (inherited from Glance); namespace missing has spread-pods
+          it has no StatefulSet yet
+          condition Ready, TopologyReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
+
+        What else to know
+          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service memcached in this namespace: tokens are not cached
+        (exit code 0)
+
+        $ stead explain topology/spread-pod -n missing
+        topology missing/spread-pod
+          there is no such Topology; whoever refers to it waits for it; namespace missing has spread-pods
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            - GlanceAPI glance-default-single has no StatefulSet yet
+        (exit code 1)
+    "#]]
+}
+
+fn selector() -> Expect {
+    expect![[r#"
+        topology.topology.openstack.org/spread serverside-applied
+
+        glanceapi/glance-default-single: Ready is True (Ready): Setup complete
+
+        topology/spread: Satisfiable is False (SelectorMatchesNothing): the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-single has these labels, so that they are not spread: they carry component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance
+
+        $ stead explain topology/spread -n selector
+        topology selector/spread
+          used by GlanceAPI glance-default-single with 1 pod: 1 ready
+
+        What it says
+          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with app=glance
+
+        What to know about it
+          - IT DOES NOTHING: the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-single has these labels, so that they are not spread: they carry component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance (SelectorMatchesNothing)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE       ZONE    STATE
+            glance-default-single-0   worker-1   zoneB   Ready
+
+        How the pods are spread
+          by zone, pods with app=glance: zoneA 0, zoneB 0, zoneC 0; the fullest has 0 more than the emptiest, at most 1 allowed
+        (exit code 0)
+
+        $ stead explain glance/glance -n selector
+        glance selector/glance
+          all is well: 1 of 1 pods are ready
+
+        API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
+        default   single   1/1     spread     inherited from Glance   external   ready
+
+        What else to know
+          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service memcached in this namespace: tokens are not cached
+        (exit code 0)
+    "#]]
+}
+
+fn draft() -> Expect {
+    expect![[r#"
+        Warning: Validation failed for ValidatingAdmissionPolicy 'stead.topologies.topology.openstack.org' with binding 'stead.topologies.topology.openstack.org': spec.topologySpreadConstraint is an early draft's spelling of spec.topologySpreadConstraints: please use that
+        topology.topology.openstack.org/spread serverside-applied
+
+        glanceapi/glance-default-single: Ready is True (Ready): Setup complete
+
+        topology/spread: Satisfiable is True (Satisfiable): the nodes can satisfy it
+
+        topology/spread: DraftSpelling is True (DraftSpelling): spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not
+
+        $ stead explain topology/spread -n draft
+        topology draft/spread
+          used by GlanceAPI glance-default-single with 1 pod: 1 ready
+
+        What it says
+          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with service=glance
+
+        What to know about it
+          - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not (DraftSpelling)
+
+        Who uses it
+          GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
+            POD                       NODE       ZONE    STATE
+            glance-default-single-0   worker-1   zoneB   Ready
+
+        How the pods are spread
+          by zone, pods with service=glance: zoneA 0, zoneB 1, zoneC 0; the fullest has 1 more than the emptiest, at most 1 allowed
+        (exit code 0)
+    "#]]
+}

@@ -1,0 +1,341 @@
+//! The operator's rights on the real control plane: it runs with the token of its own ServiceAccount, everything it can
+//! be asked for is asked for, and what the audit log says it used is what its roles grant.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use stead_manifests::rights::{CLUSTER, OWN_NAMESPACE, Right};
+use stead_stage::{Objects, Stage, deeds, walk};
+use stead_testbed::{AuditEvent, Binaries, ClusterSpec, FaultProxy, Faults, Options};
+
+const STORAGE: &str = include_str!("../../../../testdata/cluster/storage.yaml");
+
+/// The operator's own namespace here, and who it is.
+const OWN: &str = "default";
+const USER: &str = "system:serviceaccount:default:stead-operator";
+
+/// Where a right holds, and what it is: group, resource with its subresource, verb.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Used {
+    own_namespace: bool,
+    group: String,
+    resource: String,
+    verb: String,
+}
+
+impl Used {
+    fn new(own_namespace: bool, group: &str, resource: &str, verb: &str) -> Used {
+        let [group, resource, verb] = [group, resource, verb].map(str::to_owned);
+        Used { own_namespace, group, resource, verb }
+    }
+}
+
+/// Rights that leave no trace: others are judged by them. Each with an object that cannot be had without it, and what
+/// is refused then.
+const TRACELESS: [(&str, &str, &str, &str, &str); 4] = [
+    ("core.openstack.org", "openstackcontrolplanes/finalizers", "update", "OpenStackControlPlane", "glances"),
+    ("glance.openstack.org", "glances/finalizers", "update", "Glance", "serviceaccounts"),
+    ("glance.openstack.org", "glanceapis/finalizers", "update", "Glance", "services"),
+    ("security.openshift.io", "securitycontextconstraints", "use", "Glance", "roles"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_granted_is_what_is_used() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    let admission = vec!["OwnerReferencesPermissionEnforcement".to_owned()];
+    let options = Options { audit: true, admission, ..Options::default() };
+    let stead = crate::stead()?;
+    let stage = Stage::open(&binaries, &stead, options, ClusterSpec::seven()).await?;
+    stage.kubectl_with(&["apply", "-f", "-"], STORAGE).await?;
+    stage.kubectl_with(&["apply", "-f", "-"], &network_definition().to_string()).await?;
+    stage.define().await?;
+    stage.collects().await?;
+    let roles = give_rights(&stage).await?;
+
+    // Objects change under the operator's hands: it then reads them anew.
+    let proxy = FaultProxy::start(&stage.plane, 1).await?;
+    proxy.set(Faults { conflict: 0.4, ..Faults::default() });
+    let token = stage.plane.service_account_token(OWN, "stead-operator").await?;
+    let kubeconfig = proxy.kubeconfig(stage.plane.folder(), USER, &token)?;
+    let operator = stage.operate(&kubeconfig, &[]).await?;
+    let expected = granted();
+    let traceless: BTreeSet<Used> = TRACELESS.iter().map(|(g, r, v, ..)| Used::new(false, g, r, v)).collect();
+    for round in 0..8 {
+        let scene = |part: usize| scenes(&stage, format!("rights-{round}-{part}"));
+        tokio::try_join!(scene(0), scene(1), scene(2))?;
+        let used = used(&stage)?;
+        if expected.difference(&traceless).all(|right| used.contains(right)) {
+            break;
+        }
+    }
+    let (found, refused) = (used(&stage)?, refusals(&stage)?);
+    ensure!(refused.is_empty(), "refused:\n{}", refused.join("\n"));
+    let unused: Vec<&Used> = expected.difference(&traceless).filter(|right| !found.contains(right)).collect();
+    ensure!(unused.is_empty(), "granted and never used: {unused:#?}");
+    let beyond: Vec<&Used> = found.difference(&expected).collect();
+    ensure!(beyond.is_empty(), "used by another grant than the operator's own: {beyond:#?}");
+    names_are_used(&stage)?;
+
+    proxy.set(Faults::default());
+    for (index, (group, resource, verb, kind, refused)) in TRACELESS.into_iter().enumerate() {
+        take_away(&stage, &roles, (group, resource, verb), &format!("without-{index}"), kind, refused).await?;
+    }
+    operator.end().await
+}
+
+/// Installs the operator's account, roles and bindings as `stead manifests` prints them; gives the role.
+async fn give_rights(stage: &Stage) -> Result<Value> {
+    let printed = stage.stead(&["manifests", "--only", "operator", "-n", OWN, "-o", "json"]).await?;
+    let printed: Value = serde_json::from_str(&printed)?;
+    let all = printed["items"].as_array().cloned().unwrap_or_default();
+    let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    let wanted: Vec<Value> = all.into_iter().filter(|o| kinds.iter().any(|kind| o["kind"] == *kind)).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": wanted});
+    stage.kubectl_with(&["apply", "-f", "-"], &list.to_string()).await?;
+    // The API server goes by a new binding a moment after it was made.
+    for (own, rights) in [(false, CLUSTER), (true, OWN_NAMESPACE)] {
+        let right = &rights[0];
+        may(stage, &Used::new(own, right.group, right.resources[0], right.verbs[0]), true).await?;
+    }
+    let role = wanted.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "stead-operator");
+    Ok(role.cloned().unwrap_or_default())
+}
+
+/// Waits until the API server says that the operator may do something, or may not. Somebody else asks, so that nothing is
+/// refused to the operator.
+async fn may(stage: &Stage, right: &Used, expected: bool) -> Result<()> {
+    let (namespace, rights) = if right.own_namespace { (OWN, OWN_NAMESPACE) } else { ("", CLUSTER) };
+    let is = |r: &&Right| {
+        r.group == right.group && r.resources.contains(&&*right.resource) && r.verbs.contains(&&*right.verb)
+    };
+    let name = rights.iter().find(is).and_then(|r| r.names.first());
+    let (resource, part) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+    let asked = json!({"namespace": namespace, "group": right.group, "resource": resource, "subresource": part,
+                       "name": name, "verb": right.verb});
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                        "spec": {"user": USER, "resourceAttributes": asked}});
+    let args = ["create", "-f", "-", "-o", "jsonpath={.status.allowed}"];
+    stage
+        .until(&format!("{right:?}: {expected}"), PATIENCE, async || {
+            Ok((stage.kubectl_with(&args, &review.to_string()).await?.trim() == "true") == expected)
+        })
+        .await
+}
+
+fn granted() -> BTreeSet<Used> {
+    let each = |own: bool, right: &Right| -> Vec<Used> {
+        let resources = right.resources.iter();
+        resources.flat_map(|r| right.verbs.iter().map(move |v| Used::new(own, right.group, r, v))).collect()
+    };
+    let cluster = CLUSTER.iter().flat_map(|right| each(false, right));
+    cluster.chain(OWN_NAMESPACE.iter().flat_map(|right| each(true, right))).collect()
+}
+
+/// The rights that the operator used: where something is applied that is not there, that is to make it too.
+fn used(stage: &Stage) -> Result<BTreeSet<Used>> {
+    let events = stage.plane.audit_events()?;
+    let mut all = BTreeSet::new();
+    for (event, object) in deeds::requests(&events, USER) {
+        let resource = match object.subresource.as_str() {
+            "" => object.resource.clone(),
+            part => format!("{}/{part}", object.resource),
+        };
+        let own = object.resource == "leases" && object.namespace == OWN;
+        all.insert(Used::new(own, &object.api_group, &resource, &event.verb));
+        if event.verb == "patch" && event.code() == 201 {
+            all.insert(Used::new(own, &object.api_group, &resource, "create"));
+        }
+    }
+    Ok(all)
+}
+
+fn refusals(stage: &Stage) -> Result<Vec<String>> {
+    let refused = |event: &&AuditEvent| event.user() == USER && event.code() == 403;
+    Ok(stage.plane.audit_events()?.iter().filter(refused).map(|e| format!("{} {}", e.verb, e.uri)).collect())
+}
+
+/// Where a right is granted for some names only, each of them is used.
+fn names_are_used(stage: &Stage) -> Result<()> {
+    let events = stage.plane.audit_events()?;
+    let traced = CLUSTER.iter().chain(OWN_NAMESPACE).filter(|right| right.verbs != ["use"]);
+    for right in traced {
+        for name in right.names {
+            let mut ours = deeds::requests(&events, USER);
+            let is =
+                ours.any(|(_, o)| o.api_group == right.group && o.name == *name && right.resources[0] == o.resource);
+            ensure!(is, "{} {name} is granted and never used", right.resources[0]);
+        }
+    }
+    Ok(())
+}
+
+/// A kind of somebody else's, by which pods are attached to networks.
+fn network_definition() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
+        "spec": {
+            "group": "k8s.cni.cncf.io",
+            "scope": "Namespaced",
+            "names": {"kind": "NetworkAttachmentDefinition", "plural": "network-attachment-definitions",
+                      "singular": "network-attachment-definition"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What the loops lean on, in a new namespace.
+async fn neighbours(stage: &Stage, namespace: &str) -> Result<Objects> {
+    walk::begin(stage, namespace).await?;
+    let objects = stage.objects(namespace);
+    let passwords = json!({"GlancePassword": "12345678", "GlanceDatabasePassword": "12345678"});
+    let nowhere = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+        [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["nowhere"]}]}]}}});
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"});
+    let topology = |name: &str, spec: Value| json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": {"name": name}, "spec": spec});
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "osp-secret"}, "stringData": passwords}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "openstack"},
+               "spec": {"ports": [{"name": "mysql", "port": 3306, "protocol": "TCP"}]}}),
+        topology("nowhere", json!({"affinity": nowhere})),
+        topology("spread", json!({"topologySpreadConstraints": [constraint]})),
+    ] {
+        objects.apply(&object).await?;
+    }
+    let network = json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "storage", "namespace": namespace}, "spec": {"config": "{}"}});
+    stage.kubectl_with(&["apply", "-f", "-"], &network.to_string()).await?;
+    Ok(objects)
+}
+
+fn glance_spec() -> Value {
+    json!({
+        "databaseInstance": "openstack",
+        "secret": "osp-secret",
+        "keystoneEndpoint": "default",
+        "storage": {"storageClass": "local-storage", "storageRequest": "1G"},
+        "glanceAPIs": {
+            "default": {"type": "single", "topologyRef": {"name": "spread"}, "networkAttachments": ["storage"]},
+            "cached": {"type": "edge", "imageCache": {"size": "1G"}},
+            "stuck": {"type": "edge", "topologyRef": {"name": "nowhere"}},
+        },
+    })
+}
+
+/// All that a user can make the operator do, from the control plane's beginning to its end.
+async fn scenes(stage: &Stage, namespace: String) -> Result<()> {
+    let namespace = namespace.as_str();
+    let objects = neighbours(stage, namespace).await?;
+    let plane = json!({"apiVersion": "core.openstack.org/v1beta1", "kind": "OpenStackControlPlane",
+        "metadata": {"name": "openstack"}, "spec": {"glance": {"template": glance_spec()}}});
+    objects.apply(&plane).await?;
+    let said = async |api: &str, condition: &str, status: &str| -> Result<bool> {
+        let apis = objects.list("GlanceAPI").await?;
+        let Some(api) = apis.iter().find(|a| a["metadata"]["name"] == api) else { return Ok(false) };
+        let conditions = api["status"]["conditions"].as_array().into_iter().flatten();
+        let mut found = conditions.into_iter().filter(|c| c["type"] == condition);
+        Ok(observed(api) && found.any(|c| c["status"] == status))
+    };
+    let count = async |kind: &str| -> Result<usize> { Ok(objects.list(kind).await?.len()) };
+    stage
+        .until("two APIs are ready", PATIENCE, async || {
+            Ok(said("glance-default-single", "Ready", "True").await?
+                && said("glance-cached-edge", "Ready", "True").await?)
+        })
+        .await?;
+    stage
+        .until("an API says why its pod waits", PATIENCE, async || {
+            said("glance-stuck-edge", "PodsScheduled", "False").await
+        })
+        .await?;
+    stage.until("the cache is looked after", PATIENCE, async || Ok(count("CronJob").await? == 3)).await?;
+    let change = async |patch: Value| {
+        let patch = json!({"spec": {"glance": {"template": patch}}});
+        objects.merge("OpenStackControlPlane", "openstack", &patch).await
+    };
+    // Storage outside of the cluster, no cache, another configuration, a Topology that is not there, an API less.
+    change(json!({
+        "customServiceConfig": "[DEFAULT]\ndebug = true\n",
+        "glanceAPIs": {
+            "default": {"storage": {"external": true}, "topologyRef": {"name": "missing"}},
+            "cached": {"imageCache": {"size": ""}},
+            "stuck": null,
+        },
+    }))
+    .await?;
+    stage
+        .until("the cache is looked after no more", PATIENCE, async || {
+            Ok(count("CronJob").await? == 1 && count("GlanceAPI").await? == 2)
+        })
+        .await?;
+    stage
+        .until("a Topology is missing", PATIENCE, async || {
+            said("glance-default-single", "TopologyReady", "False").await
+        })
+        .await?;
+    change(json!({"glanceAPIs": {"default": {"topologyRef": {"name": "spread"}}}})).await?;
+    stage
+        .until("all is ready again", PATIENCE, async || {
+            Ok(said("glance-default-single", "Ready", "True").await?
+                && said("glance-cached-edge", "Ready", "True").await?)
+        })
+        .await?;
+    let off = json!({"spec": {"glance": {"enabled": false}}});
+    objects.merge("OpenStackControlPlane", "openstack", &off).await?;
+    stage
+        .until("all is gone", PATIENCE, async || {
+            Ok(count("Glance").await? == 0 && count("GlanceAPI").await? == 0 && count("StatefulSet").await? == 0)
+        })
+        .await?;
+    objects.delete("OpenStackControlPlane", "openstack").await
+}
+
+fn observed(object: &Value) -> bool {
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
+}
+
+/// Without a right that leaves no trace, something is refused that the operator needs.
+async fn take_away(
+    stage: &Stage,
+    role: &Value,
+    (group, resource, verb): (&str, &str, &str),
+    namespace: &str,
+    kind: &str,
+    refused: &str,
+) -> Result<()> {
+    let mut poorer = role.clone();
+    for rule in poorer["rules"].as_array_mut().into_iter().flatten() {
+        if rule["apiGroups"][0] == group && rule["verbs"][0] == verb {
+            let resources = rule["resources"].as_array_mut();
+            resources.into_iter().for_each(|all| all.retain(|r| r != resource));
+        }
+    }
+    if let Some(rules) = poorer["rules"].as_array_mut() {
+        rules.retain(|rule| rule["resources"].as_array().is_some_and(|all| !all.is_empty()));
+    }
+    ensure!(poorer != *role, "{resource} {verb} is not granted in the first place");
+    stage.kubectl_with(&["replace", "-f", "-"], &poorer.to_string()).await?;
+    may(stage, &Used::new(false, group, resource, verb), false).await?;
+    let objects = neighbours(stage, namespace).await?;
+    let (api_version, name, spec) = match kind {
+        "Glance" => ("glance.openstack.org/v1beta1", "glance", glance_spec()),
+        _ => ("core.openstack.org/v1beta1", "openstack", json!({"glance": {"template": glance_spec()}})),
+    };
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    objects.apply(&object).await?;
+    let what = format!("without {verb} of {resource}, {refused} are refused");
+    stage
+        .until(&what, PATIENCE, async || {
+            let events = stage.plane.audit_events()?;
+            let mut ours = deeds::requests(&events, USER);
+            Ok(ours.any(|(e, o)| o.namespace == namespace && o.resource == refused && e.code() == 403))
+        })
+        .await?;
+    stage.kubectl_with(&["replace", "-f", "-"], &role.to_string()).await.map(drop)
+}

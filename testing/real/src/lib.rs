@@ -1,0 +1,14 @@
+//! Where the real components are that tests run against, and how a run without them is reported.
+//!
+//! [`Binaries`] finds Kubernetes' own programs. A test without them calls [`skip`] and returns; a program that runs
+//! checks ends with an [`Outcome`]. It depends on nothing, so that `cargo xtask` starts fast.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
+
+mod binaries;
+mod outcome;
+mod skip;
+
+pub use binaries::Binaries;
+pub use outcome::Outcome;
+pub use skip::{SKIPPED, skip};

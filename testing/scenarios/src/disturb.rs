@@ -1,0 +1,93 @@
+//! The walk-through with the operator killed again and again, and behind a proxy that misbehaves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use stead_stage::disturb::{self, Dice, Walked};
+use stead_stage::program;
+use stead_testbed::{Binaries, Outcome, Tally};
+
+use crate::{root, runtime};
+
+/// How much of it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Kill the operator so often, over as many walks as that takes.
+    #[arg(long, default_value_t = 100)]
+    kills: u32,
+    /// At most so often in one walk.
+    #[arg(long, default_value_t = 20)]
+    kills_a_walk: u32,
+    /// So many walks behind the proxy.
+    #[arg(long, default_value_t = 3)]
+    proxies: u64,
+    /// Of the requests that each kind of fault can befall, so many per cent.
+    #[arg(long, default_value_t = 4.0)]
+    percent: f64,
+    /// What is drawn is drawn from this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// After the first walk, watch so many minutes that nothing is written.
+    #[arg(long, default_value_t = 1)]
+    rest_minutes: u64,
+    /// Say each step of each walk.
+    #[arg(long)]
+    steps: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped) };
+    let stead = program("stead")?;
+    let runtime = runtime()?;
+    runtime.block_on(play(args, &binaries, &stead))?;
+    println!("disturb: passed");
+    Ok(Outcome::Passed)
+}
+
+async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
+    let storage = root().join("testdata/cluster/storage.yaml");
+    let storage = std::fs::read_to_string(&storage).with_context(|| format!("reading {}", storage.display()))?;
+    let stage = disturb::open(binaries, stead, &storage).await?;
+    let mut say = |step: &str| {
+        if args.steps {
+            println!("  {step}");
+        }
+    };
+    let rest = Duration::from_secs(60 * args.rest_minutes);
+    println!("undisturbed, then {} minutes at rest", args.rest_minutes);
+    let calm = disturb::undisturbed(&stage, rest, &mut say).await?;
+    println!("  {}; no write at rest", counts(&calm));
+    let mut dice = Dice(args.seed);
+    let mut kills = 0;
+    while kills < args.kills {
+        let most = args.kills_a_walk.min(args.kills - kills);
+        let walked = disturb::killed(&stage, &calm, most, &mut dice, &mut say).await?;
+        kills += walked.kills;
+        println!("killed {} times ({kills} of {}): {}; the same end", walked.kills, args.kills, counts(&walked));
+    }
+    for index in 0..args.proxies {
+        let seed = args.seed.wrapping_add(index);
+        let (walked, tally) = disturb::spoilt(&stage, &calm, args.percent / 100.0, seed, &mut say).await?;
+        ensure!(tally.faults() > 20, "the proxy made few faults: {tally:?}");
+        println!("behind the proxy, seed {seed}: {}; {}; the same end", faults(&tally), counts(&walked));
+    }
+    Ok(())
+}
+
+fn counts(walked: &Walked) -> String {
+    let again: u64 = walked.ended.values().sum();
+    let made: u64 = walked.made.values().sum();
+    format!(
+        "{:.0} s, {} objects in the end, {made} made, of them {again} StatefulSets anew",
+        walked.took.as_secs_f64(),
+        walked.state.len()
+    )
+}
+
+fn faults(tally: &Tally) -> String {
+    format!(
+        "{} requests, {} x 409, {} x 429, {} x 500, {} answers lost, {} delays, {} silent watches",
+        tally.requests, tally.conflicts, tally.too_many, tally.internal, tally.lost_answers, tally.delays, tally.stalls
+    )
+}

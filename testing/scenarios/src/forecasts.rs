@@ -1,0 +1,44 @@
+//! What `stead explain` foresees of outages made at random, and what then happens.
+
+use anyhow::Result;
+use stead_machines::Machines;
+use stead_stage::forecasts::{self, Play, Waits};
+use stead_stage::program;
+use stead_testbed::{Binaries, Outcome};
+
+use crate::runtime;
+
+/// How many outages, and how fast.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// So many situations.
+    #[arg(long, default_value_t = 40)]
+    situations: u32,
+    /// What they are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only these of them, by number.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<u32>,
+    /// So many are played at the same time [default: 10, or all with real timers]
+    #[arg(long)]
+    at_once: Option<usize>,
+    /// Wait as long as Kubernetes does by default: half an hour, and ten seconds may be missed instead of three.
+    #[arg(long)]
+    real_timers: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped) };
+    if !Machines::can_run_or_skip() {
+        return Ok(Outcome::Skipped);
+    }
+    let stead = program("stead")?;
+    let (waits, at_once) = if args.real_timers { (Waits::REAL, args.situations as usize) } else { (Waits::FAST, 10) };
+    let numbers = if args.only.is_empty() { (0..args.situations).collect() } else { args.only.clone() };
+    let how = Play { numbers, seed: args.seed, at_once: args.at_once.unwrap_or(at_once), waits };
+    let runtime = runtime()?;
+    let tally = runtime.block_on(forecasts::play(&binaries, &stead, &how, &mut |line| println!("{line}")))?;
+    println!("\n{tally}, within {} s, seed {}", how.waits.limit.as_secs(), args.seed);
+    Ok(if tally.is_good() { Outcome::Passed } else { Outcome::Failed })
+}

@@ -1,0 +1,110 @@
+//! Recoveries at random on the real control plane: never two that can write one disk.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use stead_machines::Machines;
+use stead_stage::program;
+use stead_stage::recoveries::{Ended, Played, RecoveryStage};
+use stead_testbed::{Binaries, Outcome};
+
+use crate::runtime;
+
+/// How a run ends in which nobody could truly say that the machine is off, or nobody came as far as the first write.
+const NOTHING: &str = "nothing begun";
+
+/// How much of it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// So many runs.
+    #[arg(long, default_value_t = 60)]
+    runs: u32,
+    /// What is drawn is drawn from this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of the first run: with `--runs 1`, one of them again.
+    #[arg(long, default_value_t = 0)]
+    from: u32,
+    /// So many at a time.
+    #[arg(long, default_value_t = 4)]
+    lanes: usize,
+    /// Tell the whole story of each run, not only of those that fail.
+    #[arg(long)]
+    steps: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped) };
+    if !Machines::can_run_or_skip() {
+        return Ok(Outcome::Skipped);
+    }
+    let stead = program("stead")?;
+    let runtime = runtime()?;
+    let failed = runtime.block_on(play(args, &binaries, &stead))?;
+    println!("recoveries: {}", if failed == 0 { "passed" } else { "FAILED" });
+    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+}
+
+async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
+    let stage = RecoveryStage::open(binaries, stead, args.lanes).await?;
+    let (began, mut all, mut failed) = (Instant::now(), Vec::new(), Vec::new());
+    let mut say = |played: Played| {
+        let Played { number, drawn, took, story, ended } = played;
+        let seconds = took.as_secs_f64();
+        match ended {
+            Ok(ended) => {
+                println!("run {number}: {drawn}: {}, {seconds:.0} s", told(&ended));
+                if args.steps {
+                    println!("{story}");
+                }
+                all.push(ended);
+            }
+            Err(error) => {
+                println!("run {number}: {drawn}: FAILED, {seconds:.0} s\n{error:#}\n{story}");
+                failed.push(number);
+            }
+        }
+    };
+    stage.play(args.from..args.from + args.runs, args.seed, &mut say).await;
+    let sum = |what: fn(&Ended) -> u64| all.iter().map(what).sum::<u64>();
+    println!(
+        "{} runs of seed {} in {:.0} s: {} without two writers, with nothing lost and nothing left; {} failed {failed:?}",
+        args.runs,
+        args.seed,
+        began.elapsed().as_secs_f64(),
+        all.len(),
+        failed.len()
+    );
+    println!(
+        "{} calls, {} writes, {} taints put, {} faults of the API, {} disks taken from processes that had been resumed",
+        sum(|e| e.calls),
+        sum(|e| e.writes),
+        sum(|e| e.taints),
+        sum(|e| e.faults),
+        sum(|e| e.taken)
+    );
+    println!("ended as: {}", counted(all.iter().map(|e| e.phase.clone().unwrap_or_else(|| NOTHING.into()))));
+    println!("killed after write: {}", counted(all.iter().flat_map(|e| e.killed_after.clone())));
+    println!("the machine came back while it was: {}", counted(all.iter().flat_map(|e| e.back_at.clone())));
+    // Runs in which nothing happens would show nothing.
+    ensure!(args.runs < 5 || sum(|e| e.taints) > 0, "no run got as far as the taint");
+    Ok(failed.len())
+}
+
+/// How often each of these was there.
+fn counted<T: Ord + Display>(all: impl Iterator<Item = T>) -> String {
+    let mut counts = BTreeMap::<T, usize>::new();
+    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    counts.iter().map(|(one, count)| format!("{one} x {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn told(ended: &Ended) -> String {
+    let Ended { phase, calls, killed_after, writes, taints, faults, taken, .. } = ended;
+    let (phase, kills) = (phase.as_deref().unwrap_or(NOTHING), killed_after.len());
+    format!(
+        "{phase}; {calls} calls, {kills} killed, {writes} writes, {taints} taints put, {faults} faults, {taken} taken"
+    )
+}
