@@ -38,8 +38,10 @@ fn of(store: &Store, object: &Value, before: Option<&Value>, after: Option<&Valu
             keys.extend(controller(object, "Glance"));
             keys.extend(controller(object, "OpenStackControlPlane"));
             if kind == "Glance" && (before.is_none() || after.is_none()) {
-                // The database is free, or taken.
-                keys.extend(store.list("Glance", space).filter_map(ObjectKey::of));
+                // The database is free, or taken; so is the name that a control plane wants for its Glance.
+                for kind in ["Glance", "OpenStackControlPlane"] {
+                    keys.extend(store.list(kind, space).filter_map(ObjectKey::of));
+                }
             }
             let last = text(object, "/status/lastAppliedTopology/name");
             for topology in topology_ref::of(&object["spec"]).into_iter().chain([last]).filter(|t| !t.is_empty()) {

@@ -9,6 +9,7 @@ use crate::layout::SERVICE;
 use crate::object::{
     Texts, controls, deleting, fields, flag, items, name, namespace, observed, owned, present, set, text, uid,
 };
+use crate::ownership;
 use crate::step::{Propagation, Step, World, Write};
 use crate::topology_ref;
 
@@ -72,12 +73,16 @@ fn glance(world: &World<'_>, plane: &Value, conditions: &mut Conditions, writes:
     }
     let mut object = owned(plane, "glance.openstack.org/v1beta1", "Glance", &wanted, &Texts::new());
     object["spec"] = without_nulls(spec(plane));
-    writes.push(Write::Apply { object, whole: vec!["/spec"] });
-    if let Some(failure) = world.failures.get(&ObjectKey::new("Glance", space, &wanted)) {
-        conditions.failed(GLANCE_READY, format!("OpenStackControlPlane Glance error occurred {}", failure.message));
+    let live = world.store.find("Glance", space, &wanted);
+    let conflict = live.and_then(|live| ownership::conflict(&object, live));
+    let failure = world.failures.get(&ObjectKey::new("Glance", space, &wanted)).map(|f| f.message.clone());
+    if conflict.is_none() {
+        writes.push(Write::Apply { object, whole: vec!["/spec"] });
+    }
+    if let Some(problem) = conflict.or(failure) {
+        conditions.failed(GLANCE_READY, format!("OpenStackControlPlane Glance error occurred {problem}"));
         return;
     }
-    let live = world.store.find("Glance", space, &wanted);
     let done = live.is_some_and(|g| observed(g) && mirror(g).is_some_and(|m| m.standing == Standing::Met));
     if done {
         conditions.met(GLANCE_READY, "OpenStackControlPlane Glance completed");

@@ -19,6 +19,7 @@ mod ini;
 mod kinds;
 mod layout;
 mod object;
+pub mod ownership;
 mod placement_rules;
 mod step;
 mod store;

@@ -77,12 +77,6 @@ pub(crate) fn controls(owner: &Value, object: &Value) -> bool {
     items(object, "/metadata/ownerReferences").any(|r| flag(r, "/controller") && r["uid"] == owner["metadata"]["uid"])
 }
 
-/// Whether an object belongs to somebody else: an earlier object of the same name, whose remains are about to be
-/// collected, or another owner altogether. Taking it over would be a race with whoever collects it.
-pub(crate) fn is_anothers(owner: &Value, object: &Value) -> bool {
-    items(object, "/metadata/ownerReferences").any(|r| flag(r, "/controller")) && !controls(owner, object)
-}
-
 /// An object that another one controls: it goes with it.
 pub(crate) fn owned(owner: &Value, api_version: &str, kind: &str, name: &str, labels: &Texts) -> Value {
     let mut metadata = json!({

@@ -7,10 +7,12 @@ use stead_explain::ObjectKey;
 
 use crate::conditions::{Conditions, Severity, Standing, status};
 use crate::glance_api::config::Neighbours;
-use crate::object::{is_anothers, name, namespace, text};
+use crate::object::{name, namespace, text};
+use crate::ownership;
 use crate::step::{Event, Step, World, Write};
 
-/// When to look again for what belongs to somebody else now.
+/// When to reconcile again while an object that is not ours has the name of one that is wanted. Nothing else triggers
+/// it when that object is deleted.
 const SOON: Duration = Duration::from_secs(5);
 
 /// The steps end early where something is missing; what was decided until then stands.
@@ -39,19 +41,25 @@ impl<'a> Turn<'a> {
         self.world.store.find(kind, namespace(self.object), name)
     }
 
-    /// Applies an object, unless one of that name belongs to somebody else: its end will be noticed.
-    pub(crate) fn apply(&mut self, object: Value) {
-        self.apply_whole(object, Vec::new());
+    /// Applies an object, unless one of that name exists that is not ours. Gives why the object is not as wanted: the
+    /// one that exists, or the failure of the last attempt to write it.
+    #[must_use = "a condition has to report it"]
+    pub(crate) fn apply(&mut self, object: Value) -> Option<String> {
+        self.apply_whole(object, Vec::new())
     }
 
-    /// The same; what stands at these places and is not wanted is taken away.
-    pub(crate) fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) {
-        let live = self.find(text(&object, "/kind"), name(&object));
-        if live.is_some_and(|live| is_anothers(self.object, live)) {
+    /// The same; fields under these paths that are not wanted are removed, whoever set them.
+    #[must_use = "a condition has to report it"]
+    pub(crate) fn apply_whole(&mut self, object: Value, whole: Vec<&'static str>) -> Option<String> {
+        let (kind, name) = (text(&object, "/kind"), name(&object));
+        let conflict = self.find(kind, name).and_then(|live| ownership::conflict(&object, live));
+        if conflict.is_some() {
             self.step.again = Some(SOON);
-        } else {
-            self.step.writes.push(Write::Apply { object, whole });
+            return conflict;
         }
+        let failure = self.failure(kind, name).map(str::to_owned);
+        self.step.writes.push(Write::Apply { object, whole });
+        failure
     }
 
     /// Tells whoever looks at the object's events.

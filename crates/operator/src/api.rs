@@ -28,6 +28,11 @@ impl Fault {
         Fault { failure: Failure { code: 0, reason: reason.to_owned(), message }, retry_after: None }
     }
 
+    /// A write that was not attempted: the object is not as it has to be for it.
+    pub(crate) fn refused(message: String) -> Fault {
+        Fault { failure: Failure { code: 412, reason: "PreconditionFailed".into(), message }, retry_after: None }
+    }
+
     /// Whether the object changed under our hands.
     pub(crate) fn is_conflict(&self) -> bool {
         self.failure.code == 409

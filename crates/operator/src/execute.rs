@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied, trim};
+use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied, ownership, trim};
 use tracing::{debug, error, info, warn};
 
 use crate::api::{Api, Fault};
@@ -273,6 +273,10 @@ impl<A: Api> Executor<A> {
         wanted: &Value,
         paths: &[&'static str],
     ) -> Result<Made, Fault> {
+        if let Some(conflict) = self.unseen(resource, target).await?.and_then(|live| ownership::conflict(wanted, &live))
+        {
+            return Err(Fault::refused(conflict));
+        }
         let mut made = Made::Nothing;
         let body = wanted;
         // What is known of an object is trimmed: what is wanted of it is compared in the same form.
@@ -293,6 +297,19 @@ impl<A: Api> Executor<A> {
             made = Made::Wrote("apply");
         }
         Ok(made)
+    }
+
+    /// An object that exists though no watch has shown it: its kind is watched by a label that it may not have. It is
+    /// not kept, since nothing would tell when it changes.
+    async fn unseen(&self, resource: &Resource<'_>, target: &ObjectKey) -> Result<Option<Value>, Fault> {
+        let all_are_watched = self.shared.logic.kind(&target.kind).is_some_and(|watched| watched.selector.is_empty());
+        if all_are_watched || self.live(target).is_some() {
+            return Ok(None);
+        }
+        match self.send(resource.get(target)).await {
+            Err(fault) if fault.is_not_found() => Ok(None),
+            answer => answer.map(Some),
+        }
     }
 
     /// Whether an apply is worth a request.

@@ -149,7 +149,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// A Topology wants a Service of its name and says in its status how that went.
+/// A Topology wants a Service of its name, and a ServiceAccount if it says so, and says in its status how that went.
 fn step(world: &World<'_>, key: &ObjectKey) -> Step {
     let Some(topology) = world.store.get(key) else { return Step::default() };
     assert!(topology["spec"]["stumble"].is_null(), "over a stone");
@@ -165,7 +165,12 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
             whole: vec!["/spec"],
         });
     }
-    let said = world.failures.get(&service).map_or("fine", |f| f.message.as_str());
+    if topology["spec"]["account"] == true {
+        let metadata = json!({"name": key.name, "namespace": key.namespace, "labels": {"service": "glance"}});
+        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+        writes.push(Write::Apply { object, whole: Vec::new() });
+    }
+    let said = world.failures.values().next().map_or("fine", |f| f.message.as_str());
     writes.push(Write::Status {
         object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
             "metadata": {"name": key.name, "namespace": key.namespace}, "status": {"said": said}}),
@@ -185,6 +190,8 @@ fn concerned(_: &Store, _: Option<&Value>, _: Option<&Value>) -> Vec<ObjectKey> 
 
 const LOGIC: Logic = Logic { watched: stead_loops::WATCHED, reconciled: &["Topology"], step, concerned };
 const SERVICE: &str = "/api/v1/namespaces/n/services/a";
+/// Watched only where it has the label `service=glance`.
+const ACCOUNT: &str = "/api/v1/namespaces/n/serviceaccounts/a";
 const TOPOLOGY: &str = "/apis/topology.openstack.org/v1beta1/namespaces/n/topologies/a";
 const WELL: Ended = Ended::Well { again: Some(Duration::from_secs(60)) };
 
@@ -348,6 +355,25 @@ async fn what_is_somebody_elses_is_not_written() {
     see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["value"] = 2.into()));
     assert_eq!(executor.look(&key()).await, Ended::Well { again: None });
     assert_eq!(server.asked(), [""; 0], "nor because of it");
+}
+
+#[tokio::test]
+async fn an_object_that_no_watch_shows_is_not_adopted() {
+    let (server, executor) = scene();
+    let metadata = json!({"name": "a", "namespace": "n", "uid": "users", "resourceVersion": "1"});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    server.state().objects.insert(ACCOUNT.into(), account.clone());
+    see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["account"] = true.into()));
+    for _ in 0..2 {
+        assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
+        assert_eq!(server.state().objects[ACCOUNT], account);
+        let told = server.state().objects[TOPOLOGY]["status"]["said"].clone();
+        assert!(told.as_str().unwrap().contains("ServiceAccount n/a already exists"), "{told}");
+    }
+    server.asked();
+    server.state().objects.remove(ACCOUNT);
+    assert_eq!(executor.look(&key()).await, Ended::Outdated);
+    assert_eq!(server.asked()[..2], ["get serviceaccounts/a", "apply serviceaccounts/a"]);
 }
 
 #[test]

@@ -12,9 +12,8 @@ use crate::glance_api::base64;
 use crate::glance_api::config::{self, Neighbours};
 use crate::ini;
 use crate::layout::{ApiType, SERVICE, api_name};
-use crate::object::{
-    controls, deleting, fields, is_anothers, name, namespace, number, observed, owned, pairs, set, text, uid,
-};
+use crate::object::{controls, deleting, fields, name, namespace, number, observed, owned, pairs, set, text, uid};
+use crate::ownership;
 use crate::step::{Propagation, Step, World, Write};
 use crate::turn::{MISSING, Stopped, Turn};
 
@@ -97,9 +96,7 @@ impl<'a> Run<'a> {
                 "Role" => "RoleReady",
                 _ => "RoleBindingReady",
             };
-            let failed = self.turn.failure(kind, name(&object));
-            self.turn.apply(object);
-            if let Some(message) = failed {
+            if let Some(message) = self.turn.apply(object) {
                 self.turn.conditions.failed(condition, format!("{kind} error occurred {message}"));
                 return Err(Stopped);
             }
@@ -150,14 +147,14 @@ impl<'a> Run<'a> {
     fn configuration(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
         let config = format!("{}-config-data", name(self.glance));
         let scripts = format!("{SERVICE}-scripts");
-        let failed = [&config, &scripts].iter().find_map(|n| self.turn.failure("Secret", n));
+        let mut failed = None;
         for (secret_name, files) in
             [(&config, config::database_files(&self.spec, neighbours)), (&scripts, config::scripts())]
         {
             let mut secret = owned(self.glance, "v1", "Secret", secret_name, &pairs([("service", SERVICE)]));
             secret["type"] = "Opaque".into();
             secret["data"] = files.iter().map(|(k, f)| (k.clone(), base64(f).into())).collect::<Map<_, _>>().into();
-            self.turn.apply(secret);
+            failed = self.turn.apply(secret).or(failed);
         }
         if let Some(message) = failed {
             self.turn
@@ -175,7 +172,7 @@ impl<'a> Run<'a> {
         let digest = database::made_for(&wanted).to_owned();
         let done = text(self.glance, "/status/hash/dbsync") == digest;
         let live = self.turn.world.store.find("Job", namespace(self.glance), database::SYNC);
-        let live = live.filter(|job| !is_anothers(self.glance, job));
+        let live = live.filter(|job| ownership::conflict(&wanted, job).is_none());
         let ours = live.filter(|job| database::made_for(job) == digest && !deleting(job));
         if !done {
             let ended = ours.and_then(database::ended);
@@ -190,10 +187,11 @@ impl<'a> Run<'a> {
                     // Two must not change the tables at the same time: the next one is made when this one's pod is gone.
                     self.turn.step.writes.push(Write::Delete { key, uid, propagation: Propagation::Foreground });
                 }
-                let failed = self.turn.failure("Job", database::SYNC);
-                if live.is_none() || ours.is_some() {
-                    self.turn.apply(wanted);
-                }
+                let failed = if live.is_none() || ours.is_some() {
+                    self.turn.apply(wanted)
+                } else {
+                    self.turn.failure("Job", database::SYNC).map(str::to_owned)
+                };
                 match failed {
                     Some(message) => {
                         self.turn.conditions.failed("DBSyncReady", format!("DBsync job error occurred {message}"))
@@ -224,7 +222,6 @@ impl<'a> Run<'a> {
             for (index, part) in ApiType::parts(inherit::layout(template)).iter().enumerate() {
                 let object = inherit::glance_api(self.glance, &self.spec, api, template, *part, &neighbours.database);
                 let part_name = name(&object).to_owned();
-                failed = failed.or_else(|| self.turn.failure("GlanceAPI", &part_name));
                 if let Some(live) = self.turn.world.store.find("GlanceAPI", space, &part_name) {
                     if index == 0 {
                         counts.insert(api.clone(), number(live, "/status/readyCount").unwrap_or(0).into());
@@ -241,7 +238,8 @@ impl<'a> Run<'a> {
                     }
                 }
                 wanted.push(part_name);
-                self.turn.apply_whole(object, vec!["/spec"]);
+                let problem = self.turn.apply_whole(object, vec!["/spec"]);
+                failed = failed.or(problem);
             }
         }
         for other in self.turn.world.store.list("GlanceAPI", space) {
@@ -277,9 +275,7 @@ impl<'a> Run<'a> {
 
     fn purge(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
         let job = database::purge_job(self.glance, &self.spec, neighbours);
-        let failed = self.turn.failure("CronJob", name(&job));
-        self.turn.apply(job);
-        if let Some(message) = failed {
+        if let Some(message) = self.turn.apply(job) {
             self.turn.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));
             return Err(Stopped);
         }

@@ -16,7 +16,8 @@ use crate::glance_api::config::Neighbours;
 use crate::glance_api::stateful_set::Parts;
 use crate::kinds::hex;
 use crate::layout::{KEYSTONE_ENDPOINT, api_name, labels, set_name};
-use crate::object::{deleting, is_anothers, name, namespace, number, observed, owned, text, texts, uid};
+use crate::object::{deleting, name, namespace, number, observed, owned, text, texts, uid};
+use crate::ownership;
 use crate::step::{Propagation, Step, World, Write};
 use crate::topology_ref;
 use crate::turn::{MISSING, Stopped, Turn};
@@ -167,9 +168,10 @@ impl<'a> Run<'a> {
 
     fn services(&mut self) -> Result<(), Stopped> {
         let services = services::services(self.api, &self.turn.world.settings.cluster_domain);
-        let failed = services.iter().find_map(|s| self.turn.failure("Service", name(s))).map(str::to_owned);
+        let mut failed = None;
         for service in services {
-            self.turn.apply(service);
+            let problem = self.turn.apply(service);
+            failed = failed.or(problem);
         }
         if let Some(message) = failed {
             self.turn.conditions.failed("CreateServiceReady", format!("Create service error occurred {message}"));
@@ -185,18 +187,17 @@ impl<'a> Run<'a> {
     fn configuration(&mut self, neighbours: &Neighbours) -> Result<String, Stopped> {
         let spec = self.spec();
         let secret_name = format!("{}-config-data", name(self.api));
-        let refused =
-            stateful_set::size_fault(self.api).or_else(|| self.turn.failure("Secret", &secret_name).map(str::to_owned));
-        if let Some(fault) = refused {
-            self.turn.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {fault}"));
-            return Err(Stopped);
+        if let Some(fault) = stateful_set::size_fault(self.api) {
+            return Err(self.config_failed(&fault));
         }
         let files = config::api_files(self.api, neighbours, &self.turn.world.settings.cluster_domain);
         let mut secret = owned(self.api, "v1", "Secret", &secret_name, &labels(self.api));
         secret["type"] = "Opaque".into();
         secret["data"] =
             files.iter().map(|(key, file)| (key.clone(), base64(file).into())).collect::<Map<_, _>>().into();
-        self.turn.apply(secret);
+        if let Some(problem) = self.turn.apply(secret) {
+            return Err(self.config_failed(&problem));
+        }
         let mut digests = vec![hex(&json!(files).to_string())];
         let custom = texts(spec, "/customServiceConfigSecrets");
         let certificates = ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
@@ -220,6 +221,11 @@ impl<'a> Run<'a> {
         self.turn.status.insert("hash".into(), hashes);
         self.turn.conditions.met("ServiceConfigReady", "Service config create completed");
         Ok(digest)
+    }
+
+    fn config_failed(&mut self, problem: &str) -> Stopped {
+        self.turn.conditions.failed("ServiceConfigReady", format!("Service config create error occurred {problem}"));
+        Stopped
     }
 
     /// The Topology that applies, held by our finalizer; the one before it is let go.
@@ -284,8 +290,12 @@ impl<'a> Run<'a> {
     ) -> Result<(), Stopped> {
         let set_name = set_name(self.api);
         let space = namespace(self.api);
+        let domain = services::domain(self.api);
+        let replace = self.turn.world.settings.replace_default_anti_affinity;
+        let parts = Parts { config, neighbours, topology, replace, networks, domain: &domain };
+        let object = stateful_set::stateful_set(self.api, &parts);
         let live = self.turn.world.store.find("StatefulSet", space, &set_name);
-        let live = live.filter(|set| !deleting(set) && !is_anothers(self.api, set));
+        let live = live.filter(|set| !deleting(set) && ownership::conflict(&object, set).is_none());
         let storage = stateful_set::storage_digest(self.api);
         let outdated = live.filter(|set| stateful_set::made_with(set).is_some_and(|digest| digest != storage));
         if let Some(set) = outdated {
@@ -299,12 +309,7 @@ impl<'a> Run<'a> {
                 format!("StatefulSet {set_name} is made anew: its stores or claims cannot be changed. Claims stay.");
             self.turn.event(false, "StatefulSetRecreated", message);
         }
-        let domain = services::domain(self.api);
-        let replace = self.turn.world.settings.replace_default_anti_affinity;
-        let parts = Parts { config, neighbours, topology, replace, networks, domain: &domain };
-        let object = stateful_set::stateful_set(self.api, &parts);
-        self.turn.apply_whole(object, vec!["/spec/template/spec"]);
-        if let Some(message) = self.turn.failure("StatefulSet", &set_name) {
+        if let Some(message) = self.turn.apply_whole(object, vec!["/spec/template/spec"]) {
             self.turn.conditions.failed("DeploymentReady", format!("Deployment error occurred {message}"));
             return Err(Stopped);
         }
@@ -331,10 +336,11 @@ impl<'a> Run<'a> {
 
     fn cache_jobs(&mut self) -> Result<(), Stopped> {
         let wanted = cache_jobs::wanted(self.turn.world.store, self.api);
-        let failed = wanted.iter().find_map(|job| self.turn.failure("CronJob", name(job))).map(str::to_owned);
+        let mut failed = None;
         self.turn.step.writes.extend(cache_jobs::unwanted(self.turn.world.store, self.api, &wanted));
         for job in wanted {
-            self.turn.apply(job);
+            let problem = self.turn.apply(job);
+            failed = failed.or(problem);
         }
         if let Some(message) = failed {
             self.turn.conditions.failed("CronJobReady", format!("CronJob error occurred {message}"));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use stead_loops::{Failures, ObjectKey, RECONCILED, Settings, Store, World, Write, concerned, step, trim};
+use stead_loops::{Failures, MANAGER, ObjectKey, RECONCILED, Settings, Store, World, Write, concerned, step, trim};
 
 const NAMESPACE: &str = "case";
 const IMAGE: &str = "registry.test/glance-api:1";
@@ -80,7 +80,8 @@ impl Cluster {
         }
     }
 
-    fn create(&mut self, kind: &str, mut object: Value) {
+    /// Somebody creates an object in the namespace of the case.
+    pub(crate) fn create(&mut self, kind: &str, mut object: Value) {
         object["kind"] = kind.into();
         object["metadata"]["namespace"] = NAMESPACE.into();
         object["metadata"]["uid"] = format!("uid-{}", self.revision).into();
@@ -115,7 +116,8 @@ impl Cluster {
         self.queue.extend(concerned(&self.store, before.as_deref(), Some(&object)));
     }
 
-    fn delete(&mut self, key: &ObjectKey) {
+    /// Somebody deletes an object.
+    pub(crate) fn delete(&mut self, key: &ObjectKey) {
         let Some(mut object) = self.store.get(key).cloned() else { return };
         if object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) {
             object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -129,9 +131,8 @@ impl Cluster {
     fn remove(&mut self, key: &ObjectKey) {
         let Some(gone) = self.store.remove(key) else { return };
         self.queue.extend(concerned(&self.store, Some(&gone), None));
-        let kinds =
-            ["Glance", "GlanceAPI", "StatefulSet", "Service", "Secret", "Job", "CronJob", "Role", "RoleBinding"];
-        for kind in kinds {
+        let kinds = ["Glance", "GlanceAPI", "StatefulSet", "Service", "Secret", "Job", "CronJob"];
+        for kind in kinds.into_iter().chain(["ServiceAccount", "Role", "RoleBinding"]) {
             let owned: Vec<ObjectKey> = self
                 .store
                 .list(kind, NAMESPACE)
@@ -142,6 +143,11 @@ impl Cluster {
                 self.delete(&key);
             }
         }
+    }
+
+    /// Runs the loop of an object though nothing changed, as after the time that it asked for.
+    pub(crate) fn look_again(&mut self, key: &ObjectKey) {
+        self.queue.insert(key.clone());
     }
 
     /// Lets the loops work until none has anything to say; `recorded` tells what the rest of the cluster makes of it.
@@ -200,6 +206,8 @@ impl Cluster {
 
     /// What is applied is all that is said about these objects.
     fn apply(&mut self, wanted: Value) {
+        let mut wanted = wanted;
+        wanted["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
         let key = ObjectKey::of(&wanted).expect("a key");
         let Some(live) = self.store.get(&key).cloned() else {
             return self.create(&key.kind.clone(), wanted);
@@ -246,6 +254,11 @@ impl Cluster {
             }
         }
         changed
+    }
+
+    /// An object of the namespace of the case.
+    pub(crate) fn find(&self, kind: &str, name: &str) -> Option<&Value> {
+        self.store.find(kind, NAMESPACE, name)
     }
 
     /// The identities of the StatefulSets.

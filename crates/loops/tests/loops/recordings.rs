@@ -3,16 +3,13 @@
 //! A recording says what was asked for and what came of it. Here the API server is a map, and what the rest of the
 //! cluster did (how many pods became ready, whether a Job ended) is taken from the recording; what the loops decide is
 //! compared with it. The same recordings are played on a real control plane by `cargo xtask operators`.
-#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "a test reads its cases from a file")]
-
-mod fake;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use fake::Cluster;
 use serde_json::{Map, Value, json};
+
+use crate::fake::Cluster;
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/operators"))
