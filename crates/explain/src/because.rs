@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::Value;
-use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, Resources, Standing, Term};
+use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, Standing, Term};
 use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
@@ -15,8 +15,8 @@ use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, 
 use crate::topology::{constraints, same_rule};
 
 /// What stands behind a node's rejection, line by line.
-pub(crate) fn because(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str) -> Vec<String> {
-    let mut lines = by_plugin(trial, info, rejection, reason);
+pub(crate) fn because(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
+    let mut lines = by_plugin(trial, info, plugin, reason);
     if lines.is_empty() {
         lines.extend(nominated(trial, info));
     }
@@ -33,8 +33,8 @@ fn nominated(trial: &Trial, info: &NodeInfo) -> Option<String> {
     (!names.is_empty()).then(|| format!("counting {noun} {}, nominated to go there", join(&names)))
 }
 
-fn by_plugin(trial: &Trial, info: &NodeInfo, rejection: &Rejection, reason: &str) -> Vec<String> {
-    match rejection.plugin {
+fn by_plugin(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
+    match plugin {
         Plugin::NodeUnschedulable => vec!["it is cordoned (spec.unschedulable)".into()],
         Plugin::TaintToleration => taints(trial, info),
         Plugin::NodeAffinity => node_affinity(trial, info),
@@ -146,34 +146,26 @@ fn ports(trial: &Trial, info: &NodeInfo) -> Vec<String> {
         .collect()
 }
 
-fn resources(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
-    let want = &trial.pod.spec.resources.requests;
-    let (has, taken) = (&info.node.allocatable, &info.requested);
-    let mut out = Vec::new();
-    if reason == "Too many pods" {
-        out.push(format!("it has {} pods and takes {}", info.pods.len(), info.node.max_pods));
-    }
-    let mut check = |name: &str, of: &dyn Fn(&Resources) -> i64| {
-        let (want, has, taken) = (of(want), of(has), of(taken));
-        if reason.strip_prefix("Insufficient ") == Some(name) {
-            let free = has.saturating_sub(taken).max(0);
-            let [want, has, free] = [want, has, free].map(|amount| shown(name, amount));
-            out.push(format!("the pod asks for {name} {want}; {free} of {has} is free"));
+fn resources(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String> {
+    match reason {
+        RejectionReason::TooManyPods => {
+            vec![format!("it has {} pods and takes {}", info.pods.len(), info.node.max_pods)]
         }
-    };
-    check("cpu", &|r| r.milli_cpu);
-    check("memory", &|r| r.memory);
-    check("ephemeral-storage", &|r| r.ephemeral_storage);
-    for (name, _) in &want.scalars {
-        check(name, &|r| r.scalar(name));
+        RejectionReason::InsufficientResource(name) => {
+            let has = info.node.allocatable.amount(name);
+            let free = has.saturating_sub(info.requested.amount(name)).max(0);
+            let want = trial.pod.spec.resources.requests.amount(name);
+            let [want, has, free] = [want, has, free].map(|amount| shown(name.as_str(), amount));
+            vec![format!("the pod asks for {name} {want}; {free} of {has} is free")]
+        }
+        _ => Vec::new(),
     }
-    out
 }
 
-fn claims(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
+fn claims(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String> {
     let storage = trial.cluster.storage();
     // A node that gives several reasons gets each explained by the claims that are behind that one.
-    let of_bound = reason == "node(s) didn't match PersistentVolume's node affinity";
+    let of_bound = *reason == RejectionReason::VolumeNodeAffinity;
     let mut out = Vec::new();
     for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
         let Some(claim) = storage.claim(&trial.pod.key.namespace, name) else { continue };
@@ -232,50 +224,49 @@ fn no_volume(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<String> {
 
 /// What stands behind a rejection that comes before any node is looked at.
 pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
-    let reason = rejection.reasons.first().map(|r| &**r).unwrap_or_default();
+    match rejection.reasons.first() {
+        Some(RejectionReason::ClaimDeleting { .. }) => {
+            vec!["it is given to no new pod, and goes for good once no pod has it".into()]
+        }
+        Some(RejectionReason::EphemeralClaimNotCreated { .. }) => {
+            vec!["the controller makes it within seconds of the pod: where it does not, see the pod's events".into()]
+        }
+        Some(RejectionReason::EphemeralClaimNotOwned(_)) => {
+            vec!["another's claim has the name that the pod's own is to have: it is in the way".into()]
+        }
+        Some(RejectionReason::NodeAffinityConflict) => {
+            vec!["each term of its required node affinity names a node and another at once: none can match".into()]
+        }
+        Some(RejectionReason::ClaimNotFound { claim }) => {
+            vec![format!("the pod names claim {claim}, but nobody has made it")]
+        }
+        Some(RejectionReason::ClaimLost { .. } | RejectionReason::VolumeNotFound { .. }) => {
+            vec!["the claim's volume is gone, and its data with it, unless it was not read".into()]
+        }
+        Some(RejectionReason::UnboundImmediateClaims) => unbound_claims(trial),
+        _ => Vec::new(),
+    }
+}
+
+/// Why the claims that bind immediately are not bound.
+fn unbound_claims(trial: &Trial) -> Vec<String> {
     let storage = trial.cluster.storage();
-    let claims = || {
-        let names = trial.pod.spec.volumes.iter().filter_map(|v| v.claim());
-        names.filter_map(|(name, _)| storage.claim(&trial.pod.key.namespace, name))
-    };
-    if reason.ends_with("is being deleted") {
-        return vec!["it is given to no new pod, and goes for good once no pod has it".into()];
-    }
-    if reason.starts_with("waiting for ephemeral volume controller") {
-        return vec![
-            "the controller makes it within seconds of the pod: where it does not, see the pod's events".into(),
-        ];
-    }
-    if reason.ends_with("(pod is not owner)") {
-        return vec!["another's claim has the name that the pod's own is to have: it is in the way".into()];
-    }
-    if reason == "pod affinity terms conflict" {
-        return vec!["each term of its required node affinity names a node and another at once: none can match".into()];
-    }
-    if let Some(claim) = reason.strip_prefix("persistentvolumeclaim ").and_then(|r| r.strip_suffix(" not found")) {
-        return vec![format!("the pod names claim {}, but nobody has made it", claim.trim_matches('"'))];
-    }
-    if reason.contains("bound to non-existent persistentvolume") || reason.starts_with("persistentvolume \"") {
-        return vec!["the claim's volume is gone, and its data with it, unless it was not read".into()];
-    }
-    if reason == "pod has unbound immediate PersistentVolumeClaims" {
-        let unbound = claims().filter(|c| {
-            !c.bound && storage.class(&c.class).is_none_or(|k| k.waits != Some(true) || c.volume.is_some())
-        });
-        return unbound
-            .map(|c| match (&*c.class, storage.class(&c.class), &c.volume) {
-                (_, _, Some(volume)) => {
-                    format!("claim {} wants volume {volume}, but binding was never completed", c.name)
-                }
-                ("", _, _) => format!("claim {} has no class: nothing makes a volume for it", c.name),
-                (class, None, _) => format!("claim {} is in class {class}, which does not exist", c.name),
-                (class, _, _) => {
-                    format!("claim {} is still waiting for a volume of class {class}: see its events", c.name)
-                }
-            })
-            .collect();
-    }
-    Vec::new()
+    let names = trial.pod.spec.volumes.iter().filter_map(|v| v.claim());
+    let claims = names.filter_map(|(name, _)| storage.claim(&trial.pod.key.namespace, name));
+    let unbound = claims
+        .filter(|c| !c.bound && storage.class(&c.class).is_none_or(|k| k.waits != Some(true) || c.volume.is_some()));
+    unbound
+        .map(|c| match (&*c.class, storage.class(&c.class), &c.volume) {
+            (_, _, Some(volume)) => {
+                format!("claim {} wants volume {volume}, but binding was never completed", c.name)
+            }
+            ("", _, _) => format!("claim {} has no class: nothing makes a volume for it", c.name),
+            (class, None, _) => format!("claim {} is in class {class}, which does not exist", c.name),
+            (class, _, _) => {
+                format!("claim {} is still waiting for a volume of class {class}: see its events", c.name)
+            }
+        })
+        .collect()
 }
 
 /// The labels that say where a volume lies, with the names that they go by today on nodes.
@@ -304,10 +295,10 @@ fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     out
 }
 
-fn held(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
+fn held(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String> {
     let own = &trial.pod.spec.volumes;
     let here = |other: &Pod| other.node.as_deref() == Some(&*info.node.name);
-    let of_disk = reason == "node(s) had no available disk";
+    let of_disk = *reason == RejectionReason::DiskInUse;
     let mut out = Vec::new();
     for other in trial.cluster.nodes().flat_map(|i| &i.pods) {
         for volume in &other.spec.volumes {
@@ -384,10 +375,10 @@ fn written(t: &Term) -> String {
     format!("{} by {}", selected(&t.selector), t.topology_key)
 }
 
-fn pod_affinity(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
+fn pod_affinity(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String> {
     let spec = &trial.pod.spec;
     match reason {
-        "node(s) didn't match pod affinity rules" => {
+        RejectionReason::PodAffinity => {
             let unmet = spec.affinity.iter().find_map(|t| match info.node.label(&t.topology_key) {
                 None => Some((t, format!("it has no label {}", t.topology_key))),
                 Some(_) if in_domain(trial, info, &t.topology_key).any(|p| selects(trial, t, p)) => None,
@@ -395,7 +386,7 @@ fn pod_affinity(trial: &Trial, info: &NodeInfo, reason: &str) -> Vec<String> {
             });
             unmet.into_iter().map(|(t, why)| format!("required affinity to {}: {why}", written(t))).collect()
         }
-        "node(s) didn't match pod anti-affinity rules" => {
+        RejectionReason::PodAntiAffinity => {
             let hits = spec.anti_affinity.iter().map(|t| {
                 let hit = in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p));
                 (t, hit.collect::<Vec<&Arc<Pod>>>())

@@ -415,7 +415,7 @@ fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
 const LOOK_AT: usize = 12;
 
 fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
-    let mut by_reason: BTreeMap<&str, Vec<&NodeInfo>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&stead_placement::RejectionReason, Vec<&NodeInfo>> = BTreeMap::new();
     for (node, rejection) in &verdict.rejected {
         for reason in &rejection.reasons {
             by_reason.entry(reason).or_default().extend(trial.cluster.node(node));
@@ -429,8 +429,11 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for info in nodes.iter().take(LOOK_AT) {
                 let rejection = &verdict.rejected[&info.node.name];
-                let said =
-                    if before_nodes { because_all(trial, rejection) } else { because(trial, info, rejection, reason) };
+                let said = if before_nodes {
+                    because_all(trial, rejection)
+                } else {
+                    because(trial, info, rejection.plugin, reason)
+                };
                 for line in said.into_iter().chain(afterwards(trial, info)) {
                     lines.entry(line).or_default().push(info.node.name.to_string());
                 }
@@ -440,14 +443,14 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             because.sort_by_key(|b| Reverse(b.nodes.len()));
             let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
             Reason {
-                reason: reason.to_owned(),
+                reason: reason.to_string(),
                 nodes: nodes.iter().map(note).collect(),
                 because,
                 looked_at: nodes.len().min(LOOK_AT),
             }
         })
         .collect();
-    out.sort_by_key(|r| Reverse(r.nodes.len()));
+    out.sort_by(|a, b| (b.nodes.len(), &a.reason).cmp(&(a.nodes.len(), &b.reason)));
     out
 }
 
@@ -459,9 +462,9 @@ fn zone(info: &NodeInfo, key: Option<&str>) -> Option<String> {
 /// What a node would say next, once what it says now is mended on the node itself.
 fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
-    let Err(fault) = attempt.node(info) else { return Vec::new() };
+    let Err(Fault::Rejected(rejection)) = attempt.node(info) else { return Vec::new() };
     let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let node_side = remedies::for_fault(trial, Some(info), &fault)
+    let node_side = remedies::for_rejection(trial, Some(info), &rejection)
         .into_iter()
         .filter(|r| r.harm <= Harm::Trusts && r.changes.iter().all(|c| c.kind == "Node"));
     for remedy in node_side {
@@ -469,15 +472,13 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
         let Some(there) = next.cluster.node(&info.node.name) else { continue };
         let then = match Attempt::new(&next.cluster, &next.pod).and_then(|a| a.node(there)) {
             Ok(()) => "it would fit".to_owned(),
-            Err(Fault::Error(error)) => error,
+            Err(Fault::Error(error)) => error.to_string(),
             Err(Fault::Rejected(r)) => {
-                let why: Vec<String> = r.reasons.iter().flat_map(|reason| because(&next, there, &r, reason)).collect();
+                let why: Vec<String> =
+                    r.reasons.iter().flat_map(|reason| because(&next, there, r.plugin, reason)).collect();
+                let reasons: Vec<String> = r.reasons.iter().map(ToString::to_string).collect();
                 let why = why.join("; ");
-                format!(
-                    "it would still not fit: {}{}{why}",
-                    r.reasons.join(", "),
-                    if why.is_empty() { "" } else { ": " }
-                )
+                format!("it would still not fit: {}{}{why}", reasons.join(", "), if why.is_empty() { "" } else { ": " })
             }
         };
         out.entry(then).or_default().push(short(&remedy.changes));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use stead_placement::{Attempt, Fault, Verdict, evaluate};
+use stead_placement::{Attempt, Fault, Rejection, RejectionReason, Verdict, evaluate};
 
 use crate::change::{Action, Change, Trial};
 use crate::objects::ObjectKey;
@@ -96,11 +96,11 @@ fn targets(start: &Trial, verdict: &Verdict) -> Vec<Option<Arc<str>>> {
     if Attempt::new(&start.cluster, &start.pod).is_err() {
         return vec![None];
     }
-    let mut sorts: BTreeMap<Vec<&str>, Vec<&Arc<str>>> = BTreeMap::new();
+    let mut sorts: BTreeMap<&[RejectionReason], Vec<&Arc<str>>> = BTreeMap::new();
     for (node, rejection) in &verdict.rejected {
-        sorts.entry(rejection.reasons.iter().map(|r| &**r).collect()).or_default().push(node);
+        sorts.entry(&rejection.reasons).or_default().push(node);
     }
-    let mut sorts: Vec<(Vec<&str>, Vec<&Arc<str>>)> = sorts.into_iter().collect();
+    let mut sorts: Vec<(&[RejectionReason], Vec<&Arc<str>>)> = sorts.into_iter().collect();
     sorts.sort_by_key(|(reasons, _)| reasons.len());
     let each = (MOST_NODES / sorts.len().max(1)).max(1);
     sorts
@@ -111,16 +111,21 @@ fn targets(start: &Trial, verdict: &Verdict) -> Vec<Option<Arc<str>>> {
         .collect()
 }
 
-/// What a node says of the pod in a trial.
-fn ask(trial: &Trial, node: Option<&str>) -> Result<(), Fault> {
-    let attempt = Attempt::new(&trial.cluster, &trial.pod)?;
+/// Whether a node accepts the pod in a trial; any node where none is given. The rejection is absent where the scheduler
+/// fails.
+fn ask(trial: &Trial, node: Option<&str>) -> Result<(), Option<Rejection>> {
+    let rejection = |fault| match fault {
+        Fault::Rejected(rejection) => Some(rejection),
+        Fault::Error(_) => None,
+    };
+    let attempt = Attempt::new(&trial.cluster, &trial.pod).map_err(rejection)?;
     match node.map(|n| trial.cluster.node(n)) {
-        Some(Some(info)) => attempt.node(info),
-        // Whatever kept all nodes away is gone; which of them is free now, evaluation tells.
+        Some(Some(info)) => attempt.node(info).map_err(rejection),
+        // What kept all nodes away is gone; evaluation tells which of them is free now.
         _ => match evaluate(&trial.cluster, &trial.pod) {
             Ok(v) if v.fits() => Ok(()),
-            Ok(v) => Err(v.rejected.into_values().next().map_or(Fault::Error(String::new()), Fault::Rejected)),
-            Err(e) => Err(Fault::Error(e.to_string())),
+            Ok(v) => Err(v.rejected.into_values().next()),
+            Err(_) => Err(None),
         },
     }
 }
@@ -151,7 +156,7 @@ impl Search<'_> {
 
     fn explore(&mut self, trial: &Trial, target: &Option<Arc<str>>, path: &[&Remedy], steps: usize) {
         let node = target.as_deref();
-        let Err(fault) = ask(trial, node) else {
+        let Err(rejection) = ask(trial, node) else {
             if !path.is_empty() {
                 self.keep(self.start, path);
             }
@@ -170,7 +175,7 @@ impl Search<'_> {
             return;
         }
         let info = node.filter(|_| !before_nodes).and_then(|n| trial.cluster.node(n));
-        let mut candidates = remedies::for_fault(trial, info, &fault);
+        let mut candidates = rejection.map_or(Vec::new(), |r| remedies::for_rejection(trial, info, &r));
         if self.clearing {
             candidates.extend(info.and_then(|info| remedies::make_room(trial, info)));
         }
@@ -193,9 +198,9 @@ impl Search<'_> {
 
     fn explore_after_labels(&mut self, target: &Option<Arc<str>>) {
         let start = self.start;
-        let Err(fault) = ask(start, target.as_deref()) else { return };
+        let Err(Some(rejection)) = ask(start, target.as_deref()) else { return };
         let Some(info) = target.as_deref().and_then(|n| start.cluster.node(n)) else { return };
-        for label in remedies::for_fault(start, Some(info), &fault) {
+        for label in remedies::for_rejection(start, Some(info), &rejection) {
             if label.harm <= Harm::Trusts
                 && label.changes.iter().all(labels_node)
                 && let Some(next) = start.with(&label.changes)

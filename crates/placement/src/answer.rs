@@ -63,7 +63,7 @@ impl From<&Verdict> for Answer {
             message: v.message.clone(),
             nominated: nominees.first().cloned(),
             nominees,
-            error: v.error.clone(),
+            error: v.error.as_ref().map(ToString::to_string),
         }
     }
 }

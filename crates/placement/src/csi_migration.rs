@@ -5,6 +5,7 @@
 use k8s_openapi::api::core::v1 as core;
 use stead_semantics::labels::Labels;
 
+use crate::status::CsiTranslationError;
 use crate::storage::Source;
 
 pub(crate) const AWS_EBS: &str = "ebs.csi.aws.com";
@@ -50,13 +51,13 @@ pub(crate) fn is_managed(kind: &str) -> bool {
 }
 
 /// An Amazon volume's handle: names can be of the form `aws://ZONE/vol-…`.
-pub(crate) fn ebs_handle(id: &str) -> Result<String, String> {
+pub(crate) fn ebs_handle(id: &str) -> Result<String, CsiTranslationError> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.into()) };
     let path = rest.find('/').map_or("", |at| &rest[at..]).trim_matches('/');
     if path.starts_with("vol-") && !path.contains('/') {
         return Ok(path.into());
     }
-    Err(format!("Invalid format for AWS volume ({id})"))
+    Err(CsiTranslationError::AwsVolumeId(id.into()))
 }
 
 /// A Google disk's handle, which has its zone or region in it where the volume's labels tell.

@@ -13,8 +13,9 @@ use crate::plugins::{
 };
 use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection};
-use crate::verdict::{NodeScores, Unmodelled, Verdict, fit_message};
+use crate::status::{Code, ExtensionPoint, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
+use crate::verdict::{NodeScores, Unmodelled, Verdict};
+use crate::wording::{NO_NODES, fit_message, prefilter_message};
 
 /// What PreFilter worked out; pods can come and go in it, as nominated pods and victims of preemption do.
 #[derive(Debug, Clone)]
@@ -36,7 +37,7 @@ impl<'a> State<'a> {
         if let NamedNodes::Only(names) = &spec.named_nodes
             && names.is_empty()
         {
-            let reason = "pod affinity terms conflict";
+            let reason = RejectionReason::NodeAffinityConflict;
             return Err(Fault::Rejected(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason)));
         }
         Ok(State {
@@ -44,7 +45,8 @@ impl<'a> State<'a> {
             pod,
             restrictions: volume_restrictions::State::new(cluster, spec).map_err(Fault::Rejected)?,
             limits: volume_limits::applies(pod),
-            binding: volume_binding::State::new(cluster, pod).map_err(in_prefilter(Plugin::VolumeBinding))?,
+            binding: volume_binding::State::new(cluster, pod)
+                .map_err(|f| f.in_plugin(ExtensionPoint::PreFilter, Plugin::VolumeBinding))?,
             zone: volume_zone::State::new(cluster, spec)?,
             spread: spread::State::new(cluster, spec),
             interpod: interpod::State::new(cluster, spec),
@@ -75,10 +77,12 @@ impl<'a> State<'a> {
             s.filter(spec, info)?;
         }
         if self.limits {
-            volume_limits::filter(self.cluster, self.pod, info).map_err(in_filter(Plugin::NodeVolumeLimits))?;
+            volume_limits::filter(self.cluster, self.pod, info)
+                .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::NodeVolumeLimits))?;
         }
         if let Some(s) = &self.binding {
-            s.filter(self.cluster, &info.node).map_err(in_filter(Plugin::VolumeBinding))?;
+            s.filter(self.cluster, &info.node)
+                .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::VolumeBinding))?;
         }
         if let Some(s) = &self.zone {
             s.filter(&info.node)?;
@@ -106,16 +110,6 @@ impl<'a> State<'a> {
         }
         self.filter(info)
     }
-}
-
-/// The framework's words around a PreFilter plugin that could not tell.
-fn in_prefilter(plugin: Plugin) -> impl Fn(Fault) -> Fault {
-    move |fault| fault.around(|error| format!("running PreFilter plugin \"{}\": {error}", plugin.name()))
-}
-
-/// The framework's words around a filter that could not tell.
-fn in_filter(plugin: Plugin) -> impl Fn(Fault) -> Fault {
-    move |fault| fault.around(|error| format!("running \"{}\" filter plugin: {error}", plugin.name()))
 }
 
 /// An attempt to place one pod, for whoever asks about single nodes: what it counted beforehand, and each node's answer.
@@ -163,8 +157,7 @@ pub struct Standing {
 fn named(pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
     match &pod.spec.named_nodes {
         NamedNodes::Only(names) if !names.contains(&*info.node.name) => {
-            let reason = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
-            Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason))
+            Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, RejectionReason::NodeNotNamed))
         }
         _ => None,
     }
@@ -175,7 +168,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     check_modelled(cluster, pod)?;
     let mut verdict = Verdict::default();
     if cluster.node_count() == 0 {
-        verdict.message = Some("no nodes available to schedule pods".into());
+        verdict.message = Some(NO_NODES.into());
         return Ok(verdict);
     }
     let state = match State::new(cluster, pod) {
@@ -204,7 +197,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     }
     if fitting.is_empty() {
         let outcome = preemption::preempt(&state, cluster, pod, &verdict.rejected);
-        let reasons = verdict.rejected.values().flat_map(|r| r.reasons.iter().map(|r| &**r));
+        let reasons = verdict.rejected.values().flat_map(|r| &r.reasons);
         let mut message = fit_message(cluster.node_count(), reasons);
         if let Some(more) = &outcome.message {
             message.push(' ');
@@ -237,12 +230,10 @@ pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodel
     }
 }
 
-/// A PreFilter plugin's no holds for every node. DynamicResources, which comes later, has kept no state by then:
-/// its PostFilter says so, and preemption is not reached.
+/// What a PreFilter plugin rejects, it rejects for every node.
 fn rejected_before_filtering(cluster: &Cluster, rejection: Rejection) -> Verdict {
-    let reasons = rejection.reasons.join(", ");
     Verdict {
-        message: Some(format!("0/{} nodes are available: {reasons}. not found", cluster.node_count())),
+        message: Some(prefilter_message(cluster.node_count(), &rejection)),
         rejected: cluster.nodes().map(|i| (Arc::clone(&i.node.name), rejection.clone())).collect(),
         ..Verdict::default()
     }
@@ -252,7 +243,8 @@ impl Verdict {
     fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
         let spec = &*pod.spec;
         if let Some(fault) = &spec.preferred_fault {
-            self.error = Some(format!("running PreScore plugin \"NodeAffinity\": {fault}"));
+            let error = SchedulingError::PreferredNodeAffinity(fault.clone());
+            self.error = Some(error.in_plugin(ExtensionPoint::PreScore, Plugin::NodeAffinity));
             return;
         }
         let mut columns: Vec<(Plugin, Vec<i64>)> = Vec::new();

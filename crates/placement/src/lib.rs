@@ -28,6 +28,7 @@ mod specs;
 mod status;
 mod storage;
 mod verdict;
+mod wording;
 mod workloads;
 
 pub use answer::Answer;
@@ -38,9 +39,12 @@ pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
 pub use pod::{HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Term, Tolerations, Volume};
-pub use resources::{PodResources, Resources};
+pub use resources::{PodResources, ResourceName, Resources};
 pub use snapshot::Snapshot;
-pub use status::{Code, Fault, Plugin, Rejection};
+pub use status::{
+    ClaimNotOwned, Code, CsiTranslationError, ExtensionPoint, Fault, Plugin, Rejection, RejectionReason,
+    SchedulingError,
+};
 pub use storage::{Capacity, Claim, PersistentVolume, Source, Storage, StorageClass, TopologyTerm};
 pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
 pub use workloads::{Budget, Workloads};

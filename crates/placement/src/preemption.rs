@@ -9,8 +9,9 @@ use crate::cycle::State;
 use crate::go_sort::sort_slice;
 use crate::node::NodeInfo;
 use crate::pod::Pod;
-use crate::status::{Code, Fault, Rejection};
-use crate::verdict::{Nominee, fit_message};
+use crate::status::{Code, Fault, Plugin, Rejection, RejectionReason, SchedulingError};
+use crate::verdict::Nominee;
+use crate::wording::{not_eligible_message, preemption_errors, preemption_message};
 use crate::workloads::Budget;
 
 /// What PostFilter ends with: what it adds to the message, or the nodes that can be cleared.
@@ -20,8 +21,14 @@ pub(crate) struct Outcome {
     pub(crate) nominees: Vec<Nominee>,
 }
 
-/// The part of the message that DynamicResources adds for a pod without device claims.
-const NO_CLAIMS: &str = "no new claims to deallocate, preemption:";
+/// Why a pod may not preempt others now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotEligible {
+    /// Its preemption policy is `Never`.
+    NeverPreempts,
+    /// A pod that it preempted is still terminating on its nominated node.
+    PodTerminating,
+}
 
 pub(crate) fn preempt<'a>(
     state: &State<'a>,
@@ -31,12 +38,12 @@ pub(crate) fn preempt<'a>(
 ) -> Outcome {
     let say = |message: String| Outcome { message: Some(message), ..Outcome::default() };
     if let Err(why) = eligible(cluster, pod, rejected) {
-        return say(format!("{NO_CLAIMS} {why}"));
+        return say(not_eligible_message(why));
     }
     let budgets: Vec<&Budget> = cluster.budgets().collect();
     let mut candidates: Vec<(Nominee, Vec<Arc<Pod>>)> = Vec::new();
     let mut statuses: Vec<Rejection> = Vec::new();
-    let mut errors: Vec<String> = Vec::new();
+    let mut errors: Vec<SchedulingError> = Vec::new();
     let mut helpless = 0;
     for info in cluster.nodes() {
         if rejected.get(&info.node.name).is_none_or(|r| r.code != Code::Unschedulable) {
@@ -52,7 +59,7 @@ pub(crate) fn preempt<'a>(
                 };
                 candidates.push((nominee, victims));
             }
-            Ok(_) => errors.push(format!("expected at least one victim pod on node \"{}\"", info.node.name)),
+            Ok(_) => errors.push(SchedulingError::NoVictimOnNode((*info.node.name).into())),
             Err(Fault::Rejected(rejection)) => statuses.push(rejection),
             Err(Fault::Error(error)) => errors.push(error),
         }
@@ -62,18 +69,17 @@ pub(crate) fn preempt<'a>(
     }
     if !errors.is_empty() {
         errors.dedup();
-        let text = if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) };
-        return say(format!("preemption: {text}"));
+        return say(preemption_errors(&errors));
     }
-    let reasons = statuses.iter().flat_map(|r| r.reasons.iter().map(|r| &**r));
-    let unhelpful = std::iter::repeat_n("Preemption is not helpful for scheduling", helpless);
-    say(format!("{NO_CLAIMS} {}", fit_message(cluster.node_count(), reasons.chain(unhelpful))))
+    let reasons = statuses.iter().flat_map(|r| &r.reasons);
+    let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, helpless);
+    say(preemption_message(cluster.node_count(), reasons.chain(unhelpful)))
 }
 
 /// Whether the pod may preempt others now; if not, why.
-fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> Result<(), &'static str> {
+fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> Result<(), NotEligible> {
     if pod.spec.never_preempts {
-        return Err("not eligible due to preemptionPolicy=Never.");
+        return Err(NotEligible::NeverPreempts);
     }
     let Some(node) = &pod.nominated else { return Ok(()) };
     // A nominated node that can no longer be had: the pod may try elsewhere.
@@ -82,7 +88,7 @@ fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejectio
     }
     let waiting = |info: &NodeInfo| info.pods.iter().any(|p| p.spec.priority < pod.spec.priority && p.preempted);
     if cluster.node(node).is_some_and(waiting) {
-        return Err("not eligible due to a terminating pod on the nominated node.");
+        return Err(NotEligible::PodTerminating);
     }
     Ok(())
 }
@@ -118,9 +124,9 @@ fn victims_on<'a>(
     }
     if potential.is_empty() {
         return Err(Fault::Rejected(Rejection::new(
-            crate::status::Plugin::DefaultPreemption,
+            Plugin::DefaultPreemption,
             Code::Unresolvable,
-            "No preemption victims found for incoming pod",
+            RejectionReason::NoPreemptionVictims,
         )));
     }
     state.filter_with_nominated(&without, node)?;

@@ -67,7 +67,48 @@ pub struct Resources {
     pub scalars: Vec<(Box<str>, i64)>,
 }
 
+/// A resource that kube-scheduler counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResourceName {
+    /// `cpu`.
+    Cpu,
+    /// `memory`.
+    Memory,
+    /// `ephemeral-storage`.
+    EphemeralStorage,
+    /// An extended resource, huge pages or the like.
+    Scalar(Box<str>),
+}
+
+impl ResourceName {
+    /// The name as in a pod's requests.
+    pub fn as_str(&self) -> &str {
+        match self {
+            ResourceName::Cpu => "cpu",
+            ResourceName::Memory => "memory",
+            ResourceName::EphemeralStorage => "ephemeral-storage",
+            ResourceName::Scalar(name) => name,
+        }
+    }
+}
+
+impl Display for ResourceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Resources {
+    /// The amount of a resource: thousandths of a cpu, bytes, or a number.
+    pub fn amount(&self, name: &ResourceName) -> i64 {
+        match name {
+            ResourceName::Cpu => self.milli_cpu,
+            ResourceName::Memory => self.memory,
+            ResourceName::EphemeralStorage => self.ephemeral_storage,
+            ResourceName::Scalar(name) => self.scalar(name),
+        }
+    }
+
     /// The amount of an extended resource, zero where there is none.
     pub fn scalar(&self, name: &str) -> i64 {
         self.scalars.binary_search_by(|(n, _)| (**n).cmp(name)).map_or(0, |i| self.scalars[i].1)

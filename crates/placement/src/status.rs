@@ -1,18 +1,19 @@
-//! Why a node does not take a pod, in kube-scheduler's words.
+//! Why a node rejects a pod, as types. `wording.rs` has kube-scheduler's text for each of them.
 
-use std::borrow::Cow;
+use crate::pod::PodKey;
+use crate::resources::ResourceName;
 
-/// Whether preempting other pods could help.
+/// Whether preempting other pods could resolve a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// It could (`Unschedulable`).
+    /// Preemption could resolve it (`Unschedulable`).
     Unschedulable,
-    /// It could not (`UnschedulableAndUnresolvable`).
+    /// Preemption could not resolve it (`UnschedulableAndUnresolvable`).
     Unresolvable,
 }
 
 impl Code {
-    /// kube-scheduler's name for it.
+    /// kube-scheduler's name for the code.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Unschedulable => "Unschedulable",
@@ -21,7 +22,7 @@ impl Code {
     }
 }
 
-/// The part of the scheduler that rejects or scores.
+/// A kube-scheduler plugin that filters or scores nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are kube-scheduler's own")]
 pub enum Plugin {
@@ -66,7 +67,7 @@ impl Plugin {
         }
     }
 
-    /// How much its score counts in the default profile.
+    /// The weight of the plugin's score in the default profile.
     pub fn weight(self) -> i64 {
         match self {
             Plugin::TaintToleration => 3,
@@ -76,44 +77,219 @@ impl Plugin {
     }
 }
 
-/// A rejection: by whom, for what reasons, and whether preemption could help.
+/// A plugin's reason for rejecting a pod. `Display` gives kube-scheduler's wording.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RejectionReason {
+    /// The node is cordoned.
+    NodeUnschedulable,
+    /// The node has a taint that the pod does not tolerate.
+    UntoleratedTaint,
+    /// The node does not match `nodeSelector` or the required node affinity.
+    NodeAffinity,
+    /// The required node affinity lists nodes by name, and this node is not one of them.
+    NodeNotNamed,
+    /// The required node affinity cannot match any node, because its names exclude each other.
+    NodeAffinityConflict,
+    /// Another pod uses a host port that the pod requests.
+    HostPortInUse,
+    /// The node does not declare a feature that the pod needs.
+    MissingFeature,
+    /// The node has as many pods as it allows.
+    TooManyPods,
+    /// The node has too little of a resource left.
+    InsufficientResource(ResourceName),
+    /// A pod on the node uses a disk that allows only one user.
+    DiskInUse,
+    /// Another pod uses a claim with access mode `ReadWriteOncePod`.
+    ReadWriteOncePodInUse,
+    /// The node's CSI driver cannot attach as many volumes.
+    TooManyVolumes,
+    /// The pod refers to a claim that does not exist.
+    ClaimNotFound {
+        /// The claim's name.
+        claim: Box<str>,
+    },
+    /// The same, found by NodeVolumeLimits, which words it differently.
+    ClaimLookupFailed {
+        /// The claim's namespace.
+        namespace: Box<str>,
+        /// The claim's name.
+        claim: Box<str>,
+    },
+    /// The claim of an ephemeral volume has not been created yet.
+    EphemeralClaimNotCreated {
+        /// The claim's name.
+        claim: Box<str>,
+    },
+    /// The claim of an ephemeral volume belongs to something else than the pod.
+    EphemeralClaimNotOwned(ClaimNotOwned),
+    /// The claim's volume was deleted (phase `Lost`).
+    ClaimLost {
+        /// The claim's name.
+        claim: Box<str>,
+        /// The volume's name.
+        volume: Box<str>,
+    },
+    /// The claim is being deleted.
+    ClaimDeleting {
+        /// The claim's name.
+        claim: Box<str>,
+    },
+    /// A claim whose class binds immediately is not bound.
+    UnboundImmediateClaims,
+    /// The claim has neither a volume nor a class.
+    ClaimWithoutVolumeAndClass,
+    /// An unbound claim's class binds immediately, as VolumeZone words it.
+    VolumeWithoutName,
+    /// The claim's class does not exist.
+    StorageClassNotFound {
+        /// The class's name.
+        class: Box<str>,
+    },
+    /// The claim's class has no binding mode.
+    BindingModeNotSet {
+        /// The class's name.
+        class: Box<str>,
+    },
+    /// The claim's volume does not exist.
+    VolumeNotFound {
+        /// The volume's name.
+        volume: Box<str>,
+    },
+    /// The node cannot use the claim's volume (the volume's node affinity).
+    VolumeNodeAffinity,
+    /// No volume is available for the claim, and none can be provisioned on the node.
+    NoVolumeToBind,
+    /// The driver has too little free capacity for a new volume.
+    NotEnoughStorage,
+    /// A claim is bound to a volume that does not exist.
+    BoundVolumeMissing,
+    /// The volume's labels put it into another zone or region.
+    VolumeZone,
+    /// The node lacks the label that a spread constraint goes by.
+    SpreadLabelMissing,
+    /// The pod would exceed the maximum skew of a spread constraint.
+    SpreadConstraint,
+    /// The pod's required affinity to other pods is not satisfied.
+    PodAffinity,
+    /// The pod's required anti-affinity excludes a pod in the node's domain.
+    PodAntiAffinity,
+    /// A pod in the node's domain has a required anti-affinity against this pod.
+    ExistingPodAntiAffinity,
+    /// Preemption: no pod on the node has a lower priority.
+    NoPreemptionVictims,
+    /// Preemption: removing pods from the node would not resolve its rejection.
+    PreemptionNotHelpful,
+}
+
+/// The claim of an ephemeral volume exists but was not created for the pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimNotOwned {
+    /// The claim's name. Its namespace is the pod's.
+    pub claim: Box<str>,
+    /// The pod.
+    pub pod: PodKey,
+}
+
+/// A rejection: the plugin, its reasons, and whether preemption could resolve it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// The plugin that said no.
+    /// The plugin that rejects the pod.
     pub plugin: Plugin,
-    /// Whether preemption could help.
+    /// Whether preemption could resolve it.
     pub code: Code,
-    /// The reasons, in its order.
-    pub reasons: Vec<Cow<'static, str>>,
+    /// The reasons, in the plugin's order.
+    pub reasons: Vec<RejectionReason>,
 }
 
 impl Rejection {
-    pub(crate) fn new(plugin: Plugin, code: Code, reason: impl Into<Cow<'static, str>>) -> Rejection {
-        Rejection { plugin, code, reasons: vec![reason.into()] }
+    pub(crate) fn new(plugin: Plugin, code: Code, reason: RejectionReason) -> Rejection {
+        Rejection { plugin, code, reasons: vec![reason] }
     }
 }
 
-/// Why a pod is not let in.
+/// An error that ends the scheduling attempt for all nodes. `Display` gives kube-scheduler's wording.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SchedulingError {
+    /// A plugin failed; the scheduling framework adds the plugin's name.
+    Plugin {
+        /// Where in the cycle it failed.
+        point: ExtensionPoint,
+        /// The plugin.
+        plugin: Plugin,
+        /// What it failed with.
+        cause: Box<SchedulingError>,
+    },
+    /// A class has no binding mode.
+    BindingModeNotSet {
+        /// The class's name.
+        class: Box<str>,
+    },
+    /// The class of a claim does not exist.
+    StorageClassNotFound {
+        /// The class's name.
+        class: Box<str>,
+    },
+    /// The claim of an ephemeral volume belongs to something else than the pod.
+    EphemeralClaimNotOwned(ClaimNotOwned),
+    /// An inline volume has no equivalent in CSI.
+    CsiTranslation {
+        /// The volume.
+        volume: Box<str>,
+        /// What prevents the translation.
+        cause: CsiTranslationError,
+    },
+    /// The preferred node affinity is invalid in a way that kube-apiserver accepts.
+    PreferredNodeAffinity(Box<str>),
+    /// Preemption would clear a node without removing a pod from it.
+    NoVictimOnNode(Box<str>),
+}
+
+/// A part of the scheduling cycle in which plugins run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are kube-scheduler's own")]
+pub enum ExtensionPoint {
+    PreFilter,
+    Filter,
+    PreScore,
+}
+
+/// Why an inline volume cannot be translated to CSI.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CsiTranslationError {
+    /// The ID of an AWS volume is malformed.
+    AwsVolumeId(Box<str>),
+    /// An Azure disk is of a kind that CSI does not support.
+    AzureDiskKind(Box<str>),
+}
+
+/// Why a pod does not pass a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// A plugin says no.
+    /// A plugin rejects the pod.
     Rejected(Rejection),
-    /// A plugin cannot tell, which ends the attempt for all nodes.
-    Error(String),
+    /// A plugin fails, which ends the attempt for all nodes.
+    Error(SchedulingError),
 }
 
 impl Fault {
-    /// The same with other words for what could not be told.
-    pub(crate) fn around(self, words: impl FnOnce(String) -> String) -> Fault {
+    /// Adds the plugin to an error, as the scheduling framework does.
+    pub(crate) fn in_plugin(self, point: ExtensionPoint, plugin: Plugin) -> Fault {
         match self {
-            Fault::Error(error) => Fault::Error(words(error)),
+            Fault::Error(cause) => Fault::Error(cause.in_plugin(point, plugin)),
             rejected @ Fault::Rejected(_) => rejected,
         }
     }
 }
 
+impl SchedulingError {
+    pub(crate) fn in_plugin(self, point: ExtensionPoint, plugin: Plugin) -> SchedulingError {
+        SchedulingError::Plugin { point, plugin, cause: Box::new(self) }
+    }
+}
+
 pub(crate) type Filtered = Result<(), Fault>;
 
-pub(crate) fn reject(plugin: Plugin, code: Code, reason: impl Into<Cow<'static, str>>) -> Filtered {
+pub(crate) fn reject(plugin: Plugin, code: Code, reason: RejectionReason) -> Filtered {
     Err(Fault::Rejected(Rejection::new(plugin, code, reason)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::pod::PodKey;
-use crate::status::{Plugin, Rejection};
+use crate::status::{Plugin, Rejection, SchedulingError};
 
 /// What kube-scheduler would say of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,8 +19,8 @@ pub struct Verdict {
     pub message: Option<String>,
     /// Where nothing fits but preemption would clear a node: the nodes that are equally good for that.
     pub nominees: Vec<Nominee>,
-    /// What kept kube-scheduler from an answer at all.
-    pub error: Option<String>,
+    /// The error that ended kube-scheduler's attempt.
+    pub error: Option<SchedulingError>,
 }
 
 /// The scores of a node.
@@ -79,19 +79,4 @@ pub struct Unmodelled {
     pub field: String,
     /// What it asks for.
     pub what: String,
-}
-
-/// The counted reasons, sorted as text, as kube-scheduler words them.
-pub(crate) fn fit_message<'a>(nodes: usize, reasons: impl Iterator<Item = &'a str>) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in reasons {
-        *counts.entry(reason).or_default() += 1;
-    }
-    let mut lines: Vec<String> = counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
-    lines.sort();
-    let mut message = format!("0/{nodes} nodes are available:");
-    if !lines.is_empty() {
-        message.push_str(&format!(" {}.", lines.join(", ")));
-    }
-    message
 }

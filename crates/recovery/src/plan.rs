@@ -286,7 +286,10 @@ fn place(fork: &mut Cluster, pod: &Pod, away_from: &str) -> (Target, usize) {
             let _ = fork.assume(pod, best);
             (Target::Nodes(nodes), feasible)
         }
-        None => (Target::Nowhere(verdict.message.or(verdict.error).unwrap_or_else(|| "no node can run it".into())), 0),
+        None => {
+            let why = verdict.message.or_else(|| verdict.error.map(|e| e.to_string()));
+            (Target::Nowhere(why.unwrap_or_else(|| "no node can run it".into())), 0)
+        }
     }
 }
 

@@ -67,7 +67,8 @@ fn render(key: &ObjectKey, verdict: &Verdict, wide: bool) -> String {
         let mut row = vec![name.to_string(), "no".into(), "-".into()];
         row.extend(plugins.iter().filter(|_| wide).map(|_| "-".to_owned()));
         let hopeless = if wide && rejection.code == Code::Unresolvable { " (evicting pods cannot help)" } else { "" };
-        row.push(format!("{}{hopeless}", rejection.reasons.join("; ")));
+        let reasons: Vec<String> = rejection.reasons.iter().map(ToString::to_string).collect();
+        row.push(format!("{}{hopeless}", reasons.join("; ")));
         rows.push(row);
     }
     let mut out = table(&head, &rows);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
-use stead_placement::{Fault, NodeInfo, Plugin, Pod};
+use stead_placement::{NodeInfo, Plugin, Pod, Rejection};
 
 use crate::change::{Change, Trial};
 use crate::objects::ObjectKey;
@@ -75,8 +75,7 @@ impl Remedy {
 }
 
 /// What could be done about a rejection; by a node, or by all nodes at once where none is given.
-pub(crate) fn for_fault(trial: &Trial, info: Option<&NodeInfo>, fault: &Fault) -> Vec<Remedy> {
-    let Fault::Rejected(rejection) = fault else { return Vec::new() };
+pub(crate) fn for_rejection(trial: &Trial, info: Option<&NodeInfo>, rejection: &Rejection) -> Vec<Remedy> {
     match (rejection.plugin, info) {
         (Plugin::NodeUnschedulable, Some(info)) => node_rules::uncordon(trial, info),
         (Plugin::TaintToleration, Some(info)) => node_rules::taints(trial, info),

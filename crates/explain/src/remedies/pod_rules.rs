@@ -1,10 +1,9 @@
 //! Host ports, affinity to pods and declared features.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead_placement::{NodeInfo, Pod, Term};
+use stead_placement::{NodeInfo, Pod, RejectionReason, Term};
 use stead_semantics::labels::Labels;
 
 use super::{Harm, Remedy, leave, node_key, pod_key, raw_node};
@@ -85,11 +84,11 @@ pub(crate) fn in_domain<'a>(trial: &'a Trial, info: &'a NodeInfo, key: &'a str) 
     nodes.flat_map(|i| &i.pods)
 }
 
-pub(super) fn affinity(trial: &Trial, info: &NodeInfo, reasons: &[Cow<'static, str>]) -> Vec<Remedy> {
+pub(super) fn affinity(trial: &Trial, info: &NodeInfo, reasons: &[RejectionReason]) -> Vec<Remedy> {
     let spec = &trial.pod.spec;
     let mut out = Vec::new();
     // A term that no pod meets may be met all the same, by the first pod of a series: only the reason tells.
-    if reasons.iter().any(|r| r == "node(s) didn't match pod affinity rules") {
+    if reasons.contains(&RejectionReason::PodAffinity) {
         out.extend(prefer(trial, "podAffinity", "affinity to pods"));
         out.extend(spec.affinity.iter().filter_map(|t| join_domain(trial, info, t)));
         return out;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead_placement::{Attempt, Cluster, NodeInfo, Pod, Resources};
+use stead_placement::{Attempt, Cluster, NodeInfo, Pod, ResourceName};
 use stead_semantics::quantity::Quantity;
 
 use super::{Harm, Remedy, leave, raw_node, stays};
@@ -12,32 +12,17 @@ use crate::change::{Change, Trial, set};
 use crate::objects::ObjectKey;
 
 /// What is missing on a node, by resource.
-fn shortfall(pod: &Pod, info: &NodeInfo) -> Vec<(String, i64)> {
+fn shortfall(pod: &Pod, info: &NodeInfo) -> Vec<(ResourceName, i64)> {
     let want = &pod.spec.resources.requests;
-    let (has, taken) = (&info.node.allocatable, &info.requested);
-    let mut out = Vec::new();
-    let mut check = |name: &str, want: i64, has: i64, taken: i64| {
-        let free = has.saturating_sub(taken);
-        if want > 0 && want > free {
-            out.push((name.to_owned(), want.saturating_sub(free)));
-        }
-    };
-    check("cpu", want.milli_cpu, has.milli_cpu, taken.milli_cpu);
-    check("memory", want.memory, has.memory, taken.memory);
-    check("ephemeral-storage", want.ephemeral_storage, has.ephemeral_storage, taken.ephemeral_storage);
-    for (name, want) in &want.scalars {
-        check(name, *want, has.scalar(name), taken.scalar(name));
-    }
-    out
-}
-
-fn amount(r: &Resources, name: &str) -> i64 {
-    match name {
-        "cpu" => r.milli_cpu,
-        "memory" => r.memory,
-        "ephemeral-storage" => r.ephemeral_storage,
-        other => r.scalar(other),
-    }
+    let scalars = want.scalars.iter().map(|(name, _)| ResourceName::Scalar(name.clone()));
+    let names = [ResourceName::Cpu, ResourceName::Memory, ResourceName::EphemeralStorage].into_iter().chain(scalars);
+    names
+        .filter_map(|name| {
+            let want = want.amount(&name);
+            let free = info.node.allocatable.amount(&name).saturating_sub(info.requested.amount(&name));
+            (want > 0 && want > free).then(|| (name, want.saturating_sub(free)))
+        })
+        .collect()
 }
 
 pub(super) fn remedies(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
@@ -56,20 +41,20 @@ pub(super) fn remedies(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
 }
 
 /// The fewest pods whose leaving makes room, the least important first.
-fn room(trial: &Trial, info: &NodeInfo, short: &[(String, i64)], full: bool) -> Option<Remedy> {
+fn room(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)], full: bool) -> Option<Remedy> {
     let mut pods: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| !stays(trial, p)).collect();
     pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
     let enough = |chosen: &[&Arc<Pod>]| {
         short
             .iter()
-            .all(|(name, need)| chosen.iter().map(|p| amount(&p.spec.resources.taken, name)).sum::<i64>() >= *need)
+            .all(|(name, need)| chosen.iter().map(|p| p.spec.resources.taken.amount(name)).sum::<i64>() >= *need)
             && (!full || !chosen.is_empty())
     };
     if let Some(one) = pods.iter().find(|p| enough(&[p])) {
         return leave(trial, &[one]);
     }
     // Not one: then the largest of the least important, until it is enough.
-    let size = |p: &Pod| short.iter().map(|(name, _)| amount(&p.spec.resources.taken, name)).max().unwrap_or(0);
+    let size = |p: &Pod| short.iter().map(|(name, _)| p.spec.resources.taken.amount(name)).max().unwrap_or(0);
     pods.sort_by_key(|p| (p.spec.priority > trial.pod.spec.priority, -size(p), p.key.clone()));
     (2..=super::MOST_LEAVING.min(pods.len())).find(|n| enough(&pods[..*n])).and_then(|n| leave(trial, &pods[..n]))
 }
@@ -111,31 +96,31 @@ pub(crate) fn make_room(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
 const MOST_IN_ALL: usize = 64;
 
 /// The pod's requests come down to what is free; the largest request gives way first.
-fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(String, i64)]) -> Option<Remedy> {
+fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)]) -> Option<Remedy> {
     let mut changed = trial.clone();
     let mut operations = Vec::new();
     let mut what = Vec::new();
     for (name, _) in short {
-        let free = (amount(&info.node.allocatable, name) - amount(&info.requested, name)).max(0);
+        let free = (info.node.allocatable.amount(name) - info.requested.amount(name)).max(0);
         for _ in 0..6 {
-            let over = amount(&changed.pod.spec.resources.requests, name) - free;
+            let over = changed.pod.spec.resources.requests.amount(name) - free;
             if over <= 0 {
                 break;
             }
-            let ops = shrink_largest(changed.raw_pod(), name, over)?;
+            let ops = shrink_largest(changed.raw_pod(), name.as_str(), over)?;
             changed = changed.with(&[Change::patch(&trial.key, ops.clone())])?;
             operations.extend(ops);
         }
-        if amount(&changed.pod.spec.resources.requests, name) > free {
+        if changed.pod.spec.resources.requests.amount(name) > free {
             return None;
         }
-        let was = shown(name, amount(&trial.pod.spec.resources.requests, name));
-        what.push(match amount(&changed.pod.spec.resources.requests, name) {
-            0 if matches!(name.as_str(), "cpu" | "memory") => {
+        let was = shown(name.as_str(), trial.pod.spec.resources.requests.amount(name));
+        what.push(match changed.pod.spec.resources.requests.amount(name) {
+            0 if matches!(name, ResourceName::Cpu | ResourceName::Memory) => {
                 format!("no {name} instead of {was} (nothing is free: such a pod is starved and evicted first)")
             }
             0 => format!("no {name} instead of {was}"),
-            less => format!("{name} {} instead of {was}", shown(name, less)),
+            less => format!("{name} {} instead of {was}", shown(name.as_str(), less)),
         });
     }
     if operations.is_empty() {

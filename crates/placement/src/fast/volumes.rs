@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::node::NodeInfo;
 use crate::plugins::{volume_binding, volume_limits, volume_restrictions, volume_zone};
 use crate::pod::Pod;
-use crate::status::{Fault, Filtered};
+use crate::status::{Fault, Filtered, SchedulingError};
 
 struct Filters<'a> {
     cluster: &'a Cluster,
@@ -45,7 +45,7 @@ impl<'a> Filters<'a> {
 }
 
 /// Takes out the nodes that the pod's volumes exclude. An error ends the attempt for all nodes.
-pub(super) fn filter(cluster: &Cluster, pod: &Pod, fits: &mut [u8]) -> Result<(), String> {
+pub(super) fn filter(cluster: &Cluster, pod: &Pod, fits: &mut [u8]) -> Result<(), SchedulingError> {
     let filters = match Filters::new(cluster, pod) {
         Ok(filters) => filters,
         Err(Fault::Error(error)) => return Err(error),

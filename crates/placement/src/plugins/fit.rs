@@ -2,37 +2,34 @@
 //!
 //! Amounts can be larger than anything real; where 64 bits do not hold them, they wrap as kube-scheduler's do.
 
-use std::borrow::Cow;
-
 use super::MAX_SCORE;
 use crate::node::NodeInfo;
 use crate::pod::PodSpec;
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection};
+use crate::resources::ResourceName;
+use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason};
 
 pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
-    let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+    let mut reasons = Vec::new();
     let mut code = Code::Unschedulable;
     let want = &pod.resources.requests;
     let has = &info.node.allocatable;
     let taken = &info.requested;
     if info.pods.len() as i64 + 1 > info.node.max_pods {
-        reasons.push("Too many pods".into());
+        reasons.push(RejectionReason::TooManyPods);
     }
-    let mut check = |want: i64, has: i64, taken: i64, reason: &dyn Fn() -> Cow<'static, str>| {
+    let mut check = |want: i64, has: i64, taken: i64, name: &dyn Fn() -> ResourceName| {
         if want > 0 && want > has.wrapping_sub(taken) {
-            reasons.push(reason());
+            reasons.push(RejectionReason::InsufficientResource(name()));
             if want > has {
                 code = Code::Unresolvable;
             }
         }
     };
-    check(want.milli_cpu, has.milli_cpu, taken.milli_cpu, &|| "Insufficient cpu".into());
-    check(want.memory, has.memory, taken.memory, &|| "Insufficient memory".into());
-    check(want.ephemeral_storage, has.ephemeral_storage, taken.ephemeral_storage, &|| {
-        "Insufficient ephemeral-storage".into()
-    });
+    check(want.milli_cpu, has.milli_cpu, taken.milli_cpu, &|| ResourceName::Cpu);
+    check(want.memory, has.memory, taken.memory, &|| ResourceName::Memory);
+    check(want.ephemeral_storage, has.ephemeral_storage, taken.ephemeral_storage, &|| ResourceName::EphemeralStorage);
     for (name, want) in &want.scalars {
-        check(*want, has.scalar(name), taken.scalar(name), &|| format!("Insufficient {name}").into());
+        check(*want, has.scalar(name), taken.scalar(name), &|| ResourceName::Scalar(name.clone()));
     }
     if reasons.is_empty() {
         return Ok(());

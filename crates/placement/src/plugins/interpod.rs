@@ -8,7 +8,7 @@ use super::MAX_SCORE;
 use crate::cluster::Cluster;
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodSpec, Term};
-use crate::status::{Code, Filtered, Plugin, reject};
+use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 
 /// How much a required affinity of another pod counts in the score (`hardPodAffinityWeight`).
 pub(crate) const HARD_AFFINITY_WEIGHT: i64 = 1;
@@ -101,19 +101,16 @@ impl<'a> State<'a> {
 
     pub(crate) fn filter(&self, pod: &PodSpec, node: &Node) -> Filtered {
         if !self.satisfies_affinity(pod, node) {
-            let reason = "node(s) didn't match pod affinity rules";
-            return reject(Plugin::InterPodAffinity, Code::Unresolvable, reason);
+            return reject(Plugin::InterPodAffinity, Code::Unresolvable, RejectionReason::PodAffinity);
         }
         let hit = |counts: &Counts<'_>, key: &str| {
             node.label(key).is_some_and(|value| counts.get(&(key, value)).is_some_and(|n| *n > 0))
         };
         if self.anti_affinity.iter().any(|t| hit(&self.against, &t.topology_key)) {
-            let reason = "node(s) didn't match pod anti-affinity rules";
-            return reject(Plugin::InterPodAffinity, Code::Unschedulable, reason);
+            return reject(Plugin::InterPodAffinity, Code::Unschedulable, RejectionReason::PodAntiAffinity);
         }
         if !self.existing.is_empty() && node.labels.keys().any(|key| hit(&self.existing, key)) {
-            let reason = "node(s) didn't satisfy existing pods anti-affinity rules";
-            return reject(Plugin::InterPodAffinity, Code::Unschedulable, reason);
+            return reject(Plugin::InterPodAffinity, Code::Unschedulable, RejectionReason::ExistingPodAntiAffinity);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use stead_semantics::taints;
 
 use crate::node::{Node, NodeInfo};
 use crate::pod::{PodSpec, Tolerations};
-use crate::status::{Code, Filtered, Plugin, reject};
+use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 
 fn keeps_pods_away(t: &Taint) -> bool {
     t.effect == "NoSchedule" || t.effect == "NoExecute"
@@ -20,14 +20,14 @@ pub(crate) fn unschedulable(pod: &PodSpec, node: &Node) -> Filtered {
     let cordon =
         Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
     if node.unschedulable && !pod.tolerations.0.iter().any(|t| taints::tolerates(t, &cordon)) {
-        return reject(Plugin::NodeUnschedulable, Code::Unresolvable, "node(s) were unschedulable");
+        return reject(Plugin::NodeUnschedulable, Code::Unresolvable, RejectionReason::NodeUnschedulable);
     }
     Ok(())
 }
 
 pub(crate) fn taints(pod: &PodSpec, node: &Node) -> Filtered {
     match untolerated(node, &pod.tolerations) {
-        Some(_) => reject(Plugin::TaintToleration, Code::Unresolvable, "node(s) had untolerated taint(s)"),
+        Some(_) => reject(Plugin::TaintToleration, Code::Unresolvable, RejectionReason::UntoleratedTaint),
         None => Ok(()),
     }
 }
@@ -36,13 +36,12 @@ pub(crate) fn affinity(pod: &PodSpec, node: &Node) -> Filtered {
     if pod.required_nodes.as_ref().is_none_or(|r| r.matches(&node.name, &node.labels)) {
         return Ok(());
     }
-    reject(Plugin::NodeAffinity, Code::Unresolvable, "node(s) didn't match Pod's node affinity/selector")
+    reject(Plugin::NodeAffinity, Code::Unresolvable, RejectionReason::NodeAffinity)
 }
 
 pub(crate) fn ports(pod: &PodSpec, info: &NodeInfo) -> Filtered {
     if pod.host_ports.iter().any(|p| info.port_taken(p)) {
-        let reason = "node(s) didn't have free ports for the requested pod ports";
-        return reject(Plugin::NodePorts, Code::Unschedulable, reason);
+        return reject(Plugin::NodePorts, Code::Unschedulable, RejectionReason::HostPortInUse);
     }
     Ok(())
 }
@@ -51,7 +50,7 @@ pub(crate) fn features(pod: &PodSpec, node: &Node) -> Filtered {
     if pod.features.iter().all(|f| node.features.contains(*f)) {
         return Ok(());
     }
-    reject(Plugin::NodeDeclaredFeatures, Code::Unresolvable, "node(s) didn't match Pod's required features")
+    reject(Plugin::NodeDeclaredFeatures, Code::Unresolvable, RejectionReason::MissingFeature)
 }
 
 /// How many taints with effect PreferNoSchedule the pod does not tolerate.

@@ -9,7 +9,7 @@ use super::{MAX_SCORE, node};
 use crate::cluster::Cluster;
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodSpec, SpreadConstraint};
-use crate::status::{Code, Filtered, Plugin, reject};
+use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -101,17 +101,12 @@ impl<'a> State<'a> {
     pub(crate) fn filter(&self, pod: &PodSpec, n: &Node) -> Filtered {
         for (i, c) in self.constraints.iter().enumerate() {
             let Some(value) = n.label(&c.topology_key) else {
-                return reject(
-                    Plugin::PodTopologySpread,
-                    Code::Unresolvable,
-                    "node(s) didn't match pod topology spread constraints (missing required label)",
-                );
+                return reject(Plugin::PodTopologySpread, Code::Unresolvable, RejectionReason::SpreadLabelMissing);
             };
             let own = i64::from(c.selector.matches(&pod.labels));
             let here = self.counts[i].get(value).copied().unwrap_or(0);
             if here + own - self.least(i) > i64::from(c.max_skew) {
-                let reason = "node(s) didn't match pod topology spread constraints";
-                return reject(Plugin::PodTopologySpread, Code::Unschedulable, reason);
+                return reject(Plugin::PodTopologySpread, Code::Unschedulable, RejectionReason::SpreadConstraint);
             }
         }
         Ok(())

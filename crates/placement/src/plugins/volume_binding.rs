@@ -1,12 +1,10 @@
 //! VolumeBinding: a pod's claims have volumes that the node can use, or can get them there.
 
-use std::borrow::Cow;
-
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::plugins::volume_limits::{made_for, not_owner};
 use crate::pod::Pod;
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection};
+use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
 use crate::storage::{Claim, PersistentVolume, Storage};
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -19,7 +17,7 @@ pub(crate) struct State<'a> {
     waiting: Vec<&'a Claim>,
 }
 
-fn rejection(reason: impl Into<Cow<'static, str>>) -> Fault {
+fn rejection(reason: RejectionReason) -> Fault {
     Fault::Rejected(Rejection::new(Plugin::VolumeBinding, Code::Unresolvable, reason))
 }
 
@@ -30,23 +28,22 @@ impl<'a> State<'a> {
         let mut claims = Vec::new();
         for (name, ephemeral) in pod.spec.volumes.iter().filter_map(|v| v.claim()) {
             let Some(claim) = storage.claim(&pod.key.namespace, name) else {
+                let claim = name.into();
                 return Err(rejection(if ephemeral {
-                    format!("waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\"")
+                    RejectionReason::EphemeralClaimNotCreated { claim }
                 } else {
-                    format!("persistentvolumeclaim \"{name}\" not found")
+                    RejectionReason::ClaimNotFound { claim }
                 }));
             };
             if claim.lost {
-                let volume = claim.volume.as_deref().unwrap_or_default();
-                return Err(rejection(format!(
-                    "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{volume}\""
-                )));
+                let volume = claim.volume.as_deref().unwrap_or_default().into();
+                return Err(rejection(RejectionReason::ClaimLost { claim: name.into(), volume }));
             }
             if claim.deleting {
-                return Err(rejection(format!("persistentvolumeclaim \"{name}\" is being deleted")));
+                return Err(rejection(RejectionReason::ClaimDeleting { claim: name.into() }));
             }
             if ephemeral && !made_for(claim, pod) {
-                return Err(rejection(not_owner(claim, pod)));
+                return Err(rejection(RejectionReason::EphemeralClaimNotOwned(not_owner(claim, pod))));
             }
             claims.push(claim);
         }
@@ -65,27 +62,27 @@ impl<'a> State<'a> {
             }
         }
         if immediate {
-            return Err(rejection("pod has unbound immediate PersistentVolumeClaims"));
+            return Err(rejection(RejectionReason::UnboundImmediateClaims));
         }
         Ok(Some(state))
     }
 
     pub(crate) fn filter(&self, cluster: &Cluster, node: &Node) -> Filtered {
         let storage = cluster.storage();
-        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+        let mut reasons = Vec::new();
         let (usable, found) = self.check_bound(storage, node);
         let (satisfied, room) = self.check_waiting(storage, node)?;
         if !usable {
-            reasons.push("node(s) didn't match PersistentVolume's node affinity".into());
+            reasons.push(RejectionReason::VolumeNodeAffinity);
         }
         if !satisfied {
-            reasons.push("node(s) didn't find available persistent volumes to bind".into());
+            reasons.push(RejectionReason::NoVolumeToBind);
         }
         if !room {
-            reasons.push("node(s) did not have enough free storage".into());
+            reasons.push(RejectionReason::NotEnoughStorage);
         }
         if !found {
-            reasons.push("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into());
+            reasons.push(RejectionReason::BoundVolumeMissing);
         }
         if reasons.is_empty() {
             return Ok(());
@@ -126,7 +123,7 @@ impl<'a> State<'a> {
         }
         for claim in to_make {
             let Some(class) = storage.class(&claim.class) else {
-                return Err(Fault::Error(format!("failed to find storage class {:?}", &*claim.class)));
+                return Err(Fault::Error(SchedulingError::StorageClassNotFound { class: claim.class.clone() }));
             };
             if class.provisioner.is_empty() || *class.provisioner == *NO_PROVISIONER || !class.allows(&node.labels) {
                 return Ok((false, true));
@@ -143,9 +140,9 @@ impl<'a> State<'a> {
 fn waits(storage: &Storage, claim: &Claim) -> Result<bool, Fault> {
     match storage.class(&claim.class) {
         None => Ok(false),
-        Some(class) => class
-            .waits
-            .ok_or_else(|| Fault::Error(format!("VolumeBindingMode not set for StorageClass {:?}", &*class.name))),
+        Some(class) => {
+            class.waits.ok_or_else(|| Fault::Error(SchedulingError::BindingModeNotSet { class: class.name.clone() }))
+        }
     }
 }
 

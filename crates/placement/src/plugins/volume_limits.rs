@@ -6,7 +6,10 @@ use crate::cluster::Cluster;
 use crate::csi_migration::{self, AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX};
 use crate::node::NodeInfo;
 use crate::pod::{Pod, Volume};
-use crate::status::{Code, Fault, Filtered, Plugin, reject};
+use crate::status::{
+    ClaimNotOwned, Code, CsiTranslationError, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
+    reject,
+};
 use crate::storage::{Attachment, Claim, Source, Storage};
 
 /// An attachable volume: its driver, and its handle there.
@@ -42,7 +45,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Filtered 
     for (driver, new) in new {
         let there = attached.iter().filter(|(d, _)| **d == *driver).count() as i64;
         if limits.get(driver).is_some_and(|limit| there + new > *limit) {
-            return reject(Plugin::NodeVolumeLimits, Code::Unschedulable, "node(s) exceed max volume count");
+            return reject(Plugin::NodeVolumeLimits, Code::Unschedulable, RejectionReason::TooManyVolumes);
         }
     }
     Ok(())
@@ -56,17 +59,14 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
         let found = match volume {
             Volume::AwsElasticBlockStore(id) => match csi_migration::ebs_handle(id) {
                 Ok(handle) => inline(AWS_EBS, &handle),
-                Err(why) if has_csi_node => {
-                    let why = format!("failed to translate Kubernetes ID to EBS Volume ID {why}");
-                    return Err(not_translated(id, &why));
-                }
+                Err(cause) if has_csi_node => return Err(not_translated(id, cause)),
                 Err(_) => None,
             },
             Volume::GcePersistentDisk { name, .. } => {
                 csi_migration::gce_handle(name, None).and_then(|handle| inline(GCE_PD, &handle))
             }
             Volume::AzureDisk { volume, kind, .. } if has_csi_node && !csi_migration::is_managed(kind) => {
-                return Err(not_translated(volume, &format!("kind({kind}) is not supported in csi migration")));
+                return Err(not_translated(volume, CsiTranslationError::AzureDiskKind(kind.clone())));
             }
             Volume::AzureDisk { uri, .. } => inline(AZURE_DISK, uri),
             Volume::Cinder(id) => inline(CINDER, id),
@@ -77,16 +77,14 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
                 match storage.claim(namespace, name) {
                     None if new => {
                         let reason =
-                            format!("looking up PVC {namespace}/{name}: persistentvolumeclaim \"{name}\" not found");
-                        return Err(match reject(Plugin::NodeVolumeLimits, Code::Unresolvable, reason) {
-                            Err(fault) => fault,
-                            Ok(()) => continue,
-                        });
+                            RejectionReason::ClaimLookupFailed { namespace: (**namespace).into(), claim: name.clone() };
+                        let rejection = Rejection::new(Plugin::NodeVolumeLimits, Code::Unresolvable, reason);
+                        return Err(Fault::Rejected(rejection));
                     }
                     None => None,
                     Some(claim) => {
                         if matches!(volume, Volume::Ephemeral(_)) && !made_for(claim, pod) {
-                            return Err(Fault::Error(not_owner(claim, pod)));
+                            return Err(Fault::Error(SchedulingError::EphemeralClaimNotOwned(not_owner(claim, pod))));
                         }
                         of_claim(storage, claim, has_csi_node)
                     }
@@ -98,8 +96,8 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
     Ok(out)
 }
 
-fn not_translated(volume: &str, why: &str) -> Fault {
-    Fault::Error(format!("converting volume({volume}) from inline to csi: {why}"))
+fn not_translated(volume: &str, cause: CsiTranslationError) -> Fault {
+    Fault::Error(SchedulingError::CsiTranslation { volume: volume.into(), cause })
 }
 
 /// Whether an ephemeral volume's claim was made for the pod.
@@ -107,8 +105,8 @@ pub(crate) fn made_for(claim: &Claim, pod: &Pod) -> bool {
     claim.controller_uid.as_deref() == Some(&*pod.uid)
 }
 
-pub(crate) fn not_owner(claim: &Claim, pod: &Pod) -> String {
-    format!("PVC {}/{} was not created for pod {} (pod is not owner)", claim.namespace, claim.name, pod.key)
+pub(crate) fn not_owner(claim: &Claim, pod: &Pod) -> ClaimNotOwned {
+    ClaimNotOwned { claim: claim.name.clone(), pod: pod.key.clone() }
 }
 
 fn of_claim(storage: &Storage, claim: &Claim, has_csi_node: bool) -> Option<Attachable> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::cluster::Cluster;
 use crate::node::NodeInfo;
 use crate::pod::{Pod, PodSpec, Volume};
-use crate::status::{Code, Filtered, Plugin, Rejection, reject};
+use crate::status::{Code, Filtered, Plugin, Rejection, RejectionReason, reject};
 
 /// The pod's claims with access mode ReadWriteOncePod, and how often they are in use.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ impl State {
         for volume in &pod.volumes {
             let Volume::Claim(name) = volume else { continue };
             let Some(claim) = cluster.storage().claim(&pod.namespace, name) else {
-                let reason = format!("persistentvolumeclaim \"{name}\" not found");
+                let reason = RejectionReason::ClaimNotFound { claim: name.clone() };
                 return Err(Rejection::new(Plugin::VolumeRestrictions, Code::Unresolvable, reason));
             };
             if claim.access_modes.iter().any(|m| **m == *"ReadWriteOncePod") {
@@ -50,14 +50,11 @@ impl State {
         let wanted = pod.volumes.iter().filter(|v| is_exclusive(v));
         for volume in wanted {
             if info.pods.iter().any(|p| p.spec.volumes.iter().any(|other| conflict(volume, other))) {
-                let reason = "node(s) had no available disk";
-                return reject(Plugin::VolumeRestrictions, Code::Unschedulable, reason);
+                return reject(Plugin::VolumeRestrictions, Code::Unschedulable, RejectionReason::DiskInUse);
             }
         }
         if self.conflicts > 0 {
-            let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
-                          in-use by another pod";
-            return reject(Plugin::VolumeRestrictions, Code::Unschedulable, reason);
+            return reject(Plugin::VolumeRestrictions, Code::Unschedulable, RejectionReason::ReadWriteOncePodInUse);
         }
         Ok(())
     }

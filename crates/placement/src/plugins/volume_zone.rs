@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::pod::{PodSpec, Volume};
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection, reject};
+use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason, reject};
 
 const KEYS: [&str; 4] = [
     "failure-domain.beta.kubernetes.io/zone",
@@ -33,30 +33,31 @@ impl State {
     /// PreFilter; none where no volume says where it lies.
     pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, Fault> {
         let storage = cluster.storage();
-        let no = |reason: String| Fault::Rejected(Rejection::new(Plugin::VolumeZone, Code::Unresolvable, reason));
+        let no =
+            |reason: RejectionReason| Fault::Rejected(Rejection::new(Plugin::VolumeZone, Code::Unresolvable, reason));
         let mut places = Vec::new();
         for volume in &pod.volumes {
             let Volume::Claim(name) = volume else { continue };
             let Some(claim) = storage.claim(&pod.namespace, name) else {
-                return Err(no(format!("persistentvolumeclaim \"{name}\" not found")));
+                return Err(no(RejectionReason::ClaimNotFound { claim: name.clone() }));
             };
             let Some(volume) = &claim.volume else {
                 if claim.class.is_empty() {
-                    return Err(no("PersistentVolumeClaim had no pv name and storageClass name".into()));
+                    return Err(no(RejectionReason::ClaimWithoutVolumeAndClass));
                 }
                 let Some(class) = storage.class(&claim.class) else {
-                    return Err(no(format!("storageclass.storage.k8s.io \"{}\" not found", claim.class)));
+                    return Err(no(RejectionReason::StorageClassNotFound { class: claim.class.clone() }));
                 };
                 match class.waits {
                     Some(true) => continue,
-                    Some(false) => return Err(no("PersistentVolume had no name".into())),
+                    Some(false) => return Err(no(RejectionReason::VolumeWithoutName)),
                     None => {
-                        return Err(no(format!("VolumeBindingMode not set for StorageClass \"{}\"", class.name)));
+                        return Err(no(RejectionReason::BindingModeNotSet { class: class.name.clone() }));
                     }
                 }
             };
             let Some(volume) = storage.volume(volume) else {
-                return Err(no(format!("persistentvolume \"{volume}\" not found")));
+                return Err(no(RejectionReason::VolumeNotFound { volume: volume.clone() }));
             };
             for key in KEYS {
                 if let Some(values) = volume.labels.get(key).and_then(|v| zones(v)) {
@@ -75,7 +76,7 @@ impl State {
         for (key, values) in &self.places {
             let here = node.label(key).or_else(|| node.label(current(key)));
             if !here.is_some_and(|v| values.contains(v)) {
-                return reject(Plugin::VolumeZone, Code::Unresolvable, "node(s) had no available volume zone");
+                return reject(Plugin::VolumeZone, Code::Unresolvable, RejectionReason::VolumeZone);
             }
         }
         Ok(())
