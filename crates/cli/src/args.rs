@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::Timestamp;
+use stead_semantics::quantity::Quantity;
 
 use crate::connect::ConnectArgs;
 
@@ -184,12 +185,29 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) limit: DumpLimitArgs,
+
     /// The namespace, where the object does not say one (on a live cluster: the context's)
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
+}
+
+/// How large a dump may be.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct DumpLimitArgs {
+    /// Refuse a dump (--from) whose files are larger than this in total, decompressed, such as 500Mi or 8Gi
+    #[arg(long, value_name = "SIZE", default_value = "2Gi", value_parser = size, requires = "from")]
+    pub(crate) max_dump_size: u64,
+}
+
+/// A number of bytes, as a Kubernetes quantity.
+fn size(text: &str) -> Result<u64, String> {
+    let quantity = Quantity::parse(text).map_err(|e| e.to_string())?;
+    u64::try_from(quantity.value()).ok().filter(|size| *size > 0).ok_or_else(|| "must be more than zero".to_owned())
 }
 
 /// How an answer is printed.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
+use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, Wanted};
 use stead_explain::Kind;
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
 
-use crate::args::SourceArgs;
+use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
 use crate::output::{Hinted, complain};
 
@@ -48,10 +49,7 @@ pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::
 
 fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     let wanted = |version: &str, kind: &str| more.contains(&kind) || Kind::find(version, kind).is_some();
-    let dump = stead_dump::read(&source.from, &wanted)?;
-    for warning in &dump.warnings {
-        complain("warning", warning);
-    }
+    let dump = read_dump(&source.from, source.limit, &wanted)?;
     if !dump.kinds.contains("Node") {
         return Err(Hinted {
             message: "the dump has no nodes: no pod can be judged without them".into(),
@@ -65,6 +63,21 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
         namespace: source.namespace.clone(),
         place: "in the dump",
     })
+}
+
+/// Reads the files of `--from` and prints their warnings.
+pub(crate) fn read_dump(from: &[PathBuf], limit: DumpLimitArgs, wanted: Wanted<'_>) -> anyhow::Result<Dump> {
+    let dump = stead_dump::read(from, wanted, limit.max_dump_size).map_err(|error| match error {
+        DumpError::TooLarge { .. } => {
+            let hint = "raise the limit with --max-dump-size, or dump fewer kinds".to_owned();
+            anyhow::Error::new(Hinted { message: error.to_string(), hint })
+        }
+        error => error.into(),
+    })?;
+    for warning in &dump.warnings {
+        complain("warning", warning);
+    }
+    Ok(dump)
 }
 
 fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
@@ -144,7 +157,7 @@ impl Progress {
 
 /// Reads the objects of one file, of whatever kind.
 pub(crate) fn read_file(path: &PathBuf) -> anyhow::Result<Vec<Value>> {
-    let dump = stead_dump::read(std::slice::from_ref(path), &|_, _| true)?;
+    let dump = stead_dump::read(std::slice::from_ref(path), &|_, _| true, DEFAULT_MAX_SIZE)?;
     if dump.items.is_empty() {
         bail!("{}: no objects in it", path.display());
     }

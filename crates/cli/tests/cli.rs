@@ -176,6 +176,25 @@ fn mistakes_are_said_in_one_line() {
     );
 }
 
+/// A dump that is larger than allowed is refused, and the flag that raises the limit is named.
+#[test]
+fn max_dump_size() {
+    let dump = ["explain", "node/worker-9", "--from", "examples/glance-zones/storage.yaml", "--max-dump-size"];
+    check(
+        &[&dump[..], &["1Ki"]].concat(),
+        "",
+        1,
+        &expect![""],
+        &expect![[r#"
+            error: the dump is larger than 1024 bytes when decompressed (reached in examples/glance-zones/storage.yaml)
+            hint: raise the limit with --max-dump-size, or dump fewer kinds
+        "#]],
+    );
+    for size in ["0", "-1Gi", "much"] {
+        assert_eq!(stead(&[&dump[..], &[size]].concat(), "").code, Some(2), "{size}");
+    }
+}
+
 /// A cluster that cannot be reached is named, with what might help.
 #[test]
 fn no_cluster_to_look_at() {

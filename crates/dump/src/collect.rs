@@ -1,4 +1,4 @@
-//! Documents to objects: takes lists apart and keeps each wanted object once.
+//! Documents to objects: splits lists into items and keeps each wanted object once.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 
 use crate::{Dump, DumpError, Item, Source, Wanted, yaml};
 
-/// How a text came to be read.
+/// Where a text comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Strictness {
-    /// The user named it: everything in it has to be an object.
+pub(crate) enum Origin {
+    /// A file that the user named: everything in it has to be an object.
     Named,
-    /// It was found in a folder or an archive: a document that is no object is passed over.
+    /// A file in a directory or an archive: a document that is not an object is skipped.
     Found,
 }
 
-/// What makes two objects the same one. The order is the order of a dump's items.
+/// Identifies an object. The order is the order of a dump's items.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     group: String,
@@ -27,7 +27,7 @@ struct Identity {
     name: String,
 }
 
-/// The `apiVersion` and `kind` that a typed list's items have without saying so.
+/// The `apiVersion` and `kind` of a typed list's items, which omit them.
 #[derive(Clone, Copy)]
 struct ListOf<'a> {
     version: &'a str,
@@ -50,22 +50,18 @@ impl<'a> Collector<'a> {
         Dump { items: self.items.into_values().collect(), kinds: self.kinds, warnings: self.warnings }
     }
 
-    /// Takes in one text. Returns what in it is no Kubernetes object at all, if that is no error.
-    pub(crate) fn text(
-        &mut self,
-        file: &Arc<str>,
-        text: &str,
-        strictness: Strictness,
-    ) -> Result<Vec<DumpError>, DumpError> {
+    /// Adds the objects of one text. Returns an error for each document that is not a Kubernetes
+    /// object, where such documents are allowed.
+    pub(crate) fn text(&mut self, file: &Arc<str>, text: &str, origin: Origin) -> Result<Vec<DumpError>, DumpError> {
         let mut documents = 0;
-        let mut strangers = Vec::new();
+        let mut not_objects = Vec::new();
         let mut take = |document: usize, value: Value| {
             documents += 1;
             let at = Source { file: Arc::clone(file), document, item: None };
-            if strictness == Strictness::Found
-                && let Some(stranger) = stranger(&value, &at)
+            if origin == Origin::Found
+                && let Some(error) = not_an_object(&value, &at)
             {
-                strangers.push(stranger);
+                not_objects.push(error);
                 return Ok(());
             }
             self.document(value, &at)
@@ -78,17 +74,17 @@ impl<'a> Collector<'a> {
         }
         if documents == 0 {
             let empty = DumpError::Empty { file: file.to_string() };
-            match strictness {
-                Strictness::Named => return Err(empty),
-                Strictness::Found => strangers.push(empty),
+            match origin {
+                Origin::Named => return Err(empty),
+                Origin::Found => not_objects.push(empty),
             }
         }
-        Ok(strangers)
+        Ok(not_objects)
     }
 
     fn document(&mut self, value: Value, at: &Source) -> Result<(), DumpError> {
         match value {
-            // What `jq .items` leaves of a list.
+            // The output of `jq .items`.
             Value::Array(values) => self.items(values, at, None),
             value => self.object(value, at, None),
         }
@@ -123,7 +119,8 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// A kind may end in `List` without being one; a list has `items`, and a wanted one has to.
+    /// Whether an object is a list. A kind can end in `List` without being one; a list has `items`,
+    /// and a list of a wanted kind must have them.
     fn is_list(&self, object: &Map<String, Value>, version: &str, kind: &str) -> bool {
         kind.strip_suffix("List")
             .is_some_and(|item| item.is_empty() || object.contains_key("items") || (self.wanted)(version, item))
@@ -146,7 +143,7 @@ impl<'a> Collector<'a> {
         }
         match object.remove("items") {
             Some(Value::Array(values)) => self.items(values, at, of),
-            // How Go prints a list that was never filled.
+            // How Go prints a nil slice.
             Some(Value::Null) => Ok(()),
             Some(other) => Err(DumpError::Object {
                 at: at.clone(),
@@ -157,9 +154,9 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Of two copies the one with the higher resource version stays, else the later one. Copies
-    /// of equal version are the same state, so it does not matter if one was printed with fewer
-    /// fields; where versions do not decide, a difference is worth a warning.
+    /// Keeps the copy with the higher resource version, or the later one. Copies of the same
+    /// version are the same state, even if one was printed with fewer fields; where versions cannot
+    /// be compared, a difference is a warning.
     fn add(&mut self, identity: Identity, item: Item) {
         let mut entry = match self.items.entry(identity) {
             Entry::Vacant(entry) => {
@@ -187,7 +184,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Tells JSON from YAML in flow style, where keys need no quotes.
+/// Distinguishes JSON from YAML in flow style, where keys need no quotes.
 fn is_json(text: &str) -> bool {
     let text = text.trim_start();
     let inside = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '{' | '['));
@@ -214,15 +211,15 @@ fn yaml_documents(
     text: &str,
     take: &mut dyn FnMut(usize, Value) -> Result<(), DumpError>,
 ) -> Result<(), DumpError> {
-    let fault = |document, source| DumpError::Yaml { file: file.to_string(), document, source };
-    yaml::documents(text, fault, take)
+    let error = |document, source| DumpError::Yaml { file: file.to_string(), document, source };
+    yaml::documents(text, error, take)
 }
 
-/// A document that does not even claim to be a Kubernetes object, as an error.
-fn stranger(document: &Value, at: &Source) -> Option<DumpError> {
+/// The error for a document that does not look like a Kubernetes object.
+fn not_an_object(document: &Value, at: &Source) -> Option<DumpError> {
     match document {
         Value::Object(object) if object.contains_key("kind") => None,
-        // A typed list that was cut short has no kind yet.
+        // A truncated typed list has no kind yet.
         Value::Object(object) if object.contains_key("apiVersion") => None,
         Value::Object(_) => Some(missing(at, "kind")),
         Value::Array(values) if values.iter().all(|value| value.get("kind").is_some()) => None,
@@ -249,7 +246,7 @@ fn identity(object: &Map<String, Value>, version: &str, kind: &str, at: &Source)
     })
 }
 
-/// Compares the resource versions of two copies, as decimal numbers of any length.
+/// Compares the resource versions of two copies as decimal numbers of any length.
 fn compare_versions(one: &Value, other: &Value) -> Option<Ordering> {
     let (one, other) = (resource_version(one)?, resource_version(other)?);
     Some(one.len().cmp(&other.len()).then_with(|| one.cmp(other)))
@@ -269,7 +266,7 @@ fn text_field<'a>(
     text_field_as(object, field, field, at)
 }
 
-/// A string field; absent, null and empty are one, as they are for the API server.
+/// A string field. Absent, null and empty mean the same, as for the API server.
 fn text_field_as<'a>(
     object: &'a Map<String, Value>,
     key: &str,

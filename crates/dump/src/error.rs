@@ -1,7 +1,9 @@
+use std::fmt;
 use std::io;
 use std::str::Utf8Error;
 
 use crate::Source;
+use crate::yaml::MAX_DEPTH;
 
 /// Why a dump could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -12,23 +14,31 @@ pub enum DumpError {
     Read {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The cause.
         source: io::Error,
     },
-    /// A tar archive is broken or ends early.
+    /// A path leads to something that could block or never end.
+    #[error("{path} is a {kind}: only files and directories are read (use - for standard input)")]
+    SpecialFile {
+        /// The path.
+        path: String,
+        /// What it is.
+        kind: FileKind,
+    },
+    /// A tar archive is invalid or truncated.
     #[error("cannot unpack {archive}")]
     Unpack {
         /// The archive.
         archive: String,
-        /// What is wrong with it.
+        /// The cause.
         source: io::Error,
     },
-    /// A file is larger, when unpacked, than anything a cluster prints.
-    #[error("{file} is larger than {limit} bytes")]
+    /// The files together are larger, when decompressed, than the caller allows.
+    #[error("the dump is larger than {limit} bytes when decompressed (reached in {file})")]
     TooLarge {
-        /// The file.
+        /// The file in which the limit was reached.
         file: String,
-        /// The most that is read.
+        /// The limit.
         limit: u64,
     },
     /// A file is not text.
@@ -39,14 +49,14 @@ pub enum DumpError {
         /// Where the text ends.
         source: Utf8Error,
     },
-    /// A folder or an archive has no file that could be an object.
-    #[error("{path} holds no .yaml, .yml or .json file")]
+    /// A directory or an archive has no file that could hold objects.
+    #[error("{path} contains no .yaml, .yml or .json file")]
     NoFiles {
-        /// The folder or the archive.
+        /// The directory or the archive.
         path: String,
     },
     /// A file has no document, or only comments.
-    #[error("{file} is empty: it should hold Kubernetes objects in YAML or JSON")]
+    #[error("{file} is empty: expected Kubernetes objects in YAML or JSON")]
     Empty {
         /// The file.
         file: String,
@@ -58,20 +68,20 @@ pub enum DumpError {
         file: String,
         /// The document, counted from 1.
         document: usize,
-        /// What is wrong, with line and column.
+        /// The cause, with line and column.
         source: serde_json::Error,
     },
-    /// A text is not YAML, or YAML that has no meaning as JSON.
+    /// A text is not YAML, or YAML that has no equivalent in JSON.
     #[error("{file}, document {document}: invalid YAML")]
     Yaml {
         /// The file.
         file: String,
         /// The document, counted from 1.
         document: usize,
-        /// What is wrong, with line and column.
+        /// The cause, with line and column.
         source: YamlError,
     },
-    /// A document or an item is no Kubernetes object.
+    /// A document or an item is not a Kubernetes object.
     #[error("{at}: {field} {problem}")]
     Object {
         /// The document or the item.
@@ -81,7 +91,7 @@ pub enum DumpError {
         /// What is wrong with the field, such as `is missing`.
         problem: String,
     },
-    /// A document or an item is not even a mapping.
+    /// A document or an item is not a mapping.
     #[error("{at} is {found}, not an object")]
     NotAnObject {
         /// The document or the item.
@@ -91,14 +101,62 @@ pub enum DumpError {
     },
 }
 
-/// A fault in YAML text and its place.
+/// A kind of file that is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A named pipe.
+    Fifo,
+    /// A Unix socket.
+    Socket,
+    /// A block or character device, or anything else that is not a regular file.
+    Device,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileKind::Fifo => "FIFO",
+            FileKind::Socket => "socket",
+            FileKind::Device => "device",
+        })
+    }
+}
+
+/// A problem in YAML text and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message} at line {line} column {column}")]
+#[error("{problem} at line {line} column {column}")]
 pub struct YamlError {
-    /// What is wrong.
-    pub message: String,
+    /// The problem.
+    pub problem: YamlProblem,
     /// The line, counted from 1.
     pub line: usize,
     /// The column, counted from 1.
     pub column: usize,
+}
+
+/// What is wrong with YAML text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum YamlProblem {
+    /// The parser rejects it.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key of a mapping is a list or a mapping.
+    #[error("a key is not a string")]
+    KeyNotString,
+    /// A mapping has a key twice.
+    #[error("duplicate key {0:?}")]
+    DuplicateKey(String),
+    /// Collections are nested too deeply.
+    #[error("nested more than {MAX_DEPTH} levels deep")]
+    TooDeep,
+    /// An alias refers to a collection that contains it.
+    #[error("an alias refers to a value that contains it")]
+    RecursiveAlias,
+    /// The aliases of a file expand to too much data.
+    #[error("the aliases of the file expand to too much data")]
+    AliasesTooLarge,
+    /// The value of a merge key is not a mapping.
+    #[error("a merge key (<<) needs a mapping or a list of mappings")]
+    InvalidMerge,
 }

@@ -1,62 +1,93 @@
-//! Paths to texts: files, standard input, folders, archives.
+//! Paths to texts: files, standard input, directories, archives.
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileType};
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 
-use crate::collect::{Collector, Strictness};
+use crate::budget::Budget;
+use crate::collect::{Collector, Origin};
+use crate::error::FileKind;
 use crate::{DumpError, outline};
-
-/// The most that is read of one file, unpacked: five times what a large cluster prints.
-const MAX_FILE: u64 = 1 << 30;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What tells a must-gather, and `oc adm inspect` output of more than a namespace, from a folder
-/// that someone made.
+/// Directories of a must-gather, or of `oc adm inspect` output of more than one namespace.
 const CLUSTER_SCOPED: &str = "cluster-scoped-resources";
 const NAMESPACES: &str = "namespaces";
 
-pub(crate) fn read_path(path: &Path, collector: &mut Collector<'_>) -> Result<(), DumpError> {
+pub(crate) fn read_path(path: &Path, budget: &Budget, collector: &mut Collector<'_>) -> Result<(), DumpError> {
     if path.as_os_str() == "-" {
-        return read_stream("standard input", io::stdin().lock(), collector);
+        return read_stream("standard input", io::stdin().lock(), budget, collector);
     }
     let name = path.display().to_string();
     let fail = |source| DumpError::Read { file: name.clone(), source };
     if fs::metadata(path).map_err(fail)?.is_dir() {
-        return read_folder(path, &name, collector);
+        return read_directory(path, &name, budget, collector);
     }
-    read_stream(&name, File::open(path).map_err(fail)?, collector)
+    read_stream(&name, open(path)?, budget, collector)
 }
 
-/// Reads a file that was named: a text or an archive, plain or gzipped, told by its first bytes.
-fn read_stream(name: &str, stream: impl Read, collector: &mut Collector<'_>) -> Result<(), DumpError> {
-    let fail = |source| DumpError::Read { file: name.to_owned(), source };
-    let mut plain = unzip(stream).map_err(fail)?;
+/// Opens a regular file. Opening a FIFO would block until somebody writes to it, and a device may
+/// never end, so neither is opened.
+fn open(path: &Path) -> Result<File, DumpError> {
+    let fail = |source| DumpError::Read { file: path.display().to_string(), source };
+    match special(fs::metadata(path).map_err(fail)?.file_type()) {
+        Some(kind) => Err(DumpError::SpecialFile { path: path.display().to_string(), kind }),
+        None => File::open(path).map_err(fail),
+    }
+}
+
+#[cfg(unix)]
+fn special(file: FileType) -> Option<FileKind> {
+    use std::os::unix::fs::FileTypeExt;
+    match file {
+        file if file.is_file() => None,
+        file if file.is_fifo() => Some(FileKind::Fifo),
+        file if file.is_socket() => Some(FileKind::Socket),
+        _ => Some(FileKind::Device),
+    }
+}
+
+#[cfg(not(unix))]
+fn special(file: FileType) -> Option<FileKind> {
+    (!file.is_file()).then_some(FileKind::Device)
+}
+
+/// Reads a file that the user named: a text or an archive, plain or gzipped, detected by its first
+/// bytes.
+fn read_stream(name: &str, stream: impl Read, budget: &Budget, collector: &mut Collector<'_>) -> Result<(), DumpError> {
+    let fail = |source| budget.error(name, source, read_error);
+    let (plain, _) = decompress(stream).map_err(fail)?;
+    let mut plain = budget.count(plain);
     let head = head(&mut plain, 512).map_err(fail)?;
     let is_tar = head.get(257..262) == Some(b"ustar");
     let whole = Cursor::new(head).chain(plain);
     if is_tar {
-        return read_archive(name, whole, collector);
+        return read_archive(name, whole, budget, collector);
     }
-    let (bytes, fault) = read_text(name, whole);
-    if let Some(fault) = fault {
-        return Err(fault);
+    let (bytes, error) = read_text(name, whole, budget);
+    if let Some(error) = error {
+        return Err(error);
     }
     let text = String::from_utf8_lossy(&bytes);
-    collector.text(&Arc::from(name), &text, Strictness::Named)?;
+    collector.text(&Arc::from(name), &text, Origin::Named)?;
     Ok(())
 }
 
-fn unzip<'a>(stream: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+fn read_error(file: String, source: io::Error) -> DumpError {
+    DumpError::Read { file, source }
+}
+
+/// A stream without its gzip compression, and whether it had one.
+fn decompress<'a>(stream: impl Read + 'a) -> io::Result<(Box<dyn Read + 'a>, bool)> {
     let mut stream = BufReader::with_capacity(1 << 16, stream);
     let head = head(&mut stream, GZIP_MAGIC.len())?;
     let zipped = head == GZIP_MAGIC;
     let whole = Cursor::new(head).chain(stream);
-    Ok(if zipped { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+    Ok((if zipped { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) }, zipped))
 }
 
 fn head(stream: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
@@ -65,51 +96,54 @@ fn head(stream: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The bytes of a file that should be text, as far as they can be read, and what is wrong.
-fn read_text(file: &str, stream: impl Read) -> (Vec<u8>, Option<DumpError>) {
+/// The bytes of a file that should be text, as far as they can be read, and the error, if any.
+fn read_text(file: &str, mut stream: impl Read, budget: &Budget) -> (Vec<u8>, Option<DumpError>) {
     let mut bytes = Vec::new();
-    let outcome = stream.take(MAX_FILE + 1).read_to_end(&mut bytes);
-    let file = || file.to_owned();
-    let fault = match (outcome, str::from_utf8(&bytes)) {
-        (Err(source), _) => Some(DumpError::Read { file: file(), source }),
-        (Ok(length), _) if length as u64 > MAX_FILE => Some(DumpError::TooLarge { file: file(), limit: MAX_FILE }),
-        (Ok(_), Err(source)) => Some(DumpError::NotText { file: file(), source }),
+    let error = match (stream.read_to_end(&mut bytes), str::from_utf8(&bytes)) {
+        (Err(source), _) => Some(budget.error(file, source, read_error)),
+        (Ok(_), Err(source)) => Some(DumpError::NotText { file: file.to_owned(), source }),
         (Ok(_), Ok(_)) => None,
     };
-    (bytes, fault)
+    (bytes, error)
 }
 
-fn read_folder(folder: &Path, name: &str, collector: &mut Collector<'_>) -> Result<(), DumpError> {
+fn read_directory(
+    directory: &Path,
+    name: &str,
+    budget: &Budget,
+    collector: &mut Collector<'_>,
+) -> Result<(), DumpError> {
     let mut tree = Tree::default();
-    for path in files_below(folder)? {
-        let inside = path.strip_prefix(folder).unwrap_or(&path);
-        if !tree.admits(inside) {
+    for path in files_below(directory)? {
+        let inside = path.strip_prefix(directory).unwrap_or(&path);
+        if !tree.accepts(inside) {
             continue;
         }
         let file = path.display().to_string();
-        // A link to what was not packed along with it.
+        // For example a link whose target was not packed with it.
         if path.is_symlink() && !path.exists() {
-            tree.passed_over(inside, format!("{file} is a link to nothing"));
+            tree.skip(inside, format!("{file} is a broken link"));
             continue;
         }
-        let opened = File::open(&path).map_err(|source| DumpError::Read { file: file.clone(), source })?;
-        tree.file(inside, &file, opened, collector)?;
+        let opened = open(&path)?;
+        let (plain, _) = decompress(opened).map_err(|source| budget.error(&file, source, read_error))?;
+        tree.file(inside, &file, budget.count(plain), budget, collector)?;
     }
     tree.finish(name, collector)
 }
 
-/// All files below a folder, sorted by path. Links to folders are not followed: they may lead
-/// round in circles.
-fn files_below(folder: &Path) -> Result<Vec<PathBuf>, DumpError> {
+/// All files below a directory, sorted by path. Links to directories are not followed: they may
+/// form a loop.
+fn files_below(directory: &Path) -> Result<Vec<PathBuf>, DumpError> {
     let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let fail = |source| DumpError::Read { file: folder.display().to_string(), source };
-        for entry in fs::read_dir(&folder).map_err(fail)? {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let fail = |source| DumpError::Read { file: directory.display().to_string(), source };
+        for entry in fs::read_dir(&directory).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let path = entry.path();
             if entry.file_type().map_err(fail)?.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if !path.is_dir() {
                 files.push(path);
             }
@@ -119,45 +153,56 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, DumpError> {
     Ok(files)
 }
 
-fn read_archive(archive: &str, stream: impl Read, collector: &mut Collector<'_>) -> Result<(), DumpError> {
-    let fail = |source| DumpError::Unpack { archive: archive.to_owned(), source };
+/// Reads an archive whose bytes already count against the budget.
+fn read_archive(
+    archive: &str,
+    stream: impl Read,
+    budget: &Budget,
+    collector: &mut Collector<'_>,
+) -> Result<(), DumpError> {
+    let fail = |source| budget.error(archive, source, |archive, source| DumpError::Unpack { archive, source });
     let mut tree = Tree::default();
-    let mut tar = tar::Archive::new(Ending::new(stream));
+    let mut tar = tar::Archive::new(EndDetector::new(stream));
     for entry in tar.entries().map_err(fail)? {
         let entry = entry.map_err(fail)?;
         let inside = entry.path().map_err(fail)?.into_owned();
-        if entry.header().entry_type().is_file() && tree.admits(&inside) {
+        if entry.header().entry_type().is_file() && tree.accepts(&inside) {
             let file = format!("{archive}: {}", inside.display());
-            tree.file(&inside, &file, entry, collector)?;
+            let (plain, zipped) = decompress(entry).map_err(|source| budget.error(&file, source, read_error))?;
+            if zipped {
+                tree.file(&inside, &file, budget.count(plain), budget, collector)?;
+            } else {
+                tree.file(&inside, &file, plain, budget, collector)?;
+            }
         }
     }
     tar.into_inner().finish().map_err(fail)?;
     tree.finish(archive, collector)
 }
 
-/// Tells whether the reader of an archive met the end of the stream. A whole archive says itself
-/// where it ends, so one that does not was cut, even if it was cut between two files.
-struct Ending<R> {
+/// Detects whether the reader of an archive met the end of the stream. A complete archive has an
+/// end marker, so one without it was truncated, even if it was truncated between two files.
+struct EndDetector<R> {
     stream: R,
     ended: bool,
 }
 
-impl<R: Read> Ending<R> {
+impl<R: Read> EndDetector<R> {
     fn new(stream: R) -> Self {
         Self { stream, ended: false }
     }
 
-    /// Reads what is left, too, so that gzip's checksum is compared.
+    /// Also reads what is left, so that gzip's checksum is compared.
     fn finish(mut self) -> io::Result<()> {
         if self.ended {
-            let error = "the archive has no end: it was cut short";
+            let error = "the archive has no end marker: it was truncated";
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, error));
         }
         io::copy(&mut self.stream, &mut io::sink()).map(drop)
     }
 }
 
-impl<R: Read> Read for Ending<R> {
+impl<R: Read> Read for EndDetector<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.stream.read(buffer)?;
         self.ended |= length == 0 && !buffer.is_empty();
@@ -165,32 +210,33 @@ impl<R: Read> Read for Ending<R> {
     }
 }
 
-/// A folder or an archive while it is read.
+/// A directory or an archive while it is read.
 #[derive(Default)]
 struct Tree {
     files: usize,
     must_gather: bool,
-    /// Whether the file lies among a must-gather's resources, and why it was passed over.
-    passed_over: Vec<(bool, String)>,
+    /// Whether the file is one of a must-gather's resources, and why it was skipped.
+    skipped: Vec<(bool, String)>,
 }
 
 impl Tree {
-    fn admits(&mut self, inside: &Path) -> bool {
-        self.must_gather |= has_folder(inside, CLUSTER_SCOPED);
+    /// Whether a file's name says that it may hold objects.
+    fn accepts(&mut self, inside: &Path) -> bool {
+        self.must_gather |= has_directory(inside, CLUSTER_SCOPED);
         let name = inside.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        // What macOS puts beside each file of an archive.
+        // macOS adds such a file for each file of an archive.
         if name.starts_with("._") {
             return false;
         }
         let name = name.strip_suffix(".gz").unwrap_or(&name);
-        let admitted = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
-        self.files += usize::from(admitted);
-        admitted
+        let accepted = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+        self.files += usize::from(accepted);
+        accepted
     }
 
-    fn passed_over(&mut self, inside: &Path, why: String) {
-        let resource = has_folder(inside, CLUSTER_SCOPED) || has_folder(inside, NAMESPACES);
-        self.passed_over.push((resource, why));
+    fn skip(&mut self, inside: &Path, why: String) {
+        let resource = has_directory(inside, CLUSTER_SCOPED) || has_directory(inside, NAMESPACES);
+        self.skipped.push((resource, why));
     }
 
     fn file(
@@ -198,41 +244,43 @@ impl Tree {
         inside: &Path,
         file: &str,
         stream: impl Read,
+        budget: &Budget,
         collector: &mut Collector<'_>,
     ) -> Result<(), DumpError> {
-        let plain = unzip(stream).map_err(|source| DumpError::Read { file: file.to_owned(), source })?;
-        let (bytes, fault) = read_text(file, plain);
-        // What there is of a broken file still tells whether the file matters.
+        let (bytes, error) = read_text(file, stream, budget);
+        // The readable part of a broken file still shows whether the file matters.
         let text = String::from_utf8_lossy(&bytes);
-        let outcome = match fault {
-            Some(fault) => Err(fault),
+        let outcome = match error {
+            Some(error) => Err(error),
             None if outline::all_unwanted(&text, collector.wanted) => Ok(Vec::new()),
-            None => collector.text(&Arc::from(file), &text, Strictness::Found),
+            None => collector.text(&Arc::from(file), &text, Origin::Found),
         };
-        let faults = match outcome {
-            Ok(strangers) => strangers,
-            Err(fault) if outline::mentions_wanted(&text, collector.wanted) => return Err(fault),
-            Err(fault) => vec![fault],
+        let errors = match outcome {
+            Ok(not_objects) => not_objects,
+            Err(error @ DumpError::TooLarge { .. }) => return Err(error),
+            Err(error) if outline::mentions_wanted(&text, collector.wanted) => return Err(error),
+            Err(error) => vec![error],
         };
-        for fault in faults {
-            self.passed_over(inside, with_causes(&fault));
+        for error in errors {
+            self.skip(inside, with_causes(&error));
         }
         Ok(())
     }
 
-    /// A must-gather has logs, alerts and tables in JSON beside its resources; they are no news.
+    /// A must-gather has logs, alerts and tables in JSON beside its resources: these are skipped
+    /// without a warning.
     fn finish(self, name: &str, collector: &mut Collector<'_>) -> Result<(), DumpError> {
         if self.files == 0 {
             return Err(DumpError::NoFiles { path: name.to_owned() });
         }
-        let told = self.passed_over.into_iter().filter(|(resource, _)| *resource || !self.must_gather);
-        collector.warnings.extend(told.map(|(_, why)| format!("passed over: {why}")));
+        let reported = self.skipped.into_iter().filter(|(resource, _)| *resource || !self.must_gather);
+        collector.warnings.extend(reported.map(|(_, why)| format!("skipped: {why}")));
         Ok(())
     }
 }
 
-fn has_folder(path: &Path, folder: &str) -> bool {
-    path.parent().is_some_and(|parent| parent.iter().any(|part| part == folder))
+fn has_directory(path: &Path, directory: &str) -> bool {
+    path.parent().is_some_and(|parent| parent.iter().any(|part| part == directory))
 }
 
 fn with_causes(error: &DumpError) -> String {

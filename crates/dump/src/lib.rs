@@ -1,12 +1,14 @@
-//! Reads clusters from files: `kubectl get … -o yaml|json` output, folders of it, must-gathers.
+//! Reads clusters from files: `kubectl get … -o yaml|json` output, directories of it, must-gathers.
 //!
-//! The way of the data: `input` turns a path into texts (it unpacks gzip and tar, walks folders
-//! and tells a must-gather from other folders), `yaml` and `serde_json` turn a text into
-//! documents, `collect` takes lists apart and keeps the one newest copy of each wanted object.
+//! Data flow: `input` turns a path into texts (it unpacks gzip and tar, walks directories and
+//! recognizes must-gathers), `yaml` and `serde_json` turn a text into documents, and `collect`
+//! splits lists into items and keeps the newest copy of each wanted object. `budget` limits what is
+//! read in total.
 //!
-//! This crate knows what every Kubernetes object has (`apiVersion`, `kind`, `metadata`) and
-//! nothing about any one kind. Which kinds matter, and what their fields mean, is the caller's.
+//! This crate knows what every Kubernetes object has (`apiVersion`, `kind`, `metadata`) and nothing
+//! about specific kinds. The caller decides which kinds matter and what their fields mean.
 
+mod budget;
 mod collect;
 mod error;
 mod input;
@@ -19,17 +21,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use collect::{Collector, Strictness};
-pub use error::{DumpError, YamlError};
+use budget::Budget;
+use collect::{Collector, Origin};
+pub use error::{DumpError, FileKind, YamlError, YamlProblem};
 use serde_json::Value;
 
-/// Which objects the caller can use, by `apiVersion` and `kind`.
+/// Which objects the caller wants, by `apiVersion` and `kind`.
 ///
-/// The others are left out, and a fault in a file that holds only others is no error where the
-/// file was found rather than named.
+/// Others are dropped. In a directory or an archive, a broken file that contains only others is not
+/// an error.
 pub type Wanted<'a> = &'a dyn Fn(&str, &str) -> bool;
 
-/// Where an object was found. Its `Display` form is meant for messages.
+/// Where an object was found. `Display` is for messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// The file; for one inside an archive, `ARCHIVE: PATH INSIDE`.
@@ -60,46 +63,53 @@ pub struct Item {
     pub source: Source,
 }
 
-/// What a set of files says about a cluster.
+/// The objects that a set of files contains.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Dump {
     /// The wanted objects, each once, sorted by API group, kind, namespace and name.
     pub items: Vec<Item>,
-    /// The wanted kinds of which the files hold objects or a list, even an empty one. A kind that
-    /// is missing here was not asked for when the files were made: nothing is known about it.
+    /// The wanted kinds of which the files contain objects or a list, even an empty one. A kind
+    /// that is missing here was not dumped: nothing is known about it.
     pub kinds: BTreeSet<String>,
-    /// What was passed over, and what the files contradict each other in, in the order of reading.
+    /// What was skipped, and where the files contradict each other, in the order of reading.
     pub warnings: Vec<String>,
 }
 
-/// Reads files, folders and archives into one dump.
+/// The default of `max_size` in [`read`]: 2 GiB.
+pub const DEFAULT_MAX_SIZE: u64 = 2 << 30;
+
+/// Reads files, directories and archives into one dump.
 ///
 /// A path is one of
 /// - a file with YAML or JSON, one document or many, plain or gzipped;
 /// - `-`, the same from standard input;
-/// - a folder: every `.yaml`, `.yml` and `.json` file below it (gzipped ones too), in sorted order;
-/// - an OpenShift must-gather or `oc adm inspect` output, as a folder or as a tar archive.
+/// - a directory: every `.yaml`, `.yml` and `.json` file below it (gzipped ones too), in sorted order;
+/// - an OpenShift must-gather or `oc adm inspect` output, as a directory or as a tar archive.
 ///
-/// In a folder or an archive a file that cannot be read is an error only if it mentions a wanted
-/// kind; otherwise it is a warning, and nothing at all outside a must-gather's resource folders.
-/// A file that is named itself has to be right.
+/// In a directory or an archive a file that cannot be read is an error only if it mentions a wanted
+/// kind; otherwise it is a warning, and ignored outside the resource directories of a must-gather.
+/// A file that is named itself has to be valid.
+///
+/// All files together may have at most `max_size` bytes. Compressed files and archives count with
+/// their decompressed size.
 ///
 /// # Errors
-/// The first thing that is wrong with a file, with the file, the document, the item and the field.
-pub fn read(paths: &[PathBuf], wanted: Wanted<'_>) -> Result<Dump, DumpError> {
+/// The first problem, with the file, the document, the item and the field.
+pub fn read(paths: &[PathBuf], wanted: Wanted<'_>, max_size: u64) -> Result<Dump, DumpError> {
+    let budget = Budget::new(max_size);
     let mut collector = Collector::new(wanted);
     for path in paths {
-        input::read_path(path, &mut collector)?;
+        input::read_path(path, &budget, &mut collector)?;
     }
     Ok(collector.finish())
 }
 
-/// Reads one text, JSON or YAML, one document or many. `name` stands for the file in messages.
+/// Reads one text, JSON or YAML, one document or many. `name` is the file's name in messages.
 ///
 /// # Errors
-/// The first thing that is wrong with the text, with the document, the item and the field.
+/// The first problem, with the document, the item and the field.
 pub fn read_str(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Dump, DumpError> {
     let mut collector = Collector::new(wanted);
-    collector.text(&Arc::from(name), text, Strictness::Named)?;
+    collector.text(&Arc::from(name), text, Origin::Named)?;
     Ok(collector.finish())
 }

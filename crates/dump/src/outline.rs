@@ -1,44 +1,45 @@
-//! What a text is about, told without parsing it.
+//! Which kinds a text contains, without parsing it.
 //!
-//! A must-gather is mostly objects that nobody asked for, and some of its files are cut short.
-//! A look at the lines that name kinds decides whether a file is worth the parse, and whether a
-//! file that does not parse matters.
+//! A must-gather consists mostly of objects that are not wanted, and some of its files are
+//! truncated. The lines with kinds show whether a file has to be parsed, and whether a file that
+//! cannot be parsed matters.
 
 use std::collections::BTreeSet;
 
 use crate::Wanted;
 
-/// Whether a kind that is wanted is named anywhere in the text, be it YAML or JSON, whole or cut.
+/// Whether the text mentions a wanted kind anywhere. It may be YAML or JSON, complete or truncated.
 pub(crate) fn mentions_wanted(text: &str, wanted: Wanted<'_>) -> bool {
     let versions: BTreeSet<&str> = values_of("apiVersion", text).collect();
     let kinds: BTreeSet<&str> = values_of("kind", text).collect();
     kinds.iter().any(|kind| versions.iter().any(|version| is_wanted(version, kind, wanted)))
 }
 
-/// Whether every document of the text says at its top level, in plain block style, that it is of
-/// a kind that is not wanted. `false` means "parse it".
+/// Whether every document of the text states at its top level, in block style, a kind that is not
+/// wanted. `false` means that the text has to be parsed.
 pub(crate) fn all_unwanted(text: &str, wanted: Wanted<'_>) -> bool {
     let mut seen = false;
     let mut top = Top::default();
     for line in text.lines() {
         if line.starts_with("---") {
-            match top.verdict(wanted) {
-                Verdict::Parse => return false,
-                Verdict::Skip => seen = true,
-                Verdict::Nothing => {}
+            match top.relevance(wanted) {
+                Relevance::Unknown => return false,
+                Relevance::Unwanted => seen = true,
+                Relevance::Empty => {}
             }
             top = Top { filled: line.trim_end().len() > 3, ..Top::default() };
         } else {
             top.line(line);
         }
     }
-    match top.verdict(wanted) {
-        Verdict::Parse => false,
-        Verdict::Skip => true,
-        Verdict::Nothing => seen,
+    match top.relevance(wanted) {
+        Relevance::Unknown => false,
+        Relevance::Unwanted => true,
+        Relevance::Empty => seen,
     }
 }
 
+/// The top level of a document, as far as it was read.
 #[derive(Default)]
 struct Top<'a> {
     filled: bool,
@@ -46,10 +47,12 @@ struct Top<'a> {
     kind: Option<&'a str>,
 }
 
-enum Verdict {
-    Nothing,
-    Skip,
-    Parse,
+/// What the top level of a document shows.
+enum Relevance {
+    Empty,
+    Unwanted,
+    /// Only parsing can tell.
+    Unknown,
 }
 
 impl<'a> Top<'a> {
@@ -62,11 +65,11 @@ impl<'a> Top<'a> {
         self.filled |= !line.is_empty() && !line.starts_with('#');
     }
 
-    fn verdict(&self, wanted: Wanted<'_>) -> Verdict {
+    fn relevance(&self, wanted: Wanted<'_>) -> Relevance {
         match (self.version, self.kind) {
-            _ if !self.filled => Verdict::Nothing,
-            (Some(version), Some(kind)) if kind != "List" && !is_wanted(version, kind, wanted) => Verdict::Skip,
-            _ => Verdict::Parse,
+            _ if !self.filled => Relevance::Empty,
+            (Some(version), Some(kind)) if kind != "List" && !is_wanted(version, kind, wanted) => Relevance::Unwanted,
+            _ => Relevance::Unknown,
         }
     }
 }
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn texts() {
-        // text, mentions a pod, may be passed over
+        // text, mentions a pod, can be skipped
         for (text, mentions, skip) in [
             ("", false, false),
             ("# nothing\n", false, false),

@@ -1,8 +1,8 @@
 //! YAML text to JSON values.
 //!
-//! Built on the parser's events rather than on its typed deserializer: a dump has no schema, so
-//! everything hangs on what a plain scalar means (see `scalar`), and a value of 200 MB is built
-//! once, without recursion.
+//! Built on the parser's events rather than on its typed deserializer: a dump has no schema, so the
+//! meaning of a plain scalar decides everything (see `scalar`). A value of 200 MB is built once,
+//! without recursion.
 
 use std::collections::BTreeMap;
 
@@ -10,56 +10,56 @@ use serde_json::map::Entry;
 use serde_json::{Map, Value};
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
 
-use crate::error::YamlError;
+use crate::error::{YamlError, YamlProblem};
 use crate::scalar;
 
 /// The deepest nesting, the same as `serde_json`'s for JSON.
-const MAX_DEPTH: usize = 127;
+pub(crate) const MAX_DEPTH: usize = 127;
 
-/// How much anchors and aliases may copy, in nodes and bytes of strings. kubectl prints neither,
-/// so this is room for files written by hand and a stop for those that blow up.
+/// How much the anchors and aliases of one file may copy, in nodes and bytes of strings. kubectl
+/// prints neither, so this is enough for files written by hand and stops alias bombs.
 const MAX_COPIED: usize = 4 << 20;
 
-/// Calls `document` with each document of a text, numbered from 1. Empty documents are counted
-/// but not passed on.
+/// Calls `document` with each document of a file's text, numbered from 1. Empty documents are
+/// counted but not passed on.
 ///
 /// # Errors
-/// The number of the document that is wrong, and what is wrong, or whatever `document` returns.
+/// The number of the invalid document and the problem, or the error that `document` returns.
 pub(crate) fn documents<E>(
     text: &str,
-    fault: impl Fn(usize, YamlError) -> E,
+    error: impl Fn(usize, YamlError) -> E,
     mut document: impl FnMut(usize, Value) -> Result<(), E>,
 ) -> Result<(), E> {
     let parser = Parser::new_from_str_with_options(text, options! { emit_comments: false });
     let mut number = 0;
     let mut builder = Builder::default();
     for next in parser {
-        let (event, span) = next.map_err(|error| fault(number.max(1), scan_error(&error)))?;
+        let (event, span) = next.map_err(|e| error(number.max(1), scan_error(&e)))?;
         match event {
             Event::DocumentStart(..) => {
                 number += 1;
-                builder = Builder::default();
+                builder = Builder { copied: builder.copied, ..Builder::default() };
             }
             Event::DocumentEnd => {
                 if let Some(value) = builder.root.take().filter(|value| !value.is_null()) {
                     document(number, value)?;
                 }
             }
-            event => builder.event(event).map_err(|message| fault(number.max(1), at(&span.start, message)))?,
+            event => builder.event(event).map_err(|problem| error(number.max(1), at(&span.start, problem)))?,
         }
     }
     Ok(())
 }
 
 fn scan_error(error: &ScanError) -> YamlError {
-    at(error.marker(), error.info())
+    at(error.marker(), YamlProblem::Syntax(error.info()))
 }
 
-fn at(mark: &Marker, message: String) -> YamlError {
-    YamlError { message, line: mark.line(), column: mark.col() + 1 }
+fn at(mark: &Marker, problem: YamlProblem) -> YamlError {
+    YamlError { problem, line: mark.line(), column: mark.col() + 1 }
 }
 
-/// A collection whose end has not been seen yet.
+/// A collection whose end has not been read yet.
 struct Open {
     anchor: usize,
     content: Content,
@@ -81,6 +81,7 @@ struct Builder {
     root: Option<Value>,
     open: Vec<Open>,
     anchors: BTreeMap<usize, Anchored>,
+    /// What anchors and aliases have copied so far, in this document and those before it.
     copied: usize,
 }
 
@@ -90,7 +91,7 @@ struct Anchored {
 }
 
 impl Builder {
-    fn event(&mut self, event: Event<'_>) -> Result<(), String> {
+    fn event(&mut self, event: Event<'_>) -> Result<(), YamlProblem> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 if self.expects_key() {
@@ -115,7 +116,7 @@ impl Builder {
         matches!(self.open.last(), Some(Open { content: Content::Mapping { key: None, .. }, .. }))
     }
 
-    fn key(&mut self, text: &str, style: ScalarStyle, anchor: usize, tagged: bool) -> Result<(), String> {
+    fn key(&mut self, text: &str, style: ScalarStyle, anchor: usize, tagged: bool) -> Result<(), YamlProblem> {
         self.remember(anchor, &Value::String(text.to_owned()))?;
         let name = if text == "<<" && matches!(style, ScalarStyle::Plain) && !tagged {
             Key::Merge
@@ -128,18 +129,18 @@ impl Builder {
         Ok(())
     }
 
-    fn start(&mut self, anchor: usize, content: Content) -> Result<(), String> {
+    fn start(&mut self, anchor: usize, content: Content) -> Result<(), YamlProblem> {
         if self.expects_key() {
-            return Err("a key is not a string".to_owned());
+            return Err(YamlProblem::KeyNotString);
         }
         if self.open.len() == MAX_DEPTH {
-            return Err(too_deep());
+            return Err(YamlProblem::TooDeep);
         }
         self.open.push(Open { anchor, content });
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn end(&mut self) -> Result<(), YamlProblem> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
@@ -156,35 +157,35 @@ impl Builder {
         self.put(value)
     }
 
-    fn alias(&mut self, anchor: usize) -> Result<(), String> {
+    fn alias(&mut self, anchor: usize) -> Result<(), YamlProblem> {
         let Some(Anchored { value, size }) = self.anchors.get(&anchor) else {
-            return Err("an alias refers to what it is part of".to_owned());
+            return Err(YamlProblem::RecursiveAlias);
         };
         if self.open.len() + size.depth > MAX_DEPTH {
-            return Err(too_deep());
+            return Err(YamlProblem::TooDeep);
         }
-        pay(&mut self.copied, size.weight)?;
+        count_copy(&mut self.copied, size.weight)?;
         let value = value.clone();
         if self.expects_key() {
             return match value {
                 Value::String(text) => self.key(&text, ScalarStyle::DoubleQuoted, 0, false),
-                _ => Err("a key is not a string".to_owned()),
+                _ => Err(YamlProblem::KeyNotString),
             };
         }
         self.put(value)
     }
 
-    fn remember(&mut self, anchor: usize, value: &Value) -> Result<(), String> {
+    fn remember(&mut self, anchor: usize, value: &Value) -> Result<(), YamlProblem> {
         if anchor == 0 {
             return Ok(());
         }
         let size = size(value);
-        pay(&mut self.copied, size.weight)?;
+        count_copy(&mut self.copied, size.weight)?;
         self.anchors.insert(anchor, Anchored { value: value.clone(), size });
         Ok(())
     }
 
-    fn put(&mut self, value: Value) -> Result<(), String> {
+    fn put(&mut self, value: Value) -> Result<(), YamlProblem> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(value),
             Some(Content::List(values)) => values.push(value),
@@ -195,17 +196,17 @@ impl Builder {
                         entry.insert(value);
                     }
                     Entry::Occupied(entry) => {
-                        return Err(format!("the key {:?} is there twice", entry.key()));
+                        return Err(YamlProblem::DuplicateKey(entry.key().clone()));
                     }
                 },
-                None => return Err("a key is not a string".to_owned()),
+                None => return Err(YamlProblem::KeyNotString),
             },
         }
         Ok(())
     }
 }
 
-/// A tag decides before the quotes do: `!!str 12` is a string, `!!int "12"` is a number.
+/// A tag takes precedence over quotes: `!!str 12` is a string, `!!int "12"` is a number.
 fn is_plain(style: ScalarStyle, tag: Option<&Tag>) -> bool {
     match tag.map(|tag| (tag.core_suffix(), tag.parts())) {
         Some((Some("str"), _)) | Some((None, ("" | "!", ""))) => false,
@@ -214,7 +215,7 @@ fn is_plain(style: ScalarStyle, tag: Option<&Tag>) -> bool {
     }
 }
 
-fn merge(entries: &mut Map<String, Value>, source: Value) -> Result<(), String> {
+fn merge(entries: &mut Map<String, Value>, source: Value) -> Result<(), YamlProblem> {
     match source {
         Value::Object(defaults) => {
             for (name, value) in defaults {
@@ -225,18 +226,15 @@ fn merge(entries: &mut Map<String, Value>, source: Value) -> Result<(), String> 
         Value::Array(sources) if sources.iter().all(Value::is_object) => {
             sources.into_iter().try_for_each(|source| merge(entries, source))
         }
-        _ => Err("a merge key (<<) needs a mapping or a list of mappings".to_owned()),
+        _ => Err(YamlProblem::InvalidMerge),
     }
 }
 
-fn too_deep() -> String {
-    format!("nested more than {MAX_DEPTH} deep")
-}
-
-fn pay(copied: &mut usize, weight: usize) -> Result<(), String> {
+/// Counts a copy against the file's limit.
+fn count_copy(copied: &mut usize, weight: usize) -> Result<(), YamlProblem> {
     *copied = copied.saturating_add(weight);
     if *copied > MAX_COPIED {
-        return Err("aliases expand to too much".to_owned());
+        return Err(YamlProblem::AliasesTooLarge);
     }
     Ok(())
 }

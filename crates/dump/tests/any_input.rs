@@ -1,4 +1,4 @@
-//! Whatever the input, there is an answer: no panic, no object without a name.
+//! No input causes a panic or yields an object without a name.
 
 use proptest::prelude::*;
 use stead_dump::read_str;

@@ -1,4 +1,4 @@
-//! The cluster that the repository ships says what its README says.
+//! The example cluster of the repository matches its README.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use stead_dump::{Dump, read};
+use stead_dump::{DEFAULT_MAX_SIZE, Dump, read};
 
 fn example() -> Dump {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/glance-zones");
-    read(&[path], &|_, _| true).unwrap()
+    read(&[path], &|_, _| true, DEFAULT_MAX_SIZE).unwrap()
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -49,7 +49,7 @@ fn glance_zones() {
     assert_eq!(pending, ["glance-default-external-api-2", "glance-default-internal-api-1"]);
 }
 
-/// Every claim of a pod is there, bound, and its volume lies on the pod's node.
+/// Every claim of a pod exists and is bound to a volume on the pod's node.
 #[test]
 fn glance_zones_volumes() {
     let dump = example();

@@ -1,4 +1,4 @@
-//! Files, folders and archives.
+//! Files, directories and archives.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,22 +9,26 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stead_dump::{Dump, DumpError, read};
+use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError};
 
 fn wanted(_: &str, kind: &str) -> bool {
     matches!(kind, "Node" | "Pod" | "PodDisruptionBudget")
 }
 
-/// An empty folder of its own for a test.
-fn folder(test: &str) -> PathBuf {
+fn read(paths: &[PathBuf], wanted: stead_dump::Wanted<'_>) -> Result<Dump, DumpError> {
+    stead_dump::read(paths, wanted, DEFAULT_MAX_SIZE)
+}
+
+/// An empty directory for one test.
+fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-fn put(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-    let path = folder.join(name);
+fn put(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = directory.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, content).unwrap();
     path
@@ -74,7 +78,7 @@ fn fails(path: PathBuf) -> String {
 
 #[test]
 fn files() {
-    let at = folder("files");
+    let at = directory("files");
     let plain = put(&at, "nodes.yaml", node("a"));
     // The content decides, not the name.
     let zipped = put(&at, "nodes.txt", gzip(node("b")));
@@ -86,7 +90,7 @@ fn files() {
 
 #[test]
 fn broken_files() {
-    let at = folder("broken_files");
+    let at = directory("broken_files");
     let zipped = gzip(node("a").repeat(1000));
     for (name, content, want) in [
         ("cut.yaml.gz", &zipped[..zipped.len() / 2], "cannot read"),
@@ -103,19 +107,19 @@ fn broken_files() {
         assert!(error.contains(name) && error.contains(want), "{error}");
     }
     assert!(fails(at.join("none.yaml")).contains("cannot read"));
-    assert!(fails(folder("empty_folder")).ends_with("holds no .yaml, .yml or .json file"));
+    assert!(fails(directory("empty_directory")).ends_with("contains no .yaml, .yml or .json file"));
 }
 
 #[test]
-fn folders() {
-    let at = folder("folders");
+fn directories() {
+    let at = directory("directories");
     put(&at, "b/nodes.yml", node("b"));
     put(&at, "a.yaml", node("a"));
     put(&at, "c.json", r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"c"}}"#);
     put(&at, "d.yaml.gz", gzip(node("d")));
     put(&at, "notes.txt", node("no"));
     put(&at, "README.md", "kind: Node");
-    // What is no object, or not wanted, or broken and not wanted, does not stop the rest.
+    // A file that is not an object, not wanted, or broken and not wanted is skipped.
     put(&at, "values.yaml", "replicas: 3\n");
     put(&at, "mixed.yaml", format!("just: this\n---\n{}", node("e")));
     put(&at, "secret.yaml", "apiVersion: v1\nkind: Secret\n");
@@ -127,12 +131,12 @@ fn folders() {
     let warnings: Vec<String> =
         dump.warnings.iter().map(|warning| warning.replace(&format!("{}/", at.display()), "")).collect();
     expect_test::expect![[r#"
-        passed over: binary.yaml is not UTF-8 text: invalid utf-8 sequence of 1 bytes from index 0
-        passed over: broken.yaml, document 1: invalid YAML: while parsing a block mapping, did not find expected key at line 3 column 3
-        passed over: mixed.yaml, document 1: kind is missing
-        passed over: none.yaml is empty: it should hold Kubernetes objects in YAML or JSON
-        passed over: values.yaml, document 1: kind is missing"#]].assert_eq(&warnings.join("\n"));
-    // What is wanted has to be whole.
+        skipped: binary.yaml is not UTF-8 text: invalid utf-8 sequence of 1 bytes from index 0
+        skipped: broken.yaml, document 1: invalid YAML: while parsing a block mapping, did not find expected key at line 3 column 3
+        skipped: mixed.yaml, document 1: kind is missing
+        skipped: none.yaml is empty: expected Kubernetes objects in YAML or JSON
+        skipped: values.yaml, document 1: kind is missing"#]].assert_eq(&warnings.join("\n"));
+    // A wanted object has to be complete.
     put(&at, "pods.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p\n");
     let error = fails(at.clone());
     assert!(error.contains("pods.yaml, document 1: invalid YAML"), "{error}");
@@ -188,7 +192,7 @@ fn check_must_gather(dump: &Dump) {
     assert_eq!(names(dump), ["Node master-0", "Node worker-3", "Pod glance-0", "Pod glance-1"]);
     let kinds: Vec<&str> = dump.kinds.iter().map(String::as_str).collect();
     assert_eq!(kinds, ["Node", "Pod", "PodDisruptionBudget"]);
-    // Of the copies the newer ones: one from the pod's own file, one from the list.
+    // The newer copies: one from the pod's own file, one from the list.
     assert_eq!(dump.items[2].value["status"]["phase"], "Running");
     assert_eq!(dump.items[2].source.item, None);
     assert_eq!(dump.items[3].value["status"]["phase"], "Running");
@@ -199,8 +203,8 @@ fn check_must_gather(dump: &Dump) {
 }
 
 #[test]
-fn must_gather_folder() {
-    let at = folder("must_gather_folder");
+fn must_gather_directory() {
+    let at = directory("must_gather_directory");
     for (path, content) in must_gather() {
         put(&at, &path, content);
     }
@@ -209,7 +213,7 @@ fn must_gather_folder() {
 
 #[test]
 fn must_gather_archive() {
-    let at = folder("must_gather_archive");
+    let at = directory("must_gather_archive");
     let files = must_gather();
     let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect();
     let plain = tar(&files);
@@ -225,7 +229,7 @@ fn must_gather_archive() {
         let file = dump.items[0].source.file.to_string();
         assert!(file.ends_with(&format!("{name}: {TOP}/cluster-scoped-resources/core/nodes/master-0.yaml")));
     }
-    // Cut short: an error, not half a cluster.
+    // Truncated: an error, not half a cluster.
     for length in [600, plain.len() / 3, plain.len() / 2] {
         let error = fails(put(&at, "cut.tar", &plain[..length]));
         assert!(error.contains("cut.tar"), "{length}: {error}");
@@ -235,16 +239,89 @@ fn must_gather_archive() {
         assert!(error.contains("cut.tar.gz"), "{length}: {error}");
     }
     let none = tar(&[("x/version", "4.16")]);
-    assert!(fails(put(&at, "none.tar", none)).ends_with("none.tar holds no .yaml, .yml or .json file"));
+    assert!(fails(put(&at, "none.tar", none)).ends_with("none.tar contains no .yaml, .yml or .json file"));
 }
 
-/// A file of a wanted kind that was cut in the must-gather itself.
+/// A file of a wanted kind that is truncated in the must-gather itself.
 #[test]
 fn must_gather_with_a_broken_resource() {
-    let at = folder("must_gather_broken");
+    let at = directory("must_gather_broken");
     let mut files = must_gather();
     files[0].1 = "apiVersion: v1\nkind: Node\nmetadata:\n  name: \"mast".to_owned();
     let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect();
     let error = fails(put(&at, "must-gather.tar", tar(&files)));
     assert!(error.contains("nodes/master-0.yaml, document 1: invalid YAML"), "{error}");
+}
+
+/// The limit counts the decompressed bytes of all files together.
+#[test]
+fn total_size() {
+    let at = directory("total_size");
+    let (a, b) = (node("a"), node("b"));
+    let both = (a.len() + b.len()) as u64;
+    let files = [put(&at, "a.yaml", &a), put(&at, "b.yaml.gz", gzip(&b))];
+    let archive = [("x/a.yaml", &*a), ("x/b.yaml", &*b), ("x/must-gather.log", &*"log\n".repeat(10_000))];
+    let archive = tar(&archive);
+    let archive_size = archive.len() as u64;
+    let zipped = put(&at, "archive/dump.tar.gz", gzip(&archive));
+    let bomb = node("a") + &"#\n".repeat(1 << 20);
+    let inner = gzip(&bomb);
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(inner.len() as u64);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, "x/a.yaml.gz", &*inner).unwrap();
+    let nested = builder.into_inner().unwrap();
+    let nested_size = (nested.len() + bomb.len()) as u64;
+    let nested = put(&at, "nested/dump.tar", nested);
+    let directory = directory("total_size_directory");
+    put(&directory, "a.yaml", &a);
+    put(&directory, "b.yml.gz", gzip(&b));
+    for (paths, size, last) in [
+        (&files[..], both, "b.yaml.gz"),
+        (&[directory.clone()], both, "b.yml.gz"),
+        (&[zipped], archive_size, "dump.tar.gz"),
+        (&[nested], nested_size, "dump.tar"),
+    ] {
+        stead_dump::read(paths, &wanted, size).unwrap();
+        let error = stead_dump::read(paths, &wanted, size - 1).unwrap_err();
+        assert!(matches!(error, DumpError::TooLarge { limit, .. } if limit == size - 1), "{error:?}");
+        assert!(error.to_string().contains(last), "{error}");
+    }
+}
+
+/// Reading a FIFO, a socket or a device could block forever.
+#[cfg(unix)]
+#[test]
+fn special_files() {
+    let at = directory("special_files");
+    let fifo = at.join("a.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let writer = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || fs::write(fifo, node("a")).unwrap())
+    };
+    let (named, found) = (fails(fifo.clone()), fails(at.clone()));
+    // Lets the writer end, which waits for a reader.
+    assert_eq!(fs::read_to_string(&fifo).unwrap(), node("a"));
+    writer.join().unwrap();
+    for error in [named, found] {
+        let want = "special_files/a.yaml is a FIFO: only files and directories are read (use - for standard input)";
+        assert!(error.ends_with(want), "{error}");
+    }
+    fs::remove_file(&fifo).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at.join("b.yaml")).unwrap();
+    assert!(fails(at.clone()).contains("special_files/b.yaml is a socket"));
+    assert!(fails(PathBuf::from("/dev/null")).contains("/dev/null is a device"));
+}
+
+/// Each file has its own limit for aliases; the documents of a file share it.
+#[test]
+fn alias_limit_is_per_file() {
+    let at = directory("alias_limit");
+    let document = |name: &str| format!("{}a: &a {}\nb: [*a, *a]\n", node(name), "x".repeat(1 << 20));
+    let (one, other) = (put(&at, "one.yaml", document("a")), put(&at, "other.yaml", document("b")));
+    assert_eq!(names(&read(&[one, other], &wanted).unwrap()), ["Node a", "Node b"]);
+    let error = fails(put(&at, "both.yaml", format!("{}---\n{}", document("a"), document("b"))));
+    assert!(error.contains("both.yaml, document 2: invalid YAML: the aliases of the file expand"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Texts and what is read from them.
+//! Texts and the objects that are read from them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ fn wanted(_: &str, kind: &str) -> bool {
     matches!(kind, "Node" | "Pod" | "Topology")
 }
 
-/// What a text holds, one line an object, or the error with its causes.
+/// The objects of a text, one per line, or the error with its causes.
 fn show(text: &str) -> String {
     match read_str("dump.yaml", text, &wanted) {
         Err(error) => chain(&error),
@@ -66,7 +66,7 @@ fn shapes() {
             kinds: Node
         "#]],
     );
-    // A list as kubectl prints it: the kind comes last, and not everything in it is wanted.
+    // A list as kubectl prints it: the kind comes last, and not every item is wanted.
     check(
         "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: p, namespace: x}\n\
          - apiVersion: v1\n  kind: Secret\n- apiVersion: v1\n  kind: Node\n  metadata: {name: a}\n\
@@ -77,7 +77,7 @@ fn shapes() {
             kinds: Node Pod
         "#]],
     );
-    // A typed list, as the API server prints it: the items do not say what they are.
+    // A typed list as the API server prints it: the items have no kind.
     check(
         "apiVersion: v1\nitems:\n- metadata: {name: b}\n- metadata: {name: a}\nkind: NodeList\n",
         expect![[r#"
@@ -86,7 +86,7 @@ fn shapes() {
             kinds: Node
         "#]],
     );
-    // Empty lists tell that there is none, if they tell of what.
+    // An empty typed list says that there are no objects of its kind.
     check(
         "apiVersion: v1\nitems: []\nkind: List\n---\napiVersion: v1\nitems: null\nkind: PodList\n\
          ---\napiVersion: v1\nitems: []\nkind: SecretList\n",
@@ -113,7 +113,7 @@ fn shapes() {
             kinds: Node
         "#]],
     );
-    // What `jq .items` leaves, a byte order mark, YAML in flow style.
+    // The output of `jq .items`, a byte order mark, YAML in flow style.
     check(
         "\u{feff}[{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}]",
         expect![[r#"
@@ -157,9 +157,9 @@ fn shapes() {
 }
 
 #[test]
-fn faults() {
-    check("", expect!["dump.yaml is empty: it should hold Kubernetes objects in YAML or JSON"]);
-    check("# none\n---\n", expect!["dump.yaml is empty: it should hold Kubernetes objects in YAML or JSON"]);
+fn errors() {
+    check("", expect!["dump.yaml is empty: expected Kubernetes objects in YAML or JSON"]);
+    check("# none\n---\n", expect!["dump.yaml is empty: expected Kubernetes objects in YAML or JSON"]);
     check("just words", expect!["dump.yaml, document 1 is a string, not an object"]);
     check(
         "a: [1, 2\nb: 3\n",
@@ -171,10 +171,7 @@ fn faults() {
             "dump.yaml, document 2: invalid YAML: mapping values are not allowed in this context at line 5 column 4"
         ],
     );
-    check(
-        "a: 1\na: 2\n",
-        expect![[r#"dump.yaml, document 1: invalid YAML: the key "a" is there twice at line 2 column 4"#]],
-    );
+    check("a: 1\na: 2\n", expect![[r#"dump.yaml, document 1: invalid YAML: duplicate key "a" at line 2 column 4"#]]);
     check("? [a]\n: 1\n", expect!["dump.yaml, document 1: invalid YAML: a key is not a string at line 1 column 3"]);
     check(
         "a: *b\n",
@@ -182,7 +179,7 @@ fn faults() {
     );
     check(
         "a: &a [*a]\n",
-        expect!["dump.yaml, document 1: invalid YAML: an alias refers to what it is part of at line 1 column 8"],
+        expect!["dump.yaml, document 1: invalid YAML: an alias refers to a value that contains it at line 1 column 8"],
     );
     check(
         "<<: 3\n",
@@ -234,7 +231,7 @@ fn faults() {
     );
 }
 
-/// Of two copies of an object the newer one stays.
+/// Of two copies of an object the newer one is kept.
 #[test]
 fn copies() {
     let pod = |version: &str, app: &str| {
@@ -242,7 +239,7 @@ fn copies() {
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: x, resourceVersion: {version}, labels: {{app: {app}}}}}\n"
         )
     };
-    for (first, second, stays, warnings) in [
+    for (first, second, kept, warnings) in [
         (pod("'9'", "a"), pod("'10'", "b"), "b", 0),
         (pod("'10'", "a"), pod("'9'", "b"), "a", 0),
         (pod("'99999999999999999999999'", "a"), pod("'9'", "b"), "a", 0),
@@ -254,7 +251,7 @@ fn copies() {
     ] {
         let dump = read_str("dump.yaml", &format!("{first}---\n{second}"), &wanted).unwrap();
         assert_eq!(dump.items.len(), 1);
-        assert_eq!(dump.items[0].value["metadata"]["labels"]["app"], stays, "{first}{second}");
+        assert_eq!(dump.items[0].value["metadata"]["labels"]["app"], kept, "{first}{second}");
         assert_eq!(dump.warnings.len(), warnings, "{:?}", dump.warnings);
     }
     check(
@@ -265,7 +262,7 @@ fn copies() {
             warning: Pod x/p differs between dump.yaml, document 1 and dump.yaml, document 2; the latter is used
         "#]],
     );
-    // The group tells objects apart, the version of the API does not.
+    // Objects of different groups are different, whatever the API version.
     let topology =
         |version: &str| format!("apiVersion: {version}\nkind: Topology\nmetadata: {{name: t, namespace: x}}\n");
     for (first, second, objects) in [
@@ -295,9 +292,9 @@ fn anchors_and_merges() {
     );
 }
 
-/// Inputs made to hurt end in an error, and soon.
+/// Malicious inputs end in an error, and quickly.
 #[test]
-fn hostile_texts() {
+fn malicious_texts() {
     let deep = 100_000;
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for i in 1..12 {
@@ -310,12 +307,12 @@ fn hostile_texts() {
     for (text, want) in [
         ("[".repeat(deep), "recursion limit exceeded"),
         ("{a: ".repeat(deep), "recursion limit exceeded"),
-        ("- ".repeat(deep), "nested more than 127 deep"),
+        ("- ".repeat(deep), "nested more than 127 levels deep"),
         (format!("a: {}", "[".repeat(deep)), "recursion limit exceeded"),
-        (format!("a: {}{}", "[".repeat(200), "]".repeat(200)), "nested more than 127 deep"),
+        (format!("a: {}{}", "[".repeat(200), "]".repeat(200)), "nested more than 127 levels deep"),
         (format!("a: {}{}", "[".repeat(126), "]".repeat(126)), "kind is missing"),
-        (bomb, "aliases expand to too much"),
-        (ladder, "nested more than 127 deep"),
+        (bomb, "aliases of the file expand to too much data"),
+        (ladder, "nested more than 127 levels deep"),
         ("--- \n".repeat(deep), "is empty"),
         (format!("a: {}", "9".repeat(deep)), "kind is missing"),
         (format!("{{\"a\": {}}}", "9".repeat(deep)), "number out of range"),

@@ -10,7 +10,7 @@ use stead_explain::{ObjectKey, Objects, glance, topology};
 /// The example's objects, and the kinds that it has.
 fn example() -> (Vec<Value>, BTreeSet<String>) {
     let from = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/glance-zones");
-    let dump = stead_dump::read(&[from], &|_, _| true).expect("the example can be read");
+    let dump = stead_dump::read(&[from], &|_, _| true, stead_dump::DEFAULT_MAX_SIZE).expect("the example can be read");
     (dump.items.into_iter().map(|i| i.value).collect(), dump.kinds)
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::PoolValues;
-use crate::args::ManifestFormat;
+use crate::args::{DumpLimitArgs, ManifestFormat};
 use crate::connect::ConnectArgs;
 
 const MORE: &str = "\
@@ -47,6 +47,9 @@ pub(crate) struct GlusterManifestsArgs {
     /// Where the Topology is, if not in the cluster: a file or a dump; can be given more than once
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) from: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) limit: DumpLimitArgs,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,

@@ -18,7 +18,8 @@ pub(crate) fn run(args: GlusterManifestsArgs) -> anyhow::Result<Outcome> {
     let topology = values.topology.clone();
     let mut pool = pool(values)?;
     if let Some(name) = topology {
-        pool.spread = Spread::Topology(topology::read(&name, &pool.namespace, &args.from, &args.connect)?);
+        let place = topology::Place { from: &args.from, limit: args.limit, connect: &args.connect };
+        pool.spread = Spread::Topology(topology::read(&name, &pool.namespace, &place)?);
     }
     let checked = gluster::check(&pool).map_err(|fault| anyhow!("--{}: {}", fault.flag, fault.text))?;
     for warning in &checked.warnings {

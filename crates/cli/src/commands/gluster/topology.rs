@@ -5,13 +5,23 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use serde_json::Value;
 
+use crate::args::DumpLimitArgs;
+use crate::cluster::read_dump;
 use crate::connect::{ConnectArgs, connect};
-use crate::output::{Hinted, complain};
+use crate::output::Hinted;
 use crate::server::{self, Server};
 
-/// The spec of a Topology: from files where some are given, else from the cluster.
-pub(crate) fn read(name: &str, namespace: &str, from: &[PathBuf], args: &ConnectArgs) -> anyhow::Result<Value> {
-    let mut topology = if from.is_empty() { live(name, namespace, args)? } else { dumped(name, namespace, from)? };
+/// Where a Topology is read from: files, if there are any, or else the cluster.
+pub(crate) struct Place<'a> {
+    pub(crate) from: &'a [PathBuf],
+    pub(crate) limit: DumpLimitArgs,
+    pub(crate) connect: &'a ConnectArgs,
+}
+
+/// The spec of a Topology.
+pub(crate) fn read(name: &str, namespace: &str, place: &Place<'_>) -> anyhow::Result<Value> {
+    let live = || live(name, namespace, place.connect);
+    let mut topology = if place.from.is_empty() { live()? } else { dumped(name, namespace, place)? };
     Ok(topology["spec"].take())
 }
 
@@ -29,11 +39,8 @@ fn live(name: &str, namespace: &str, args: &ConnectArgs) -> anyhow::Result<Value
     found.ok_or_else(|| missing(format!("namespace {namespace} has no Topology {name}")).into())
 }
 
-fn dumped(name: &str, namespace: &str, from: &[PathBuf]) -> anyhow::Result<Value> {
-    let dump = stead_dump::read(from, &|_, kind| kind == "Topology")?;
-    for warning in &dump.warnings {
-        complain("warning", warning);
-    }
+fn dumped(name: &str, namespace: &str, place: &Place<'_>) -> anyhow::Result<Value> {
+    let dump = read_dump(place.from, place.limit, &|_, kind| kind == "Topology")?;
     // A file that somebody wrote may leave the namespace out; a dump does not.
     let of = |value: &Value| value["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned();
     let mut found = dump.items.into_iter().map(|item| item.value);
