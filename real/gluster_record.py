@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Records what real glusterds say of each other, for the model in crates/pool.
+"""Records the state of real glusterd peers, for the model in crates/pool.
 
-Each glusterd has a network and a mount namespace of its own, on one bridge. A scenario is a list of deeds; after each
-the pool is left to settle, and what every glusterd then says is written down: `peer status` as XML, glusterd.info, the
-files in peers/, and of each volume its version, its checksum and its bricks.
+Each glusterd has its own network and mount namespace, on one bridge. A scenario is a list of actions. After each action
+the script waits until the pool is stable and records the state of every glusterd: `peer status` as XML, glusterd.info,
+the files in peers/, and the version, checksum and bricks of each volume.
 
     real/gluster_record.py testdata/gluster            # all scenarios
     real/gluster_record.py testdata/gluster form wipe   # some of them
 
-It needs root and glusterfs-server. Everything that it makes has its process id in the name and is taken away again.
+It needs root and glusterfs-server. Everything that it creates has its process id in the name and is removed again.
 """
 
 import json
@@ -42,7 +42,7 @@ def text(path):
 
 
 class Pod:
-    """One glusterd, which may be stopped, and whose state outlives it."""
+    """One glusterd, which can be stopped; its state persists."""
 
     def __init__(self, pool, number):
         self.pool = pool
@@ -72,7 +72,7 @@ class Pod:
         run("ip", "link", "set", self.veth(), "master", "%sb%d" % (TAG, side), "up")
 
     def move(self, last):
-        """Gives the pod an address, in place of the one that it has."""
+        """Replaces the pod's address."""
         self.address = "10.%d.7.%d" % (NET, last)
         self.inside("ip", "addr", "flush", "dev", "eth0")
         self.inside("ip", "addr", "add", self.address + "/24", "dev", "eth0")
@@ -94,7 +94,7 @@ class Pod:
         raise RuntimeError("%s: glusterd does not answer" % self.name)
 
     def stop(self):
-        """Ends everything in the pod, as the end of a container does."""
+        """Kills all processes in the pod, as when a container ends."""
         for pid in run("ip", "netns", "pids", self.space).stdout.split():
             try:
                 os.kill(int(pid), signal.SIGKILL)
@@ -117,7 +117,7 @@ class Pod:
         return next((l[5:] for l in info.splitlines() if l.startswith("UUID=")), None)
 
     def restore(self, identity, friends, state=3, without=("peers", "vols")):
-        """Writes an identity and friends, in place of whatever is there."""
+        """Replaces the identity and the list of peers."""
         lib = self.folder / "lib"
         for part in without:
             shutil.rmtree(lib / part, ignore_errors=True)
@@ -153,14 +153,14 @@ class Pool:
         self.step("start")
 
     def names(self):
-        """Names resolve; an address is first of all another name's, as where no reverse zone knows the pods."""
+        """Names resolve; an address resolves to another name first, as without a reverse zone for the pods."""
         lines = "127.0.0.1 localhost\n" + "".join(
             "%s %s\n%s %s\n" % (p.address, p.address.replace(".", "-"), p.address, p.host) for p in self.pods)
         for pod in self.pods:
             (pod.folder / "hosts").write_text(lines)
 
     def settle(self, limit=75, still=7):
-        """Waits until what all say has been the same for a while."""
+        """Waits until the state of all peers has not changed for a while."""
         last, since, begin = None, time.time(), time.time()
         while time.time() - begin < limit:
             seen = json.dumps([p.observe() for p in self.pods])
@@ -212,7 +212,7 @@ class Pool:
         self.step("detach", who, whom, answer=(done.stdout + done.stderr).strip(), **settle)
 
     def form(self):
-        """All of one pool, each by name at all the others."""
+        """All peers in one pool, each known by name to all others."""
         for pod in self.pods[1:]:
             self.pods[0].gluster("peer", "probe", pod.host)
         self.settle(still=3)
@@ -251,7 +251,7 @@ class Pool:
 
 
 def form(p):
-    """Three that know nobody; the one who probes is an address at the others until another probes it by name."""
+    """Three new peers; the one that probes is known by its address until another peer probes it by name."""
     p.probe(0, 1)
     p.probe(0, 2)
     p.probe(1, 0)
@@ -259,14 +259,14 @@ def form(p):
 
 
 def nameless(p):
-    """One that is known by another name than the one that it is detached by."""
+    """A peer that is detached by another name than the one it is known by."""
     p.probe(0, 1)
     p.probe(0, 2)
     p.detach(1, 0)
 
 
 def refused(p):
-    """One of another pool, or one that is not there, cannot be probed."""
+    """A peer of another pool, or one that does not exist, cannot be probed."""
     p.probe(0, 1)
     p.probe(2, 3)
     p.probe(0, 2)
@@ -276,7 +276,7 @@ def refused(p):
 
 
 def wipe(p):
-    """A state that was lost, then the old identity with all friends."""
+    """Lost state, then the old identity with all peers."""
     p.form()
     old = p.pods[2].uuid()
     p.pods[2].stop()
@@ -292,7 +292,7 @@ def wipe(p):
 
 
 def restore(p):
-    """The old identity before the first start: nobody rejects."""
+    """The old identity before the first start: no rejection."""
     p.form()
     p.volume("v", 0, 1, 2)
     old = p.pods[2].uuid()
@@ -304,7 +304,7 @@ def restore(p):
 
 
 def some(p):
-    """The old identity with one friend of two."""
+    """The old identity with one of two peers."""
     p.form()
     old = p.pods[2].uuid()
     p.pods[2].stop()
@@ -319,7 +319,7 @@ def some(p):
 
 
 def alone(p):
-    """The old identity with no friend."""
+    """The old identity without peers."""
     p.form()
     old = p.pods[2].uuid()
     p.pods[2].stop()
@@ -336,7 +336,7 @@ def alone(p):
 
 
 def down(p):
-    """The old identity while one of the others is down."""
+    """The old identity while another peer is down."""
     p.form()
     old = p.pods[2].uuid()
     p.stop(1)
@@ -349,7 +349,7 @@ def down(p):
 
 
 def late(p):
-    """A rejection while one is down, cured while it is down; then it comes back."""
+    """A rejection that is resolved while another peer is down; then that peer returns."""
     p.form()
     old = p.pods[2].uuid()
     p.pods[2].stop()
@@ -365,7 +365,7 @@ def late(p):
 
 
 def detach(p):
-    """Refused while another is down, done while only the one itself is; then it returns and is probed."""
+    """A detach is refused while another peer is down, and succeeds while only the peer itself is; then it returns and is probed."""
     p.form()
     p.stop(1)
     p.detach(0, 3)
@@ -379,7 +379,7 @@ def detach(p):
 
 
 def forget(p):
-    """One that was detached while it was away returns, is made to forget its friends, and is probed."""
+    """A peer that was detached while it was down returns, loses its list of peers, and is probed."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.stop(3)
@@ -394,7 +394,7 @@ def forget(p):
 
 
 def bricks(p):
-    """One that holds bricks is not detached."""
+    """A peer with bricks is not detached."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.detach(0, 2)
@@ -407,7 +407,7 @@ def bricks(p):
 
 
 def checksum(p):
-    """The same version of a volume with another checksum; then its definition is taken away."""
+    """The same version of a volume with another checksum; then its definition is removed."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.pods[2].stop()
@@ -422,7 +422,7 @@ def checksum(p):
 
 
 def keeps(p):
-    """The same, at one that alone knows another volume: only the definition that differs is taken away."""
+    """The same on a peer that alone has another volume: only the differing definition is removed."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.stop(0, 1)
@@ -439,7 +439,7 @@ def keeps(p):
 
 
 def older(p):
-    """Volumes that were changed or made while one was away."""
+    """Volumes that were changed or created while a peer was down."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.stop(2)
@@ -449,7 +449,7 @@ def older(p):
 
 
 def address(p):
-    """A new address, with the names known everywhere."""
+    """A new address; all peers know the name."""
     p.form()
     p.pods[2].stop()
     p.pods[2].move(99)
@@ -459,7 +459,7 @@ def address(p):
 
 
 def moved(p):
-    """A new address of the one who probed first, before anybody called it by its name; then somebody does."""
+    """A new address of the peer that probed first, before it was probed by name; then it is."""
     p.probe(0, 1)
     p.probe(0, 2)
     p.pods[0].stop()
@@ -471,7 +471,7 @@ def moved(p):
 
 
 def founder(p):
-    """A new address of the one who probed first, after it was called by its name; then the others are restarted."""
+    """A new address of the peer that probed first, after it was probed by name; then the others are restarted."""
     p.form()
     p.pods[0].stop()
     p.pods[0].move(99)
@@ -487,7 +487,7 @@ def founder(p):
 
 
 def names(p):
-    """The same with a volume, which stays where it is when the names are set right."""
+    """The same with a volume, which keeps its bricks when the names are corrected."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.pods[0].stop()
@@ -503,7 +503,7 @@ def names(p):
 
 
 def restart(p):
-    """All down, all up."""
+    """All peers stop and start."""
     p.form()
     p.volume("v", 0, 1, 2)
     p.stop(0, 1, 2)
@@ -512,7 +512,7 @@ def restart(p):
 
 
 def halves(p):
-    """Cut in halves, and whole again; a detach and a probe are tried meanwhile."""
+    """A partition into halves, then healed; a detach and a probe are tried meanwhile."""
     p.form()
     for n in (2, 3):
         p.pods[n].plug(1)
@@ -524,7 +524,7 @@ def halves(p):
 
 
 def twice(p):
-    """A state that was copied: one identity in two pods."""
+    """Copied state: one identity in two pods."""
     p.form()
     p.pods[3].stop()
     shutil.rmtree(p.pods[3].folder / "lib")
@@ -534,7 +534,7 @@ def twice(p):
 
 
 def anew(p):
-    """A new state for a pod without bricks: detached, then probed."""
+    """New state for a pod without bricks: detached, then probed."""
     p.form()
     p.pods[2].stop()
     p.pods[2].wipe()

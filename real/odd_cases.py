@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Odd clusters for the scheduler oracle, made in another way than cases.py makes them: odd_cases.py SEED COUNT"""
+"""Unusual clusters for the scheduler oracle, generated in a different way than in cases.py: odd_cases.py SEED COUNT"""
 
 import json, random, sys
 

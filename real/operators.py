@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Plays recordings of the OpenStack operators against a cluster on which Stead's operator runs, and compares.
+"""Replays recordings of the OpenStack operators on a cluster with Stead's operator, and compares the results.
 
 operators.py SERVER TOKEN recordings.jsonl.gz [--only TEXT] [--show CASES] [--lines N] [--workers N] [--quiet SECONDS] [--ours FILE]
 `cargo xtask operators` prepares the cluster (a real control plane, seven stand-in nodes, a storage class, the definitions, the operator with
 --default-anti-affinity=replace) and calls this.
-Two measures: `placement` (what decides where pods run: StatefulSets' identity, replicas, selector, labels, affinity, spread, nodeSelector,
+Two comparisons: `placement` (everything that decides where pods run: StatefulSets' identity, replicas, selector, labels, affinity, spread, nodeSelector,
 claims; Topology finalizers; lastAppliedTopology, readyCount, TopologyReady and DeploymentReady; pods, claims, Services' names and ports;
-answers' codes) and `whole` (all that was recorded, other operators' objects and conditions aside).
---ours FILE: lines `PATTERN<TAB>REASON`; a difference whose path matches PATTERN (a regular expression on CASE-ID + JSON pointer) is on purpose
-and is counted apart."""
+answers' codes) and `whole` (everything that was recorded, except objects and conditions of other operators).
+--ours FILE: lines `PATTERN<TAB>REASON`; a difference whose path matches PATTERN (a regular expression on CASE-ID + JSON pointer) is intended
+and counted separately."""
 import argparse, copy, gzip, json, random, re, sys, threading, time, datetime, traceback
 import requests, urllib3
 
@@ -37,7 +37,7 @@ def call(method, path, body=None, ctype=None):
 
 
 def finish_job(o):
-    """Stand-in nodes never end a container: a Job's pod succeeds as soon as it runs."""
+    """Containers on stand-in nodes never finish: a Job's pod is marked as succeeded as soon as it runs."""
     s = o.get("status", {})
     cs = s.get("containerStatuses") or []
     if o["metadata"].get("deletionTimestamp") or s.get("phase") != "Running" or not cs or not all(c.get("ready") for c in cs):
@@ -105,7 +105,7 @@ def settle(ns, least=0.0, limit=90.0):
     return False
 
 
-# ---- the recordings' form
+# ---- the format of the recordings
 def meta(o):
     m, out = o["metadata"], {"name": o["metadata"]["name"]}
     for k in ("labels", "annotations"):
@@ -226,7 +226,7 @@ def play(case):
     ns = "zq" + "".join(random.SystemRandom().choice("bcdfghjkmnpqrstvwxz") for _ in range(8))
     call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}})
     for q in case["given"]:
-        request(q, ns)  # what belongs to other operators may be unknown here
+        request(q, ns)  # kinds of other operators may be unknown here
     before, after = {}, []
     for i, step in enumerate(case["steps"]):
         answers = [mark(answer(request(q, ns)), ns) for q in step["requests"]]
@@ -234,7 +234,7 @@ def play(case):
             calm = settle(ns, least)
             s, sets = state(ns, before)
             seen = {"answers": answers, "state": mark(s, ns)} if calm else {"answers": answers, "state": mark(s, ns), "unsettled": True}
-            # On a machine with much to do there are lulls: what differs is the end only if it stays so.
+            # On a busy machine the state can pause before it changes again: a difference counts only if it stays.
             if not any(compare(case, i, seen)[:2]):
                 break
         before = sets
@@ -260,7 +260,7 @@ def forget(doc, pointer):
 
 
 def ours_only(s):
-    """What other operators own is not compared."""
+    """Objects of other operators are not compared."""
     s = {k: v for k, v in s.items() if k not in OTHERS}
     for k in ("glances", "glanceapis", "openstackcontrolplanes"):
         for o in s.get(k, []):
@@ -293,7 +293,7 @@ def differences(want, have, path=""):
 
 
 def compare(case, i, seen):
-    """How a step differs from its recording: where it is about placement, anywhere, and whether some of it is meant."""
+    """The differences of a step from its recording: in placement, anywhere, and whether some are intended."""
     want, have = {"after": copy.deepcopy(case["after"])}, {"after": [{}] * i + [copy.deepcopy(seen)]}
     for p in case.get("unstable", []):
         forget(want, p), forget(have, p)

@@ -1,5 +1,5 @@
-// kube-controller-manager as it is, with one waiting time that it has no flag for: STEAD_FORCE_DETACH says how long the
-// volumes of a node that is not heard of stay attached before they are detached by force. Kubernetes' own is six minutes.
+// kube-controller-manager, unchanged except for one timeout that has no flag: STEAD_FORCE_DETACH is the time after which
+// the volumes of an unreachable node are force-detached. Kubernetes' default is six minutes.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 		}
 		timers := &attachdetach.DefaultTimerConfig
 		timers.ReconcilerMaxWaitForUnmountDuration = wait
-		// What pods need is looked through this often; it has to be well within the wait.
+		// The interval of the desired state populator; it has to be well below the timeout.
 		timers.DesiredStateOfWorldPopulatorLoopSleepPeriod = wait / 6
 	}
 	os.Exit(cli.Run(app.NewControllerManagerCommand()))
