@@ -1,4 +1,4 @@
-//! A verdict as data: the form in which verdicts are recorded and compared.
+//! A verdict as data, in the format of the recorded verdicts.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::verdict::Verdict;
 
-/// What is said of one case. Fields that have nothing to say are left out.
+/// The verdict about one case. Empty fields are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answer {
-    /// The nodes that pass every filter, sorted; null where there are none, as the recordings have it.
+    /// The nodes that pass every filter, sorted; null if there are none, as in the recordings.
     #[serde(with = "null_when_empty")]
     pub feasible: Vec<String>,
-    /// For each other node the reasons, in kube-scheduler's order.
+    /// The reasons for each rejected node, in kube-scheduler's order.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected: BTreeMap<String, Vec<String>>,
-    /// For each rejected node whether preemption might help.
+    /// For each rejected node, whether preemption could help.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub codes: BTreeMap<String, String>,
-    /// For each node that fits, the plugins' scores.
+    /// The plugins' scores for each feasible node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, BTreeMap<String, i64>>,
-    /// Their sums.
+    /// The sum of the scores for each feasible node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub totals: BTreeMap<String, i64>,
-    /// The nodes with the highest.
+    /// The nodes with the highest sum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub best: Vec<String>,
-    /// Where nothing fits, the FailedScheduling message.
+    /// The FailedScheduling message, if no node is feasible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The node that preemption would clear.
+    /// The node that preemption nominates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nominated: Option<String>,
-    /// All the nodes that are as good for that.
+    /// All nodes that preemption could equally well nominate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nominees: Vec<String>,
-    /// Why there is no answer.
+    /// The error that ended the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

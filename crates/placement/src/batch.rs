@@ -1,4 +1,4 @@
-//! A whole queue of pods, placed one after the other.
+//! Places a queue of pods, one after the other.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::pod::Pod;
 use crate::snapshot::Snapshot;
 use crate::verdict::Unmodelled;
 
-/// A cluster and the pods that wait for a place in it.
+/// A cluster and a queue of pending pods.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Batch {
     /// The nodes.
     pub nodes: Vec<RawNode>,
-    /// The pods that are there.
+    /// The existing pods.
     pub pods: Vec<RawPod>,
     /// The pods to place, in this order.
     pub queue: Vec<RawPod>,
@@ -26,23 +26,23 @@ pub struct Batch {
 /// Why a batch cannot be placed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// An object that Kubernetes would have refused.
+    /// An object that Kubernetes would reject.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A pod that asks for what is not modelled.
+    /// A pod that uses a feature that is not modelled.
     #[error(transparent)]
     Unmodelled(#[from] Unmodelled),
 }
 
 impl Batch {
-    /// The cluster as it is before the queue.
+    /// The cluster before the queue is placed.
     pub fn cluster(&self) -> Result<Cluster, InputError> {
         Cluster::from_snapshot(&Snapshot { nodes: self.nodes.clone(), pods: self.pods.clone(), ..Snapshot::default() })
     }
 }
 
-/// Places pods in their order, each assumed on one of its best nodes before the next is looked at: the node of each,
-/// none where nothing fits. The seed chooses among equals.
+/// Places pods in order. Each is assumed on one of its best nodes before the next is placed. Returns the node of each
+/// pod, or none if no node is feasible. The seed chooses among equally good nodes.
 pub fn place_all(cluster: &mut Cluster, queue: &[RawPod], seed: u64) -> Result<Vec<Option<Arc<str>>>, BatchError> {
     let mut nodes = Vec::with_capacity(queue.len());
     for (raw, turn) in queue.iter().zip(0..) {

@@ -1,4 +1,4 @@
-//! A cluster that changes: nodes and pods come and go, and what placement needs of them is kept up to date.
+//! A cluster whose nodes and pods change, with the aggregates that placement needs kept up to date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::specs::Specs;
 use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, Storage, StorageClass};
 use crate::workloads::{Budget, Key, Workloads};
 
-/// How widely an image is spread, which ImageLocality scores by.
+/// How many nodes have an image, for ImageLocality.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageState {
-    /// The size on the first node that was seen with it: kube-scheduler never updates it.
+    /// The size on the first node with the image: kube-scheduler never updates it.
     pub(crate) size: i64,
     pub(crate) nodes: usize,
 }
 
-/// A pod, and the slot of the node that counts it; none where its node is not there, or it has none.
+/// A pod and the slot of its node; none if the pod has no node or the node does not exist.
 #[derive(Debug, Clone)]
 struct Counted {
     pod: Arc<Pod>,
     slot: Option<u32>,
 }
 
-/// Nodes by slot. A node keeps its slot as long as it is there; one that has gone leaves a hole for the next.
+/// Nodes by slot. A node keeps its slot while it exists; the slot of a removed node is reused.
 pub(crate) type Slots = Chunks<Option<Arc<NodeInfo>>>;
 
-/// The state of a cluster. Cloning it forks it: both go on from here, and share what neither changes.
+/// The state of a cluster. Cloning it forks it: both copies can change independently and share what neither changes.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
     pub(crate) slots: Slots,
@@ -42,9 +42,9 @@ pub struct Cluster {
     free: Vec<u32>,
     pods: Sorted<PodKey, Counted>,
     specs: Specs,
-    /// Pods whose node is not there, by its name: should it come, they are on it.
+    /// Pods whose node does not exist, by the node's name. They are counted on the node when it is added.
     strays: BTreeMap<Box<str>, BTreeSet<PodKey>>,
-    /// Pods without a node, by the node that preemption promised them.
+    /// Pods without a node, by the node that preemption nominated for them.
     nominated: BTreeMap<Box<str>, Vec<Arc<Pod>>>,
     images: Arc<BTreeMap<Arc<str>, ImageState>>,
     namespaces: Arc<BTreeMap<Box<str>, Labels>>,
@@ -52,11 +52,11 @@ pub struct Cluster {
     workloads: Arc<Workloads>,
     budgets: Arc<BTreeMap<Key, Budget>>,
     device_resources: Arc<BTreeMap<Box<str>, BTreeSet<Box<str>>>>,
-    /// What the fast path keeps, from its first use on.
+    /// The index of the fast path, from its first use on.
     pub(crate) index: Option<Box<Index>>,
 }
 
-/// A node that is not in the cluster.
+/// The node is not in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("node {0} not found")]
 pub struct UnknownNode(pub String);
@@ -67,16 +67,16 @@ fn key(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key
 }
 
 impl Cluster {
-    /// A cluster with nothing in it.
+    /// An empty cluster.
     pub fn new() -> Cluster {
         Cluster::default()
     }
 
-    /// The cluster that a snapshot shows.
+    /// The cluster of a snapshot.
     pub fn from_snapshot(s: &Snapshot) -> Result<Cluster, InputError> {
         let mut c = Cluster::new();
         let mut nodes = s.nodes.iter().map(Node::compile).collect::<Result<Vec<_>, _>>()?;
-        // An image has the size that its first node says, so the order matters: a list comes sorted by name.
+        // An image has the size that its first node reports, so the order matters: API lists are sorted by name.
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         for node in nodes {
             c.set_node(node);
@@ -136,12 +136,12 @@ impl Cluster {
         self.by_name.iter().map(|(_, i)| self.slot(*i))
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn node_count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The node of this name.
+    /// The node with this name.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
         self.slot_of(name).map(|i| self.slot(i))
     }
@@ -163,11 +163,11 @@ impl Cluster {
         Arc::make_mut(self.slots.get_mut(i as usize).as_mut().expect("a named slot holds a node"))
     }
 
-    /// Adds a node, or takes over a new state of it. Pods that were on a node of this name are on it.
+    /// Adds or updates a node. Pods assigned to a node of this name are counted on it.
     pub fn set_node(&mut self, node: Node) {
         let Some(i) = self.slot_of(&node.name) else { return self.add_node(node) };
         let old = Arc::clone(&self.slot(i).node);
-        // Most news of a node is a heartbeat, which placement does not look at.
+        // Most updates of a node are heartbeats, which do not affect placement.
         if *old == node {
             return;
         }
@@ -204,7 +204,7 @@ impl Cluster {
         self.by_name.insert(name, i);
     }
 
-    /// Removes a node. Its pods stay known, on no node.
+    /// Removes a node. Its pods remain, without a node that counts them.
     pub fn remove_node(&mut self, name: &str) -> Result<(), UnknownNode> {
         let i = self.by_name.remove(|n| (**n).cmp(name)).ok_or_else(|| UnknownNode(name.into()))?;
         let info = self.slots.get_mut(i as usize).take().expect("a named slot holds a node");
@@ -214,7 +214,7 @@ impl Cluster {
             self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: None });
             self.strays.entry(name.into()).or_default().insert(pod.key.clone());
             if let Some(index) = &mut self.index {
-                index.pod_left(i, pod);
+                index.remove_pod(i, pod);
             }
         }
         if let Some(index) = &mut self.index {
@@ -254,17 +254,17 @@ impl Cluster {
 
     // Pods
 
-    /// The pods, by namespace and name; those that have ended are not among them.
+    /// The pods, by namespace and name, without finished ones.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.iter().map(|(_, counted)| &counted.pod)
     }
 
-    /// The pod of this namespace and name.
+    /// The pod with this namespace and name.
     pub fn pod(&self, key: &PodKey) -> Option<&Arc<Pod>> {
         self.pods.get(key).map(|counted| &counted.pod)
     }
 
-    /// Adds a pod, or takes over a new state of it. One that has ended counts for nothing and is removed.
+    /// Adds or updates a pod. A finished pod is removed.
     pub fn set_pod(&mut self, mut pod: Pod) {
         pod.spec = self.specs.shared(pod.spec);
         self.specs.tidy(self.pods.len(), self.pods.iter().map(|(_, counted)| &counted.pod.spec));
@@ -294,7 +294,7 @@ impl Cluster {
         self.slot_mut(i).add(Arc::clone(pod));
         self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: Some(i) });
         if let Some(index) = &mut self.index {
-            index.pod_came(i, pod);
+            index.add_pod(i, pod);
         }
     }
 
@@ -304,7 +304,7 @@ impl Cluster {
         if let Some(i) = slot {
             self.slot_mut(i).remove(key);
             if let Some(index) = &mut self.index {
-                index.pod_left(i, &pod);
+                index.remove_pod(i, &pod);
             }
         }
         if let Some(node) = &pod.node
@@ -326,7 +326,7 @@ impl Cluster {
         Some(pod)
     }
 
-    /// Puts a pod on a node, as the scheduler does before the API server has heard of it.
+    /// Assumes a pod on a node, as the scheduler does before the binding is written.
     pub fn assume(&mut self, pod: &Pod, node: &str) -> Result<(), UnknownNode> {
         let slot = self.slot_of(node).ok_or_else(|| UnknownNode(node.into()))?;
         self.set_pod_at(pod.on(node), Some(slot));
@@ -341,9 +341,9 @@ impl Cluster {
         self.nominated.get(node).map_or(&[], Vec::as_slice)
     }
 
-    // All else
+    // Everything else
 
-    /// What there is of storage.
+    /// The storage objects.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -361,7 +361,7 @@ impl Cluster {
         &self.namespaces
     }
 
-    /// Whether device claims stand behind an extended resource.
+    /// Whether a DeviceClass provides an extended resource.
     pub(crate) fn is_device_resource(&self, name: &str) -> bool {
         self.device_resources.values().any(|names| names.contains(name))
     }
@@ -411,7 +411,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds or replaces what drivers say of a node.
+    /// Adds or replaces a CSINode.
     pub fn set_csi_node(&mut self, o: &raw_storage::v1::CSINode) {
         let name = o.metadata.name.as_deref().unwrap_or_default();
         self.storage_mut().limits.insert(name.into(), storage::limits(o));
@@ -423,14 +423,14 @@ impl Cluster {
         self.storage_mut().tracks_capacity.insert(name.into(), o.spec.storage_capacity == Some(true));
     }
 
-    /// Adds or replaces what a driver has left.
+    /// Adds or replaces a CSIStorageCapacity.
     pub fn set_capacity(&mut self, o: &raw_storage::v1::CSIStorageCapacity) -> Result<(), InputError> {
         let c = Capacity::compile(o)?;
         self.storage_mut().capacities.insert(key(&o.metadata), Arc::new(c));
         Ok(())
     }
 
-    /// Adds or replaces an attachment.
+    /// Adds or replaces a VolumeAttachment.
     pub fn set_attachment(&mut self, o: &raw_storage::v1::VolumeAttachment) {
         let name = o.metadata.name.as_deref().unwrap_or_default();
         let s = &o.spec;

@@ -1,6 +1,6 @@
-//! Volumes of the old in-tree kinds, and what the CSI drivers that took them over call them.
+//! In-tree volumes, and their handles in the CSI drivers that replaced the in-tree drivers.
 //!
-//! Mirrors `k8s.io/csi-translation-lib`, as far as NodeVolumeLimits counts by it.
+//! Mirrors the part of `k8s.io/csi-translation-lib` that NodeVolumeLimits uses.
 
 use k8s_openapi::api::core::v1 as core;
 use stead_semantics::labels::Labels;
@@ -14,7 +14,7 @@ pub(crate) const AZURE_DISK: &str = "disk.csi.azure.com";
 pub(crate) const CINDER: &str = "cinder.csi.openstack.org";
 pub(crate) const PORTWORX: &str = "pxd.portworx.com";
 
-/// The CSI driver that took over an in-tree provisioner.
+/// The CSI driver that replaced an in-tree provisioner.
 pub(crate) fn driver(provisioner: &str) -> Option<&'static str> {
     Some(match provisioner {
         "kubernetes.io/aws-ebs" => AWS_EBS,
@@ -26,7 +26,7 @@ pub(crate) fn driver(provisioner: &str) -> Option<&'static str> {
     })
 }
 
-/// What attaches a persistent volume. One that cannot be translated counts towards nothing.
+/// The driver that attaches a persistent volume. A volume that cannot be translated counts towards no limit.
 pub(crate) fn source(spec: &core::PersistentVolumeSpec, labels: Option<&Labels>) -> Source {
     if let Some(s) = &spec.csi {
         return Source::Csi(s.driver.as_str().into(), s.volume_handle.as_str().into());
@@ -45,12 +45,12 @@ pub(crate) fn source(spec: &core::PersistentVolumeSpec, labels: Option<&Labels>)
     translated.map_or(Source::Other, |(driver, handle)| Source::Migrated(driver, handle.into()))
 }
 
-/// Whether an Azure disk is of the one kind that CSI knows.
+/// Whether an Azure disk has the only kind that CSI supports.
 pub(crate) fn is_managed(kind: &str) -> bool {
     kind.eq_ignore_ascii_case("Managed")
 }
 
-/// An Amazon volume's handle: names can be of the form `aws://ZONE/vol-…`.
+/// The handle of an AWS volume, whose ID can have the form `aws://ZONE/vol-…`.
 pub(crate) fn ebs_handle(id: &str) -> Result<String, CsiTranslationError> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.into()) };
     let path = rest.find('/').map_or("", |at| &rest[at..]).trim_matches('/');
@@ -60,7 +60,7 @@ pub(crate) fn ebs_handle(id: &str) -> Result<String, CsiTranslationError> {
     Err(CsiTranslationError::AwsVolumeId(id.into()))
 }
 
-/// A Google disk's handle, which has its zone or region in it where the volume's labels tell.
+/// The handle of a GCE disk, with the zone or region from the volume's labels.
 pub(crate) fn gce_handle(disk: &str, labels: Option<&Labels>) -> Option<String> {
     let label = |key: &str| labels.and_then(|l| l.get(key)).filter(|v| !v.is_empty());
     let zones = label("failure-domain.beta.kubernetes.io/zone").or_else(|| label("topology.kubernetes.io/zone"));
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_of_amazon_volumes() {
+    fn aws_volume_handles() {
         for (id, handle) in [
             ("vol-1", Some("vol-1")),
             ("anything", Some("anything")),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_of_google_disks() {
+    fn gce_disk_handles() {
         for (zone, handle) in [
             ("", Some("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d")),
             ("europe-west1-b", Some("projects/UNSPECIFIED/zones/europe-west1-b/disks/d")),

@@ -1,7 +1,6 @@
-//! One scheduling cycle, the plain way: every filter on every node, every score on every node that fits.
+//! One scheduling cycle, the reference path: every filter on every node, every score on every feasible node.
 //!
-//! This is the referee: it follows kube-scheduler step by step and walks over whatever it needs. What is faster
-//! has to agree with it.
+//! It follows kube-scheduler step by step, without caches. The fast path (`fast/`) is tested against it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::status::{Code, ExtensionPoint, Fault, Filtered, Plugin, Rejection, Re
 use crate::verdict::{NodeScores, Unmodelled, Verdict};
 use crate::wording::{NO_NODES, fit_message, prefilter_message};
 
-/// What PreFilter worked out; pods can come and go in it, as nominated pods and victims of preemption do.
+/// The state that PreFilter computes. Pods can be added and removed, as for nominated pods and preemption victims.
 #[derive(Debug, Clone)]
 pub(crate) struct State<'a> {
     cluster: &'a Cluster,
@@ -31,7 +30,7 @@ pub(crate) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// PreFilter, in the order of the plugins: the first to reject ends it.
+    /// Runs PreFilter in the order of the plugins, up to the first rejection.
     fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<State<'a>, Fault> {
         let spec = &*pod.spec;
         if let NamedNodes::Only(names) = &spec.named_nodes
@@ -53,7 +52,7 @@ impl<'a> State<'a> {
         })
     }
 
-    /// A pod comes to a node (1) or leaves it (-1), as far as what was counted beforehand goes.
+    /// Adds a pod to a node (1) or removes it (-1) in the counts of PreFilter.
     pub(crate) fn update(&mut self, other: &Pod, info: &'a crate::node::Node, n: i64) {
         if let Some(s) = &mut self.restrictions {
             s.update(other, n);
@@ -96,7 +95,7 @@ impl<'a> State<'a> {
         node::features(spec, &info.node)
     }
 
-    /// The filters, once with the pods that preemption promised the node and once without: it has to pass both.
+    /// Runs the filters with the pods nominated for the node and again without them: the pod has to pass both.
     pub(crate) fn filter_with_nominated(&self, info: &NodeInfo, node: &'a crate::node::Node) -> Filtered {
         let yields_to = |p: &&Arc<Pod>| p.spec.priority >= self.pod.spec.priority && p.uid != self.pod.uid;
         let nominated: Vec<&Arc<Pod>> = self.cluster.nominated_to(&info.node.name).iter().filter(yields_to).collect();
@@ -112,23 +111,23 @@ impl<'a> State<'a> {
     }
 }
 
-/// An attempt to place one pod, for whoever asks about single nodes: what it counted beforehand, and each node's answer.
+/// An attempt to place one pod, for questions about single nodes.
 #[derive(Debug, Clone)]
 pub struct Attempt<'a>(State<'a>);
 
 impl<'a> Attempt<'a> {
-    /// Begins an attempt. What is refused here, no node can take.
+    /// Runs PreFilter. A rejection here holds for all nodes.
     pub fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Attempt<'a>, Fault> {
         State::new(cluster, pod).map(Attempt)
     }
 
-    /// What a node says.
+    /// Runs the filters on a node.
     pub fn node(&self, info: &'a NodeInfo) -> Result<(), Fault> {
         named(self.0.pod, info).map_or(Ok(()), |r| Err(Fault::Rejected(r)))?;
         self.0.filter_with_nominated(info, &info.node)
     }
 
-    /// How the pods stand by domain, for each hard spread constraint.
+    /// The number of pods in each domain, for each hard spread constraint.
     pub fn standings(&self) -> Vec<Standing> {
         let Some(spread) = &self.0.spread else { return Vec::new() };
         let owned = |counts: &BTreeMap<&str, i64>| counts.iter().map(|(v, n)| ((*v).into(), *n)).collect();
@@ -142,18 +141,18 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// How the pods that a spread constraint counts stand by domain.
+/// The pods that a spread constraint counts, by domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// The constraint.
     pub constraint: SpreadConstraint,
-    /// The pods by the value of the topology key.
+    /// The number of pods for each value of the topology key.
     pub counts: BTreeMap<Box<str>, i64>,
-    /// What the emptiest domain counts as.
+    /// The minimum over the domains (0 with fewer domains than `minDomains`).
     pub least: i64,
 }
 
-/// The no of a node that the pod's required affinity does not name, where it names all that will do.
+/// Rejects a node that is not listed, if the pod's required affinity lists nodes by name.
 fn named(pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
     match &pod.spec.named_nodes {
         NamedNodes::Only(names) if !names.contains(&*info.node.name) => {
@@ -163,7 +162,7 @@ fn named(pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
     }
 }
 
-/// What kube-scheduler would say of a pod in a cluster.
+/// Evaluates a pod as kube-scheduler would: all rejections, scores, ties, the message and preemption.
 pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     check_modelled(cluster, pod)?;
     let mut verdict = Verdict::default();
@@ -230,7 +229,7 @@ pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodel
     }
 }
 
-/// What a PreFilter plugin rejects, it rejects for every node.
+/// A rejection by a PreFilter plugin holds for every node.
 fn rejected_before_filtering(cluster: &Cluster, rejection: Rejection) -> Verdict {
     Verdict {
         message: Some(prefilter_message(cluster.node_count(), &rejection)),

@@ -1,8 +1,8 @@
-//! What is said of input that Kubernetes would have refused.
+//! Errors for input that Kubernetes would reject.
 
 use std::fmt::{self, Display};
 
-/// An object that cannot be understood: which one, which field, and why.
+/// An invalid object: which one, which field, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {reason}")]
 pub struct InputError {
@@ -10,11 +10,11 @@ pub struct InputError {
     pub object: String,
     /// The path to the field, such as `spec.containers[0].resources.requests[cpu]`.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub reason: String,
 }
 
-/// A fault in a field, before it is known which object the field belongs to.
+/// An error in a field, without the object that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     field: String,
@@ -28,7 +28,7 @@ impl FieldError {
         FieldError { field: field.into(), reason: reason.to_string() }
     }
 
-    /// The same fault seen from the enclosing field.
+    /// Prefixes the enclosing field.
     pub(crate) fn under(mut self, parent: impl Display) -> Self {
         self.field = if self.field.is_empty() { parent.to_string() } else { format!("{parent}.{}", self.field) };
         self
@@ -39,7 +39,7 @@ impl FieldError {
     }
 }
 
-/// Names the field that a result belongs to.
+/// Adds the field to an error.
 pub(crate) trait InField<T> {
     fn in_field(self, field: impl Display) -> FieldResult<T>;
 }
@@ -50,7 +50,7 @@ impl<T, E: Display> InField<T> for Result<T, E> {
     }
 }
 
-/// Puts a result's fault under an enclosing field.
+/// Adds the enclosing field to an error.
 pub(crate) trait Under<T> {
     fn under(self, parent: impl Display) -> FieldResult<T>;
 }
@@ -61,7 +61,7 @@ impl<T> Under<T> for FieldResult<T> {
     }
 }
 
-/// `kind namespace/name`, or `kind name` for what has no namespace.
+/// `kind namespace/name`, or `kind name` for cluster-scoped objects.
 pub(crate) struct ObjectName<'a>(pub(crate) &'static str, pub(crate) &'a str, pub(crate) &'a str);
 
 impl Display for ObjectName<'_> {

@@ -1,16 +1,17 @@
-//! Go's `sort.Slice`, exchange by exchange.
+//! Go's `sort.Slice`, with the same order of ties.
 //!
-//! It is not stable: where elements tie, their order afterwards is the algorithm's own. kube-scheduler sorts the
-//! pods that preemption might evict with it, and spares them in that order, so the order decides who has to go.
+//! It is not stable: the order of equal elements depends on the algorithm. kube-scheduler sorts preemption victims with
+//! it and reprieves them in that order, so the order decides which pods are evicted.
 
-/// How many bad pivots are allowed before heap sort takes over, and the rest of Go's thresholds.
+/// Go's thresholds, such as how many bad pivots are allowed before heap sort is used.
 const MAX_INSERTION: usize = 12;
 const SHORTEST_NINTHER: usize = 50;
 const SHORTEST_SHIFTING: usize = 50;
 const MAX_SWAPS: usize = 4 * 3;
 const MAX_STEPS: usize = 5;
 
-/// Sorts as `sort.Slice` of Go 1.19 and later does. `less` need not be an order: nothing is out of bounds then.
+/// Sorts as `sort.Slice` of Go 1.19 and later does. `less` need not be a valid order: the result is then unspecified,
+/// but memory accesses stay in bounds.
 pub(crate) fn sort_slice<T>(data: &mut [T], less: impl Fn(&T, &T) -> bool) {
     let limit = bits(data.len());
     let len = data.len();
@@ -21,7 +22,7 @@ fn bits(n: usize) -> u32 {
     usize::BITS - n.leading_zeros()
 }
 
-/// What the choice of a pivot says of the slice.
+/// What choosing a pivot shows about the slice.
 #[derive(PartialEq)]
 enum Hint {
     Unknown,
@@ -124,7 +125,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    /// Moves what is less than the pivot before it. Gives its place, and whether nothing had to move.
+    /// Moves elements less than the pivot before it. Returns the pivot's index, and whether nothing had to move.
     fn partition(&mut self, a: usize, b: usize, pivot: usize) -> (usize, bool) {
         self.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -147,7 +148,8 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    /// Moves what equals the pivot to the front, where nothing is less than it. Gives where the greater begin.
+    /// Moves elements equal to the pivot to the front, where no element is less. Returns the index of the first greater
+    /// element.
     fn partition_equal(&mut self, a: usize, b: usize, pivot: usize) -> usize {
         self.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -167,7 +169,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         }
     }
 
-    /// Puts a few pairs right that are out of order; gives whether all is in order then.
+    /// Swaps a few pairs that are out of order. Returns whether the slice is then sorted.
     fn partial_insertion_sort(&mut self, a: usize, b: usize) -> bool {
         let mut i = a + 1;
         for _ in 0..MAX_STEPS {
@@ -182,7 +184,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
             }
             self.swap(i, i - 1);
             if i - a >= 2 {
-                // Go, too, goes on below `a` here.
+                // Go also continues below `a` here.
                 for j in (1..i).rev() {
                     if !self.less(j, j - 1) {
                         break;
@@ -202,7 +204,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
         false
     }
 
-    /// Scatters some elements; the numbers are the same for the same length.
+    /// Scatters some elements, the same ones for the same length.
     fn break_patterns(&mut self, a: usize, b: usize) {
         let len = b - a;
         if len < 8 {
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_every_element_where_go_does() {
+    fn same_order_as_go() {
         for line in GO.lines() {
             let fields: Vec<&str> = line.split(' ').collect();
             let [n, k, shape] = [0, 1, 2].map(|i| fields[i].parse::<u64>().expect("a number"));

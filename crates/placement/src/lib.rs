@@ -1,13 +1,12 @@
-//! kube-scheduler's decision as a pure function: which nodes take a pod, why the others do not, how those that do
-//! are scored, and what the event says where none does.
+//! kube-scheduler's decision as a pure function: which nodes are feasible for a pod, why the others are not, the scores
+//! of the feasible ones, and the message of the event if there are none.
 //!
-//! Objects come in as a [`Snapshot`] or one by one, are compiled once (quantities, selectors and affinities turn
-//! into what can be compared quickly), and live in a [`Cluster`] that can be changed and forked. [`evaluate`] asks
-//! about one pod, with every reason and score; [`Cluster::place`] only says which nodes fit and which are best, at a
-//! fraction of the cost, and [`place_all`] does so for a whole queue. The answer is kube-scheduler's of Kubernetes 1.36
-//! with its default profile and all nodes scored.
+//! Objects are passed as a [`Snapshot`] or one by one, are compiled once (quantities, selectors and affinities), and
+//! are stored in a [`Cluster`] that can be changed and forked. [`evaluate`] answers for one pod, with every reason and
+//! score. [`Cluster::place`] returns only the feasible and the best nodes, at a fraction of the cost, and [`place_all`]
+//! does so for a queue. The result is that of kube-scheduler 1.36 with the default profile and all nodes scored.
 //!
-//! This crate knows no client, no clock and no files, and draws no random numbers: ties come back as sets.
+//! This crate knows no client, no clock and no files, and uses no random numbers: ties are returned as sets.
 
 mod answer;
 mod batch;

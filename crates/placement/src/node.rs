@@ -1,4 +1,4 @@
-//! A node, and what is on it.
+//! A node and its pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// What it offers to pods.
+    /// The allocatable resources.
     pub allocatable: Resources,
-    /// How many pods it takes.
+    /// The maximum number of pods.
     pub max_pods: i64,
-    /// The images it has, by each of their names, with their sizes.
+    /// The images on the node, by each of their names, with their sizes.
     pub images: Vec<(Arc<str>, i64)>,
-    /// The features that its kubelet declares.
+    /// The features that the kubelet declares.
     pub features: BTreeSet<Box<str>>,
 }
 
@@ -81,14 +81,14 @@ fn compile(node: &core::Node, name: &str) -> FieldResult<Node> {
     })
 }
 
-/// A node with its pods, and their sums (kube-scheduler's `NodeInfo`).
+/// A node with its pods and the sums of their requests (kube-scheduler's `NodeInfo`).
 #[derive(Debug, Clone)]
 pub struct NodeInfo {
     /// The node itself.
     pub node: Arc<Node>,
-    /// The pods on it that have not ended.
+    /// The pods on the node that have not finished.
     pub pods: Vec<Arc<Pod>>,
-    /// What the pods take up.
+    /// The sum of the pods' requests.
     pub requested: Resources,
     /// Cpu as NodeResourcesFit's score counts it.
     pub nonzero_cpu: i64,
@@ -115,7 +115,7 @@ impl NodeInfo {
         self.pods.push(pod);
     }
 
-    /// Takes a pod off again. As in kube-scheduler its ports are free then, even where another pod had them too.
+    /// Removes a pod. As in kube-scheduler its ports are then free, even if another pod uses them too.
     pub(crate) fn remove(&mut self, key: &PodKey) -> Option<Arc<Pod>> {
         let at = self.pods.iter().position(|p| p.key == *key)?;
         let pod = self.pods.swap_remove(at);
@@ -133,7 +133,7 @@ impl NodeInfo {
         self.nonzero_memory = self.nonzero_memory.wrapping_add(sign * r.taken_nonzero_memory);
     }
 
-    /// Whether a pod on this node has the port, or one of the same number that gets in its way.
+    /// Whether a pod on this node uses the port, or one that conflicts with it.
     pub fn port_taken(&self, want: &HostPort) -> bool {
         self.ports.iter().any(|p| {
             p.port == want.port

@@ -1,4 +1,4 @@
-//! A pod as the scheduler needs it: every selector compiled, every amount added up.
+//! A pod as the scheduler needs it, with compiled selectors and summed resources.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -43,48 +43,48 @@ pub struct Pod {
     pub key: PodKey,
     /// The UID; `uid-NAMESPACE-NAME` where the object has none.
     pub uid: Box<str>,
-    /// The node it is on.
+    /// The node that the pod is assigned to.
     pub node: Option<Box<str>>,
-    /// The node that preemption promised it.
+    /// The node that preemption nominated for the pod.
     pub nominated: Option<Box<str>>,
-    /// Whether it has ended (Succeeded or Failed): such a pod counts for nothing.
+    /// Whether it has finished (Succeeded or Failed). Such a pod is not counted.
     pub finished: bool,
-    /// Whether its deletion has begun.
+    /// Whether it is being deleted.
     pub terminating: bool,
-    /// Whether its deletion has begun because the scheduler preempted it.
+    /// Whether it is being deleted because the scheduler preempted it.
     pub preempted: bool,
     /// When it started, in nanoseconds since 1970.
     pub started: Option<i128>,
-    /// The names of the gates that keep it from being scheduled.
+    /// The names of its scheduling gates.
     pub gates: Vec<Box<str>>,
-    /// All else that placement depends on; equal pods can share it.
+    /// Everything else that placement depends on. Equal pods share it.
     pub spec: Arc<PodSpec>,
 }
 
-/// What placement depends on, apart from a pod's identity and where it is: equal for pods that fare equally.
+/// The part of a pod that placement depends on, without its identity and its node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodSpec {
     /// The namespace, which selectors and claims refer to.
     pub namespace: Arc<str>,
     /// The labels.
     pub labels: Labels,
-    /// The priority; zero where none is given.
+    /// The priority; zero if none is set.
     pub priority: i32,
     /// Whether `preemptionPolicy` is `Never`.
     pub never_preempts: bool,
-    /// What it asks for and takes up.
+    /// The resources.
     pub resources: PodResources,
-    /// Ports on the host, of containers and sidecars.
+    /// The host ports of containers and sidecars.
     pub host_ports: Vec<HostPort>,
-    /// What it tolerates.
+    /// The tolerations.
     pub tolerations: Tolerations,
-    /// `nodeSelector` and required node affinity; none where the pod has neither.
+    /// `nodeSelector` and required node affinity; none if the pod has neither.
     pub required_nodes: Option<RequiredNodeAffinity>,
-    /// The nodes that required affinity names one by one (`metadata.name In`), if every term does.
+    /// The nodes that the required affinity lists by name (`metadata.name In`), if every term does.
     pub named_nodes: NamedNodes,
     /// Preferred node affinity.
     pub preferred_nodes: Option<PreferredNodeAffinity>,
-    /// What kube-scheduler cannot make sense of there, though kube-apiserver let it pass.
+    /// The error in the preferred node affinity that kube-apiserver accepts and kube-scheduler fails on.
     pub preferred_fault: Option<Box<str>>,
     /// Required affinity to pods.
     pub affinity: Vec<Term>,
@@ -94,23 +94,23 @@ pub struct PodSpec {
     pub preferred_affinity: Vec<(Term, i32)>,
     /// Preferred anti-affinity to pods, with weights.
     pub preferred_anti_affinity: Vec<(Term, i32)>,
-    /// Spread constraints of the pod's own; the system's defaults stand in where it has none.
+    /// The pod's own spread constraints. Without any, the cluster defaults apply.
     pub spread: Vec<SpreadConstraint>,
-    /// Volumes that placement looks at.
+    /// The volumes that affect placement.
     pub volumes: Vec<Volume>,
     /// The images of containers, init containers and image volumes, normalized.
     pub images: Vec<Box<str>>,
-    /// How many containers and init containers it has.
+    /// The number of containers and init containers.
     pub containers: usize,
-    /// The features that a node has to declare for it.
+    /// The features that a node has to declare.
     pub features: Vec<&'static str>,
-    /// The controller that owns it.
+    /// The owning controller.
     pub controller: Option<Owner>,
-    /// The claims for devices that it has; these are not modelled.
+    /// The resource claims; these are not modelled.
     pub resource_claims: Vec<Box<str>>,
 }
 
-/// A port that a pod takes on its node.
+/// A port that a pod uses on its node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
     /// The address, `0.0.0.0` for all.
@@ -132,12 +132,12 @@ pub struct Owner {
     pub name: Box<str>,
 }
 
-/// The nodes that a pod's required affinity names.
+/// The nodes that a pod's required affinity lists by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NamedNodes {
-    /// Some term does without names: any node may match.
+    /// Some term lists no names: any node may match.
     Any,
-    /// Every term names nodes: these, and no others.
+    /// Every term lists names: only these nodes can match.
     Only(BTreeSet<Box<str>>),
 }
 
@@ -151,7 +151,7 @@ impl Tolerations {
     }
 }
 
-// How long a taint is tolerated is the eviction controller's business, not placement's, so it does not tell pods apart.
+// `tolerationSeconds` matters to eviction, not to placement, so it is not compared.
 impl Eq for Tolerations {}
 impl Ord for Tolerations {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -167,56 +167,56 @@ impl PartialOrd for Tolerations {
 /// A term of affinity or anti-affinity to pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term {
-    /// The namespaces it names, or the pod's own.
+    /// The listed namespaces, or the pod's own.
     pub namespaces: BTreeSet<Box<str>>,
-    /// The namespaces it selects.
+    /// The selector of namespaces.
     pub namespace_selector: Selector,
-    /// The pods it selects there.
+    /// The selector of pods in these namespaces.
     pub selector: Selector,
-    /// The node label whose value makes a domain.
+    /// The node label whose values are the domains.
     pub topology_key: Box<str>,
 }
 
 /// A spread constraint, with its defaults.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpreadConstraint {
-    /// How far a domain may be ahead of the emptiest.
+    /// By how many pods a domain may exceed the minimum.
     pub max_skew: i32,
-    /// The node label whose value makes a domain.
+    /// The node label whose values are the domains.
     pub topology_key: Box<str>,
     /// Whether it filters (`DoNotSchedule`) or only scores (`ScheduleAnyway`).
     pub hard: bool,
-    /// The pods that are counted, with `matchLabelKeys` worked in.
+    /// The pods that are counted, with `matchLabelKeys` applied.
     pub selector: Selector,
-    /// With fewer domains than this, the emptiest counts as empty.
+    /// With fewer domains than this, the minimum is 0.
     pub min_domains: i32,
-    /// Whether nodes that the pod's node affinity excludes are left out.
+    /// Whether nodes that the pod's node affinity excludes are ignored.
     pub honor_affinity: bool,
-    /// Whether nodes whose taints the pod does not tolerate are left out.
+    /// Whether nodes with untolerated taints are ignored.
     pub honor_taints: bool,
 }
 
-/// A volume of a pod, as far as placement looks at it.
+/// A volume of a pod, with the fields that affect placement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Volume {
     /// A claim by name.
     Claim(Box<str>),
-    /// A claim that is made for the pod: its name.
+    /// The claim of an ephemeral volume, by name.
     Ephemeral(Box<str>),
-    /// A Google disk.
+    /// A GCE disk.
     GcePersistentDisk {
         /// The disk's name.
         name: Box<str>,
-        /// Whether it is only read.
+        /// Whether it is read-only.
         read_only: bool,
     },
-    /// An Amazon volume.
+    /// An AWS volume.
     AwsElasticBlockStore(Box<str>),
     /// An Azure disk.
     AzureDisk {
         /// Its URI.
         uri: Box<str>,
-        /// What the pod calls the volume.
+        /// The volume's name in the pod.
         volume: Box<str>,
         /// `Shared`, `Dedicated` or `Managed`.
         kind: Box<str>,
@@ -229,7 +229,7 @@ pub enum Volume {
     Iscsi {
         /// The target's qualified name.
         iqn: Box<str>,
-        /// Whether it is only read.
+        /// Whether it is read-only.
         read_only: bool,
     },
     /// A RADOS block device.
@@ -240,13 +240,13 @@ pub enum Volume {
         pool: Box<str>,
         /// The image.
         image: Box<str>,
-        /// Whether it is only read.
+        /// Whether it is read-only.
         read_only: bool,
     },
 }
 
 impl Volume {
-    /// The claim behind it and whether it was made for the pod.
+    /// The volume's claim, and whether the volume is ephemeral.
     pub fn claim(&self) -> Option<(&str, bool)> {
         match self {
             Volume::Claim(name) => Some((name, false)),
@@ -381,7 +381,7 @@ fn host_ports(spec: &RawSpec) -> Vec<HostPort> {
         .chain(&spec.containers)
         .flat_map(|c| c.ports.iter().flatten())
         .filter_map(|p| {
-            // kube-apiserver: on the host's network a container's port is the host's.
+            // kube-apiserver: with host networking, a container port is a host port.
             let port = match p.host_port.unwrap_or(0) {
                 0 if on_host => p.container_port,
                 port => port,
@@ -395,7 +395,7 @@ fn host_ports(spec: &RawSpec) -> Vec<HostPort> {
         .collect()
 }
 
-/// NodeAffinity's PreFilter: the nodes that every required term names.
+/// NodeAffinity's PreFilter: the nodes that the required terms list by name.
 fn named_nodes(affinity: Option<&core::NodeAffinity>) -> NamedNodes {
     let Some(selector) = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()) else {
         return NamedNodes::Any;
@@ -564,14 +564,14 @@ fn images(spec: &RawSpec) -> Vec<Box<str>> {
     containers.chain(volumes).map(|image| normalized_image(image.unwrap_or_default())).collect()
 }
 
-/// ImageLocality's rule: without a tag it is `latest`.
+/// ImageLocality's rule: the default tag is `latest`.
 fn normalized_image(name: &str) -> Box<str> {
     let colon = name.rfind(':').map_or(-1, |i| i as i64);
     let slash = name.rfind('/').map_or(-1, |i| i as i64);
     if colon <= slash { format!("{name}:latest").into() } else { name.into() }
 }
 
-/// NodeDeclaredFeatures: what a node's kubelet has to have declared before it can run the pod.
+/// NodeDeclaredFeatures: the features that a kubelet has to declare to run the pod.
 fn features(spec: &RawSpec) -> Vec<&'static str> {
     let mut out = Vec::new();
     let restarts_all = spec

@@ -1,4 +1,4 @@
-//! DefaultPreemption: which pods would have to go, where, so that the pod fits.
+//! DefaultPreemption: which pods would be evicted from which node to make room for the pod.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::verdict::Nominee;
 use crate::wording::{not_eligible_message, preemption_errors, preemption_message};
 use crate::workloads::Budget;
 
-/// What PostFilter ends with: what it adds to the message, or the nodes that can be cleared.
+/// The result of PostFilter: an addition to the message, or the nodes that can be nominated.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) message: Option<String>,
@@ -44,10 +44,10 @@ pub(crate) fn preempt<'a>(
     let mut candidates: Vec<(Nominee, Vec<Arc<Pod>>)> = Vec::new();
     let mut statuses: Vec<Rejection> = Vec::new();
     let mut errors: Vec<SchedulingError> = Vec::new();
-    let mut helpless = 0;
+    let mut unresolvable = 0;
     for info in cluster.nodes() {
         if rejected.get(&info.node.name).is_none_or(|r| r.code != Code::Unschedulable) {
-            helpless += 1;
+            unresolvable += 1;
             continue;
         }
         match victims_on(state, info, pod, &budgets) {
@@ -72,17 +72,17 @@ pub(crate) fn preempt<'a>(
         return say(preemption_errors(&errors));
     }
     let reasons = statuses.iter().flat_map(|r| &r.reasons);
-    let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, helpless);
+    let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, unresolvable);
     say(preemption_message(cluster.node_count(), reasons.chain(unhelpful)))
 }
 
-/// Whether the pod may preempt others now; if not, why.
+/// Checks whether the pod may preempt others now.
 fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> Result<(), NotEligible> {
     if pod.spec.never_preempts {
         return Err(NotEligible::NeverPreempts);
     }
     let Some(node) = &pod.nominated else { return Ok(()) };
-    // A nominated node that can no longer be had: the pod may try elsewhere.
+    // The nominated node is no longer possible: the pod may try others.
     if rejected.get(&**node).is_none_or(|r| r.code == Code::Unresolvable) {
         return Ok(());
     }
@@ -93,8 +93,8 @@ fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejectio
     Ok(())
 }
 
-/// Whether a pod is spared before another: by priority, then the older first (`MoreImportantPod`). One that has not
-/// started counts as started when it is looked at, so of two such pods either comes before the other.
+/// Whether a pod is more important than another: by priority, then by age (`MoreImportantPod`). kube-scheduler uses the
+/// current time for a pod that has not started, so of two such pods each is more important than the other.
 fn more_important(a: &Arc<Pod>, b: &Arc<Pod>) -> bool {
     match a.spec.priority.cmp(&b.spec.priority) {
         Ordering::Greater => true,
@@ -106,7 +106,7 @@ fn more_important(a: &Arc<Pod>, b: &Arc<Pod>) -> bool {
     }
 }
 
-/// The fewest pods that have to leave a node, and how many of them a budget protects (`SelectVictimsOnNode`).
+/// The pods to evict from a node, and how many of them a disruption budget protects (`SelectVictimsOnNode`).
 fn victims_on<'a>(
     state: &State<'a>,
     info: &'a NodeInfo,
@@ -130,7 +130,7 @@ fn victims_on<'a>(
         )));
     }
     state.filter_with_nominated(&without, node)?;
-    // kube-scheduler has them in the order in which the API server listed them.
+    // kube-scheduler has them in the order of the API server's list.
     potential.sort_by(|a, b| a.key.cmp(&b.key));
     sort_slice(&mut potential, more_important);
     let (protected, others) = split_by_budget(potential, budgets);
@@ -139,7 +139,7 @@ fn victims_on<'a>(
     let mut violations = 0;
     let protected_count = protected.len();
     for (i, candidate) in protected.into_iter().chain(others).enumerate() {
-        // Each is put back, the most important first, and stays if the pod still fits.
+        // Each is added back, the most important first, and reprieved if the pod still fits.
         without.add(Arc::clone(&candidate));
         state.update(&candidate, node, 1);
         if state.filter_with_nominated(&without, node).is_err() {
@@ -155,7 +155,7 @@ fn victims_on<'a>(
     Ok((victims, violations))
 }
 
-/// The pods whose eviction would break a budget, and the others.
+/// The pods whose eviction would violate a budget, and the others.
 fn split_by_budget(pods: Vec<Arc<Pod>>, budgets: &[&Budget]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
     let mut allowed: Vec<i32> = budgets.iter().map(|b| b.allowed).collect();
     pods.into_iter().partition(|pod| {
@@ -170,7 +170,7 @@ fn split_by_budget(pods: Vec<Arc<Pod>>, budgets: &[&Budget]) -> (Vec<Arc<Pod>>, 
     })
 }
 
-/// The candidates that kube-scheduler would choose among at random (`pickOneNodeForPreemption`).
+/// The best candidates, of which kube-scheduler picks one at random (`pickOneNodeForPreemption`).
 fn best(candidates: Vec<(Nominee, Vec<Arc<Pod>>)>) -> Vec<Nominee> {
     let rank = |(nominee, victims): &(Nominee, Vec<Arc<Pod>>)| {
         let highest = victims[0].spec.priority;

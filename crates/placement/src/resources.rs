@@ -1,7 +1,7 @@
-//! What pods ask for and what nodes have.
+//! The resources of pods and nodes.
 //!
-//! Amounts are kept in thousandths, as whole numbers: kube-apiserver rounds every amount of a pod up to that
-//! precision, so sums of them are exact here as they are there.
+//! Amounts are stored in thousandths, as integers: kube-apiserver rounds every amount of a pod up to that precision, so
+//! their sums are exact.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,13 +12,13 @@ use stead_semantics::quantity::Quantity;
 
 use crate::error::{FieldError, FieldResult, Under};
 
-/// What kube-scheduler assumes of a container that asks for no cpu when it scores (100m).
+/// The cpu that kube-scheduler assumes for a container without a cpu request when it scores (100m).
 const DEFAULT_MILLI_CPU: i128 = 100;
-/// What kube-scheduler assumes of a container that asks for no memory when it scores (200Mi).
+/// The memory that kube-scheduler assumes for a container without a memory request when it scores (200Mi).
 const DEFAULT_MEMORY: i128 = 200 * 1024 * 1024 * 1000;
 
-/// Amounts by resource name, in thousandths, sorted by name. There are few, and every pod is added up several times,
-/// so this is a list of borrowed names and not a map of copied ones.
+/// Amounts by resource name, in thousandths, sorted by name. There are few names and many sums, so this is a list with
+/// borrowed names instead of a map.
 #[derive(Debug, Clone, Default)]
 struct Amounts<'a>(Vec<(&'a str, i128)>);
 
@@ -27,7 +27,7 @@ impl<'a> Amounts<'a> {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, amount)| *amount)
     }
 
-    /// The amount of a resource, to be changed; the given one where there was none.
+    /// A mutable reference to the amount of a resource, inserted if absent.
     fn or_insert(&mut self, name: &'a str, amount: i128) -> &mut i128 {
         let at = self.0.binary_search_by_key(&name, |(n, _)| n).unwrap_or_else(|at| {
             self.0.insert(at, (name, amount));
@@ -36,7 +36,7 @@ impl<'a> Amounts<'a> {
         &mut self.0[at].1
     }
 
-    /// Adds another's amounts to one's own.
+    /// Adds the amounts of another list.
     fn add(&mut self, more: &Amounts<'a>) {
         for (name, amount) in &more.0 {
             *self.or_insert(name, 0) += amount;
@@ -63,7 +63,7 @@ pub struct Resources {
     pub memory: i64,
     /// Bytes of local disk.
     pub ephemeral_storage: i64,
-    /// Extended resources, huge pages and the like, sorted by name.
+    /// Extended resources, huge pages and other scalar resources, sorted by name.
     pub scalars: Vec<(Box<str>, i64)>,
 }
 
@@ -76,7 +76,7 @@ pub enum ResourceName {
     Memory,
     /// `ephemeral-storage`.
     EphemeralStorage,
-    /// An extended resource, huge pages or the like.
+    /// An extended resource, huge pages or another scalar resource.
     Scalar(Box<str>),
 }
 
@@ -109,12 +109,12 @@ impl Resources {
         }
     }
 
-    /// The amount of an extended resource, zero where there is none.
+    /// The amount of a scalar resource; zero if absent.
     pub fn scalar(&self, name: &str) -> i64 {
         self.scalars.binary_search_by(|(n, _)| (**n).cmp(name)).map_or(0, |i| self.scalars[i].1)
     }
 
-    /// Whether nothing is asked for that kube-scheduler compares.
+    /// Whether all amounts are zero.
     pub fn is_zero(&self) -> bool {
         self.milli_cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
     }
@@ -146,17 +146,16 @@ impl Resources {
     }
 }
 
-/// What a pod means to resource accounting: what is compared with free room, what it takes up once placed, and
-/// what the score plugins make of it.
+/// A pod's resources as the filter, the accounting of its node, and the score plugins see them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodResources {
-    /// What the NodeResourcesFit filter compares with a node's free room.
+    /// What NodeResourcesFit compares with a node's free resources.
     pub requests: Resources,
-    /// What the pod takes up on its node; differs from `requests` while a resize is under way.
+    /// What the pod uses on its node; differs from `requests` during a resize.
     pub taken: Resources,
-    /// Thousandths of a cpu that it takes up for NodeResourcesFit's score, never zero for a container.
+    /// Thousandths of a cpu for NodeResourcesFit's score; never zero for a container.
     pub taken_nonzero_cpu: i64,
-    /// Bytes that it takes up for NodeResourcesFit's score, never zero for a container.
+    /// Bytes of memory for NodeResourcesFit's score; never zero for a container.
     pub taken_nonzero_memory: i64,
     /// Cpu and memory as NodeResourcesFit's score sees the pod before it is placed.
     pub fit_score: (i64, i64),
@@ -173,7 +172,7 @@ fn whole(milli: i128) -> i64 {
     clamp(milli.div_euclid(1000) + i128::from(milli.rem_euclid(1000) != 0))
 }
 
-/// The names that kube-scheduler counts beside cpu, memory and local disk (`IsScalarResourceName`).
+/// Whether kube-scheduler counts the resource as a scalar (`IsScalarResourceName`).
 fn is_scalar(name: &str) -> bool {
     name.starts_with("hugepages-")
         || name.starts_with("attachable-volumes-")
@@ -196,24 +195,24 @@ fn amounts<'a>(list: Option<&'a RawList>, field: &str) -> FieldResult<Amounts<'a
             ));
         }
         let value = i128::from(q.value());
-        // Beyond this, thousandths do not fit Kubernetes' own 64 bits; whole units are all that counts then.
+        // Larger amounts in thousandths exceed Kubernetes' 64 bits; Kubernetes then uses whole units.
         let milli = if value > i128::from(i64::MAX / 1000) { value * 1000 } else { i128::from(q.milli_value()) };
         out.push((name.as_str(), milli));
     }
     Ok(Amounts(out))
 }
 
-/// A node's allocatable resources and its number of pods.
+/// A node's allocatable resources and its maximum number of pods.
 pub(crate) fn allocatable(list: Option<&RawList>) -> FieldResult<(Resources, i64)> {
     let amounts = amounts(list, "allocatable").under("status")?;
     Ok((Resources::from_amounts(&amounts), amounts.get("pods").map_or(0, whole)))
 }
 
-/// A container's part in its pod's resources, with kube-apiserver's defaults applied.
+/// A container's resources, with kube-apiserver's defaults applied.
 struct Share<'a> {
     requests: Amounts<'a>,
     limits: Amounts<'a>,
-    /// What the kubelet reports: what is in effect, and what has been granted.
+    /// What the kubelet reports: resources in effect and allocated resources.
     reported: Option<(Amounts<'a>, Amounts<'a>)>,
     sidecar: bool,
 }
@@ -222,7 +221,7 @@ fn share<'a>(c: &'a Container, field: impl Display, statuses: &[&'a ContainerSta
     let r = c.resources.as_ref();
     let limits = amounts(r.and_then(|r| r.limits.as_ref()), "limits").under("resources").under(&field)?;
     let mut requests = amounts(r.and_then(|r| r.requests.as_ref()), "requests").under("resources").under(field)?;
-    // kube-apiserver: what is limited and not requested is requested in full.
+    // kube-apiserver: a limit without a request is also the request.
     for (name, amount) in &limits.0 {
         requests.or_insert(name, *amount);
     }
@@ -239,14 +238,14 @@ fn share<'a>(c: &'a Container, field: impl Display, statuses: &[&'a ContainerSta
     Ok(Share { requests, limits, reported, sidecar: c.restart_policy.as_deref() == Some("Always") })
 }
 
-/// How a pod's requests are added up (`PodResourcesOptions` of Kubernetes' resource helpers).
+/// How a pod's requests are summed (`PodResourcesOptions` of Kubernetes' resource helpers).
 #[derive(Clone, Copy, Default)]
 struct Options {
-    /// A resize under way counts by what the kubelet reports too.
+    /// Use the resources that the kubelet reports, for pods during a resize.
     use_status: bool,
-    /// Resources of the whole pod are left out.
+    /// Ignore pod-level resources.
     skip_pod_level: bool,
-    /// Containers without cpu, or memory, count with the defaults.
+    /// Use defaults for containers without a cpu or memory request.
     default_cpu: bool,
     default_memory: bool,
 }
@@ -254,7 +253,7 @@ struct Options {
 struct Shares<'a> {
     containers: Vec<Share<'a>>,
     init: Vec<Share<'a>>,
-    /// Requests of the whole pod, with what the kubelet reports of them.
+    /// Pod-level requests, with the values that the kubelet reports.
     whole: Option<Amounts<'a>>,
     whole_reported: Option<(Amounts<'a>, Amounts<'a>)>,
     overhead: Amounts<'a>,
@@ -277,7 +276,7 @@ impl<'a> Shares<'a> {
     }
 
     fn of_container(&self, s: &Share<'a>, o: Options) -> Amounts<'a> {
-        // The status of an init container counts only where it keeps running.
+        // The status of an init container counts only for sidecars.
         let mut list = self.effective(&s.requests, s.reported.as_ref(), o);
         if o.default_cpu {
             list.or_insert("cpu", DEFAULT_MILLI_CPU);
@@ -288,7 +287,7 @@ impl<'a> Shares<'a> {
         list
     }
 
-    /// The containers together: those that run side by side add up, those that run before count by the largest.
+    /// The sum over containers and sidecars, or the maximum of an init container if that is larger.
     fn of_containers(&self, o: Options) -> Amounts<'a> {
         let mut total = Amounts::default();
         for s in &self.containers {
@@ -324,12 +323,12 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// The resources that may be asked for by the pod as a whole.
+/// The resources that are supported at pod level.
 fn is_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-/// What a pod asks for, takes up and looks like to the score plugins.
+/// The resources of a pod.
 pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
     let Some(spec) = &pod.spec else { return Ok(PodResources::default()) };
     let status = pod.status.as_ref();
@@ -376,7 +375,7 @@ pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
     let (taken_nonzero_cpu, taken_nonzero_memory) = cpu_memory(&nonzero);
     Ok(PodResources {
         requests: Resources::from_amounts(&shares.total(Options::default())),
-        // NodeResourcesFit's scorer is built without the pod-level feature, so it looks at containers alone.
+        // NodeResourcesFit's scorer is created without the pod-level feature, so it uses only the containers.
         fit_score: cpu_memory(&shares.total(Options {
             skip_pod_level: true,
             default_cpu: true,
@@ -390,8 +389,8 @@ pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
     })
 }
 
-/// kube-apiserver's defaults for the resources of the whole pod: huge pages' limits from the containers, and
-/// requests from the containers or else from the limits.
+/// kube-apiserver's defaults for pod-level resources: limits of huge pages from the containers, and requests from the
+/// containers or else from the limits.
 fn default_pod_level<'a>(shares: &Shares<'a>, requests: &mut Amounts<'a>, mut limits: Amounts<'a>) {
     if requests.0.is_empty() && limits.0.is_empty() {
         return;
@@ -437,7 +436,7 @@ fn container_limits<'a>(shares: &Shares<'a>) -> Amounts<'a> {
     total
 }
 
-/// The storage that a claim asks for or a volume has, exactly.
+/// The storage of a claim or a volume, exactly.
 pub(crate) fn storage(list: Option<&RawList>, field: &str) -> FieldResult<Option<Quantity>> {
     list.and_then(|l| l.get("storage")).map(|q| quantity(q, format_args!("{field}[storage]"))).transpose()
 }

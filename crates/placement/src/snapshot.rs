@@ -1,4 +1,4 @@
-//! A cluster as plain Kubernetes objects: what placement is asked about.
+//! A cluster as Kubernetes objects: the input of placement.
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
@@ -9,13 +9,13 @@ use k8s_openapi::api::resource::v1::DeviceClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use serde::{Deserialize, Serialize};
 
-/// Everything of a cluster that the scheduler looks at.
+/// All objects of a cluster that affect scheduling.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Snapshot {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// The pods, wherever they are.
+    /// The pods, assigned or not.
     pub pods: Vec<Pod>,
     /// The namespaces, for selectors of namespaces.
     pub namespaces: Vec<Namespace>,
@@ -25,13 +25,13 @@ pub struct Snapshot {
     pub persistent_volume_claims: Vec<PersistentVolumeClaim>,
     /// The storage classes.
     pub storage_classes: Vec<StorageClass>,
-    /// What CSI drivers say of nodes.
+    /// The CSINodes.
     pub csi_nodes: Vec<CSINode>,
     /// The CSI drivers.
     pub csi_drivers: Vec<CSIDriver>,
-    /// What the drivers have left.
+    /// The CSIStorageCapacities.
     pub csi_storage_capacities: Vec<CSIStorageCapacity>,
-    /// What is attached where.
+    /// The VolumeAttachments.
     pub volume_attachments: Vec<VolumeAttachment>,
     /// The services.
     pub services: Vec<Service>,
@@ -43,6 +43,6 @@ pub struct Snapshot {
     pub stateful_sets: Vec<StatefulSet>,
     /// The disruption budgets.
     pub pod_disruption_budgets: Vec<PodDisruptionBudget>,
-    /// The device classes: extended resources can be theirs.
+    /// The device classes, which can provide extended resources.
     pub device_classes: Vec<DeviceClass>,
 }

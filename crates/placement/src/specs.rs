@@ -1,18 +1,18 @@
-//! One spec for all pods that are equal but for their identity.
+//! One shared spec for all pods that differ only in their identity.
 
 use std::sync::Arc;
 
 use crate::fork::Sorted;
 use crate::pod::PodSpec;
 
-/// The specs of a cluster's pods. Most pods are copies of others, and a spec is most of what a pod takes up.
+/// The specs of a cluster's pods. Most pods are replicas, and the spec is most of a pod's memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Specs {
     known: Sorted<Arc<PodSpec>, ()>,
 }
 
 impl Specs {
-    /// The spec by which this one is known.
+    /// The shared spec that equals this one.
     pub(crate) fn shared(&mut self, spec: Arc<PodSpec>) -> Arc<PodSpec> {
         if let Some(known) = self.known.key(|k| k.cmp(&spec)) {
             return Arc::clone(known);
@@ -21,7 +21,7 @@ impl Specs {
         spec
     }
 
-    /// Forgets the specs that no pod has any more, once they may be the greater part.
+    /// Drops the specs that no pod uses, once they may be the majority.
     pub(crate) fn tidy<'a>(&mut self, pods: usize, specs: impl Iterator<Item = &'a Arc<PodSpec>>) {
         if self.known.len() > 2 * pods + 1024 {
             self.known = Sorted::default();

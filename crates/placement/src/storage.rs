@@ -1,4 +1,4 @@
-//! Volumes, claims, classes and what CSI drivers say, compiled.
+//! Compiled volumes, claims, classes and CSI objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,29 +26,29 @@ pub struct Claim {
     pub name: Box<str>,
     /// The UID.
     pub uid: Box<str>,
-    /// The class it asks for, empty for none.
+    /// The storage class; empty for none.
     pub class: Box<str>,
-    /// The volume it has or wants.
+    /// The volume (`spec.volumeName`).
     pub volume: Option<Box<str>>,
     /// Whether binding has been completed.
     pub bound: bool,
-    /// Whether its volume is gone (phase Lost).
+    /// Whether its volume was deleted (phase Lost).
     pub lost: bool,
-    /// Whether its deletion has begun.
+    /// Whether it is being deleted.
     pub deleting: bool,
-    /// The node that a volume is being made for.
+    /// The node that a volume is being provisioned for.
     pub selected_node: Option<Box<str>>,
-    /// The size it asks for.
+    /// The requested size.
     pub request: Option<Quantity>,
-    /// Which volumes it takes.
+    /// The selector of volumes.
     pub selector: Option<Selector>,
-    /// How it is to be used.
+    /// The access modes.
     pub access_modes: Vec<Box<str>>,
-    /// `Block`, rather than a file system.
+    /// Whether the volume mode is `Block`.
     pub block: bool,
-    /// The attributes class it asks for.
+    /// The volume attributes class.
     pub attributes_class: Box<str>,
-    /// The UID of the pod that it was made for.
+    /// The UID of the owning pod, for ephemeral volumes.
     pub controller_uid: Option<Box<str>>,
 }
 
@@ -59,40 +59,40 @@ pub struct PersistentVolume {
     pub name: Box<str>,
     /// The labels.
     pub labels: Labels,
-    /// The class it belongs to.
+    /// The storage class.
     pub class: Box<str>,
     /// Its size.
     pub capacity: Option<Quantity>,
-    /// How it can be used.
+    /// The access modes.
     pub access_modes: Vec<Box<str>>,
-    /// `Block`, rather than a file system.
+    /// Whether the volume mode is `Block`.
     pub block: bool,
-    /// The attributes class it has.
+    /// The volume attributes class.
     pub attributes_class: Box<str>,
-    /// Whether it is free for the taking.
+    /// Whether its phase is `Available`.
     pub available: bool,
-    /// Whether its deletion has begun.
+    /// Whether it is being deleted.
     pub deleting: bool,
-    /// The claim that it is for: namespace, name, UID.
+    /// The claim that it is bound to or reserved for: namespace, name, UID.
     pub claim: Option<(Box<str>, Box<str>, Box<str>)>,
-    /// The nodes it can be used on.
+    /// The nodes that can use it.
     pub nodes: Option<LazyNodeSelector>,
-    /// What it is, to the driver that attaches it.
+    /// The driver that attaches it, with its handle.
     pub source: Source,
 }
 
-/// What attaches a volume.
+/// How a volume is attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A CSI driver, and the volume's handle there.
+    /// By a CSI driver, with the volume's handle.
     Csi(Box<str>, Box<str>),
-    /// A volume of an old in-tree kind whose CSI driver has taken over: the driver, and the handle.
+    /// By the CSI driver that replaced an in-tree driver, with the handle.
     Migrated(&'static str, Box<str>),
-    /// Nothing that counts towards a limit.
+    /// By a driver that does not count towards a limit.
     Other,
 }
 
-/// Labels that a node has to have, each with one of its values.
+/// Labels that a node must have, each with its allowed values.
 pub type TopologyTerm = Vec<(Box<str>, Vec<Box<str>>)>;
 
 /// A storage class, compiled.
@@ -100,26 +100,26 @@ pub type TopologyTerm = Vec<(Box<str>, Vec<Box<str>>)>;
 pub struct StorageClass {
     /// The name.
     pub name: Box<str>,
-    /// What makes the volumes.
+    /// The provisioner.
     pub provisioner: Box<str>,
-    /// Whether a claim waits for its first pod; none where the class does not say.
+    /// Whether the binding mode is `WaitForFirstConsumer`; none if the class has no binding mode.
     pub waits: Option<bool>,
-    /// Where volumes can be made: any of these, each all of its labels. Empty: anywhere.
+    /// The allowed topologies, of which one must match. Empty: no restriction.
     pub topologies: Vec<TopologyTerm>,
 }
 
-/// What a CSI driver has left somewhere.
+/// A CSIStorageCapacity, compiled.
 #[derive(Debug, Clone)]
 pub struct Capacity {
-    /// The class it is about.
+    /// The storage class.
     pub class: Box<str>,
-    /// The nodes it is about; none where it is about no node at all.
+    /// The nodes that can access it; none if no node can.
     pub nodes: Option<Selector>,
-    /// The largest volume that it can make.
+    /// The largest volume that can be provisioned.
     pub limit: Option<i64>,
 }
 
-/// A volume that is attached, or being attached, to a node.
+/// A VolumeAttachment, compiled.
 #[derive(Debug, Clone)]
 pub(crate) struct Attachment {
     pub(crate) node: Box<str>,
@@ -127,7 +127,7 @@ pub(crate) struct Attachment {
     pub(crate) volume: Box<str>,
 }
 
-/// All there is of storage.
+/// All storage objects.
 #[derive(Debug, Clone, Default)]
 pub struct Storage {
     pub(crate) claims: BTreeMap<(Box<str>, Box<str>), Arc<Claim>>,
@@ -135,7 +135,7 @@ pub struct Storage {
     pub(crate) classes: BTreeMap<Box<str>, Arc<StorageClass>>,
     /// Attach limits by node, then by driver.
     pub(crate) limits: BTreeMap<Box<str>, BTreeMap<Box<str>, i64>>,
-    /// Whether a driver publishes what it has left.
+    /// Whether a driver publishes its capacity.
     pub(crate) tracks_capacity: BTreeMap<Box<str>, bool>,
     pub(crate) capacities: BTreeMap<(Box<str>, Box<str>), Arc<Capacity>>,
     /// Attachments by name.
@@ -143,28 +143,28 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// The claim of this name.
+    /// The claim with this name.
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Claim> {
         self.claims.get(&(namespace.into(), name.into())).map(|c| &**c)
     }
 
-    /// The volume of this name.
+    /// The volume with this name.
     pub fn volume(&self, name: &str) -> Option<&PersistentVolume> {
         self.volumes.get(name).map(|v| &**v)
     }
 
-    /// The largest volume of a class that a driver says it can still make for a node with these labels.
+    /// The largest volume of a class that can still be provisioned for a node with these labels.
     pub fn room(&self, class: &str, labels: &Labels) -> Option<i64> {
         let reach = |c: &&Arc<Capacity>| *c.class == *class && c.nodes.as_ref().is_some_and(|n| n.matches(labels));
         self.capacities.values().filter(reach).filter_map(|c| c.limit).max()
     }
 
-    /// Whether a driver publishes how much it has left.
+    /// Whether a driver publishes its capacity.
     pub fn publishes_room(&self, driver: &str) -> bool {
         self.tracks_capacity.get(driver) == Some(&true)
     }
 
-    /// The class of this name.
+    /// The class with this name.
     pub fn class(&self, name: &str) -> Option<&StorageClass> {
         self.classes.get(name).map(|c| &**c)
     }
@@ -260,12 +260,12 @@ impl PersistentVolume {
         inner().map_err(|e| e.of(ObjectName("persistentvolume", "", name)))
     }
 
-    /// Whether a node with these labels can use it. As in Kubernetes the node's name is not looked at.
+    /// Whether a node with these labels can use it. As in Kubernetes the node's name is not compared.
     pub fn usable_on(&self, labels: &Labels) -> bool {
         self.nodes.as_ref().is_none_or(|n| n.matches("", labels).unwrap_or(false))
     }
 
-    /// Whether it is for this claim.
+    /// Whether it is bound to or reserved for this claim.
     pub fn is_for(&self, claim: &Claim) -> bool {
         self.claim.as_ref().is_some_and(|(namespace, name, uid)| {
             *namespace == claim.namespace && *name == claim.name && (uid.is_empty() || *uid == claim.uid)
@@ -305,7 +305,7 @@ impl StorageClass {
         inner().map_err(|e| e.of(ObjectName("storageclass", "", name)))
     }
 
-    /// Whether a volume can be made for a node with these labels.
+    /// Whether a volume can be provisioned for a node with these labels.
     pub fn allows(&self, labels: &Labels) -> bool {
         self.topologies.is_empty()
             || self.topologies.iter().any(|term| {
@@ -341,7 +341,7 @@ impl Capacity {
     }
 }
 
-/// Attach limits of a node's drivers.
+/// The attach limits of a node's drivers.
 pub(crate) fn limits(c: &storage::CSINode) -> BTreeMap<Box<str>, i64> {
     c.spec
         .drivers

@@ -1,4 +1,4 @@
-//! The answer about one pod.
+//! The result for one pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::pod::PodKey;
 use crate::status::{Plugin, Rejection, SchedulingError};
 
-/// What kube-scheduler would say of a pod.
+/// kube-scheduler's decision about a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
-    /// The nodes that do not take it, and why.
+    /// The rejected nodes, with the reasons.
     pub rejected: BTreeMap<Arc<str>, Rejection>,
-    /// The nodes that fit, with their scores.
+    /// The feasible nodes, with their scores.
     pub scores: BTreeMap<Arc<str>, NodeScores>,
-    /// The nodes with the highest score: kube-scheduler takes any of them.
+    /// The nodes with the highest score. kube-scheduler picks one of them at random.
     pub best: Vec<Arc<str>>,
-    /// Where nothing fits, what the FailedScheduling event says.
+    /// The message of the FailedScheduling event, if no node is feasible.
     pub message: Option<String>,
-    /// Where nothing fits but preemption would clear a node: the nodes that are equally good for that.
+    /// The nodes that preemption could equally well nominate, if no node is feasible.
     pub nominees: Vec<Nominee>,
     /// The error that ended kube-scheduler's attempt.
     pub error: Option<SchedulingError>,
@@ -26,30 +26,30 @@ pub struct Verdict {
 /// The scores of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeScores {
-    /// By plugin, normalized and weighted.
+    /// The normalized and weighted score of each plugin.
     pub by_plugin: BTreeMap<Plugin, i64>,
-    /// Their sum.
+    /// The sum of the scores.
     pub total: i64,
 }
 
-/// A node that preemption would clear, and the pods that would have to go.
+/// A node that preemption could nominate, with the pods that would be evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nominee {
     /// The node.
     pub node: Arc<str>,
     /// The pods that would be evicted, the most important first.
     pub victims: Vec<PodKey>,
-    /// How many of them a disruption budget protects.
+    /// The number of victims that a disruption budget protects.
     pub violations: usize,
 }
 
 impl Verdict {
-    /// Whether some node takes the pod as things are.
+    /// Whether some node is feasible.
     pub fn fits(&self) -> bool {
         !self.scores.is_empty()
     }
 
-    /// The nodes that fit, by name.
+    /// The feasible nodes, by name.
     pub fn feasible(&self) -> impl Iterator<Item = &Arc<str>> {
         self.scores.keys()
     }
@@ -60,23 +60,23 @@ impl Verdict {
     }
 }
 
-/// An index below `len`, by the seed alone.
+/// An index below `len` that depends only on the seed.
 pub(crate) fn pick(len: usize, seed: u64) -> usize {
-    // SplitMix64: every bit of the seed reaches every bit of the result.
+    // SplitMix64: every bit of the seed affects every bit of the result.
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((x ^ (x >> 31)) % len as u64) as usize
 }
 
-/// A pod that asks for what is not modelled.
+/// A pod that uses a feature that is not modelled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pod {pod}: {field}: not modelled: {what}")]
 pub struct Unmodelled {
     /// The pod.
     pub pod: PodKey,
-    /// The field that asks for it.
+    /// The field that uses it.
     pub field: String,
-    /// What it asks for.
+    /// The feature.
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! What stands behind pods: services, owners, budgets.
+//! Services, owners and disruption budgets of pods.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -12,15 +12,15 @@ use crate::pod::{Pod, PodSpec};
 /// A disruption budget, compiled.
 #[derive(Debug, Clone)]
 pub struct Budget {
-    /// The namespace whose pods it is about.
+    /// The namespace.
     pub namespace: Box<str>,
     /// The name.
     pub name: Box<str>,
-    /// The pods it is about.
+    /// The selector of pods.
     pub selector: Selector,
-    /// How many more may be disrupted.
+    /// The number of disruptions that are still allowed.
     pub allowed: i32,
-    /// The pods whose disruption has been granted already.
+    /// The pods whose disruption was already granted.
     pub disrupted: BTreeSet<Box<str>>,
 }
 
@@ -46,7 +46,7 @@ impl Budget {
         })
     }
 
-    /// Whether disrupting the pod would use the budget up.
+    /// Whether disrupting the pod counts against the budget.
     pub fn covers(&self, pod: &Pod) -> bool {
         !pod.labels().is_empty()
             && *self.namespace == *pod.key.namespace
@@ -56,10 +56,10 @@ impl Budget {
     }
 }
 
-/// A namespace and a name in it.
+/// A namespace and a name.
 pub(crate) type Key = (Box<str>, Box<str>);
 
-/// Services and owners: what default spreading takes its selector from.
+/// Services and owners, from which default spreading derives its selector.
 #[derive(Debug, Clone, Default)]
 pub struct Workloads {
     pub(crate) services: BTreeMap<Key, Labels>,

@@ -1,4 +1,4 @@
-//! Every recorded verdict of the real kube-scheduler, whole.
+//! Every recorded verdict of the real kube-scheduler, compared in every field.
 #![expect(clippy::disallowed_types, reason = "the recording is a file")]
 
 use std::fs::File;
@@ -38,7 +38,7 @@ fn agrees_with_kube_scheduler_in_every_field() {
         let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
         let pod = Pod::compile(&case.given.pod).expect("a valid pod");
         let mut got = Answer::from(&evaluate(&cluster, &pod).expect("nothing unmodelled"));
-        // Which of the equally good nodes is nominated is chance.
+        // kube-scheduler picks one of the equally good nodes at random.
         if got.nominees == case.want.nominees {
             got.nominated.clone_from(&case.want.nominated);
         }
@@ -50,7 +50,7 @@ fn agrees_with_kube_scheduler_in_every_field() {
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n"));
 }
 
-/// The fast path, which gives no reasons but has to find the same nodes.
+/// The fast path gives no reasons but has to find the same nodes.
 #[test]
 fn the_fast_path_agrees_with_kube_scheduler() {
     for case in cases("cases.jsonl.gz") {
@@ -65,7 +65,7 @@ fn the_fast_path_agrees_with_kube_scheduler() {
 }
 
 #[test]
-fn pods_that_claim_devices_are_refused_clearly() {
+fn pods_with_device_claims_are_not_modelled() {
     let mut count = 0;
     for case in cases("devices.jsonl.gz") {
         let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");

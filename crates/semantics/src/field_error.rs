@@ -1,4 +1,4 @@
-//! Errors about one field of a value, worded as Kubernetes words them.
+//! Errors about a field of a value, in Kubernetes' wording.
 //!
 //! Mirrors `field.Error` and its aggregate from `k8s.io/apimachinery/pkg/util/validation/field`.
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// One thing wrong with one field: where, what kind of wrong, the value, and why.
+/// An error about a field: its path, the kind of error, the value, and the detail.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldError {
     place: String,
@@ -47,7 +47,7 @@ impl FieldError {
         Self::new(field, Kind::Required, String::new(), detail.to_owned())
     }
 
-    /// `field.Forbidden`: a value where none may be.
+    /// `field.Forbidden`: a value that is not allowed.
     pub(crate) fn forbidden(field: String, detail: &str) -> Self {
         Self::new(field, Kind::Forbidden, String::new(), detail.to_owned())
     }
@@ -56,20 +56,20 @@ impl FieldError {
         Self { place: String::new(), field, kind, value, detail }
     }
 
-    /// Says where in the caller's value the field stands, for the cases in which Kubernetes itself
-    /// reports only the last part of the path.
+    /// Adds the path of the field inside the caller's value, for errors in which Kubernetes reports
+    /// only the last part of the path.
     pub(crate) fn at(mut self, place: &str) -> Self {
         place.clone_into(&mut self.place);
         self
     }
 
-    /// The path of the faulty field inside the value that was checked.
+    /// The path of the invalid field inside the value that was checked.
     #[must_use]
     pub fn field(&self) -> String {
         child(&self.place, &self.field)
     }
 
-    /// What is wrong, without the field (`field.Error.ErrorBody`).
+    /// The error without the field (`field.Error.ErrorBody`).
     #[must_use]
     pub fn body(&self) -> String {
         let mut body = match self.kind {
@@ -96,19 +96,19 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// One or more [`FieldError`]s, printed as Kubernetes prints an aggregate: one bare, several in
-/// brackets, repetitions once.
+/// One or more [`FieldError`]s, printed as Kubernetes prints an aggregate: several in brackets,
+/// without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[error("{}", aggregate(.0.iter().map(ToString::to_string)))]
 pub struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// `Err` if there is anything in the list, as `ErrorList.ToAggregate` decides.
+    /// `Err` if the list is not empty, as in `ErrorList.ToAggregate`.
     pub(crate) fn check(errors: Vec<FieldError>) -> Result<(), Self> {
         if errors.is_empty() { Ok(()) } else { Err(Self(errors)) }
     }
 
-    /// The errors, in the order Kubernetes finds them.
+    /// The errors, in Kubernetes' order.
     #[must_use]
     pub fn errors(&self) -> &[FieldError] {
         &self.0
@@ -122,7 +122,7 @@ impl FieldErrors {
         Self(self.0.into_iter().map(|e| e.at(place)).collect())
     }
 
-    /// The message to the letter as the Kubernetes function mirrored returns it.
+    /// The exact message of the Kubernetes function.
     pub(crate) fn kubernetes_message(&self) -> String {
         aggregate(self.0.iter().map(FieldError::kubernetes_message))
     }
@@ -160,7 +160,7 @@ pub(crate) fn quoted(s: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\x0b' => out.push_str("\\v"),
             _ if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            // Rust's Debug and Go's %q agree on what is printable, up to Unicode versions.
+            // Rust's Debug and Go's %q agree on what is printable, except for Unicode versions.
             _ if c.is_ascii() || c.escape_debug().len() == 1 => out.push(c),
             _ if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             _ => out.push_str(&format!("\\U{:08x}", u32::from(c))),
@@ -182,8 +182,8 @@ pub(crate) fn json_string(s: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // Go escapes these three so that JSON may stand inside HTML, and the two line
-            // separators so that it may stand inside JavaScript.
+            // Go escapes these three so that JSON can be embedded in HTML, and the two line
+            // separators so that it can be embedded in JavaScript.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 out.push_str(&format!("\\u{:04x}", u32::from(c)));
             }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+pub use parse::SyntaxError;
 pub use requirement::{Operator, Requirement};
 pub use selector::Selector;
 
@@ -20,34 +21,34 @@ pub type Labels = BTreeMap<String, String>;
 
 /// Why a selector cannot be used.
 ///
-/// `Display` names the faulty requirement by its path inside the selector. Where Kubernetes itself
-/// leaves that out, [`SelectorError::kubernetes_message`] gives the message to the letter.
+/// `Display` includes the path of the invalid requirement inside the selector, which Kubernetes'
+/// own message sometimes lacks; [`SelectorError::kubernetes_message`] gives that message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum SelectorError {
-    /// Keys, operators or values that break the rules of `labels.NewRequirement`.
+    /// Keys, operators or values that `labels.NewRequirement` rejects.
     #[error(transparent)]
     Fields(#[from] FieldErrors),
-    /// An operator that label selectors do not have.
+    /// An unknown operator.
     #[error("matchExpressions[{index}].operator: {}", unknown_operator(.operator))]
     UnknownOperator {
-        /// Which of the `matchExpressions` it is.
+        /// The index in `matchExpressions`.
         index: usize,
         /// The operator as written.
         operator: String,
     },
     /// Text that is not a selector.
-    #[error("{0}")]
-    Syntax(String),
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
 }
 
 impl SelectorError {
-    /// The message to the letter as Kubernetes' own function returns it.
+    /// The exact message of the Kubernetes function.
     #[must_use]
     pub fn kubernetes_message(&self) -> String {
         match self {
             Self::Fields(errors) => errors.kubernetes_message(),
             Self::UnknownOperator { operator, .. } => unknown_operator(operator),
-            Self::Syntax(message) => message.clone(),
+            Self::Syntax(error) => error.to_string(),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Kubernetes' small languages: quantities, selectors, taints and tolerations.
 //!
-//! Every module answers one question about a value that stands inside an object: what a quantity
-//! amounts to, which labels a selector picks, which nodes a node selector admits, whether a
-//! toleration covers a taint, whether a name is well formed. The answers, the rounding and the
-//! words of every error are those of Kubernetes 1.36.4, its oddities included, because a decision
-//! that is nearly the scheduler's is a wrong decision.
+//! Every module handles one kind of value inside an object: quantities, label selectors, node
+//! selectors, taints and tolerations, names. Results, rounding and the wording of every error are
+//! those of Kubernetes 1.36.4, including its quirks, because a decision that only resembles the
+//! scheduler's is wrong.
 //!
-//! The crate knows neither clusters nor clocks: API types go in, verdicts come out. Errors name the
-//! faulty field inside the value they were given; the caller adds the object and the path to it.
+//! The crate knows neither clusters nor clocks. Errors name the invalid field inside the value that
+//! was passed; the caller adds the object and the path to it.
 
 pub mod field_error;
 pub mod labels;

@@ -1,13 +1,13 @@
 //! Node selectors and node affinity.
 //!
-//! Mirrors `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, including when a fault in a
-//! term comes to light:
+//! Mirrors `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, including when an invalid term
+//! is reported:
 //!
-//! | here | there | a faulty term |
+//! | here | in Kubernetes | an invalid term |
 //! |---|---|---|
 //! | [`NodeSelector`] | `NewNodeSelector` | fails the compilation, even if another term would match |
 //! | [`LazyNodeSelector`] | `NewLazyErrorNodeSelector` | never matches; is reported only for a node that no other term matches |
-//! | [`RequiredNodeAffinity`] | `GetRequiredNodeAffinity` | as the lazy one; kube-scheduler's filter drops the report |
+//! | [`RequiredNodeAffinity`] | `GetRequiredNodeAffinity` | as the lazy one; kube-scheduler's filter ignores the error |
 //! | [`PreferredNodeAffinity`] | `NewPreferredSchedulingTerms` | fails the compilation, unless its weight is 0 |
 //!
 //! Field paths in errors start inside the value compiled (`nodeSelectorTerms[0]…`, or `[0]…` for
@@ -21,7 +21,7 @@ pub use validation::{validate, validate_preferred};
 use crate::field_error::{FieldError, FieldErrors, child, json_list};
 use crate::labels::{Labels, Operator, Requirement, Selector, SelectorError};
 
-/// The only node field that a term can ask for.
+/// The only node field that a term can use.
 const NAME_FIELD: &str = "metadata.name";
 
 /// Terms of which one must match (`nodeaffinity.NodeSelector`).
@@ -31,11 +31,11 @@ pub struct NodeSelector {
 }
 
 impl NodeSelector {
-    /// Compiles all terms. Empty terms match nothing and are left out.
+    /// Compiles all terms. Empty terms match nothing and are dropped.
     ///
     /// # Errors
     ///
-    /// All faults of all terms.
+    /// All errors of all terms.
     pub fn compile(selector: &core::NodeSelector) -> Result<Self, SelectorError> {
         let mut terms = Vec::new();
         let mut errors = Vec::new();
@@ -62,7 +62,7 @@ impl NodeSelector {
     }
 }
 
-/// Terms of which one must match, where faulty terms are reported only when it matters
+/// Terms of which one must match, where invalid terms are reported only if no other term matches
 /// (`nodeaffinity.LazyErrorNodeSelector`). Kubernetes treats a pod's required node affinity and a
 /// volume's node affinity this way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ pub struct LazyNodeSelector {
 }
 
 impl LazyNodeSelector {
-    /// Compiles all terms and keeps the faults. Empty terms match nothing and are left out.
+    /// Compiles all terms and keeps the errors. Empty terms match nothing and are dropped.
     #[must_use]
     pub fn compile(selector: &core::NodeSelector) -> Self {
         let terms = selector.node_selector_terms.iter().enumerate();
@@ -87,7 +87,7 @@ impl LazyNodeSelector {
     ///
     /// # Errors
     ///
-    /// The faults of the faulty terms, if no other term matches.
+    /// The errors of the invalid terms, if no other term matches.
     pub fn matches(&self, node_name: &str, labels: &Labels) -> Result<bool, SelectorError> {
         let mut errors = Vec::new();
         for term in &self.terms {
@@ -101,7 +101,7 @@ impl LazyNodeSelector {
         Ok(false)
     }
 
-    /// The terms that can match: neither empty nor faulty.
+    /// The terms that can match: neither empty nor invalid.
     pub fn terms(&self) -> impl Iterator<Item = &NodeSelectorTerm> {
         self.terms.iter().flatten()
     }
@@ -131,7 +131,7 @@ impl NodeSelectorTerm {
     ///
     /// # Errors
     ///
-    /// All faults of the term.
+    /// All errors of the term.
     pub fn compile(term: &core::NodeSelectorTerm) -> Result<Self, SelectorError> {
         Ok(Self::compile_at(term, "")?)
     }
@@ -147,8 +147,8 @@ impl NodeSelectorTerm {
         Ok(Self { labels: (!expressions.is_empty()).then_some(labels), fields })
     }
 
-    /// Whether the node has all that the term asks for. A node without a name has no fields, and
-    /// Kubernetes then skips the conditions on them.
+    /// Whether the node satisfies the term. A node without a name has no fields, and Kubernetes then
+    /// skips the conditions on them.
     #[must_use]
     pub fn matches(&self, node_name: &str, labels: &Labels) -> bool {
         !self.is_empty()
@@ -156,7 +156,7 @@ impl NodeSelectorTerm {
             && (node_name.is_empty() || self.fields.iter().all(|f| f.matches(node_name)))
     }
 
-    /// Whether the term asks for nothing, and so matches nothing.
+    /// Whether the term has no conditions, and so matches nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_none() && self.fields.is_empty()
@@ -168,7 +168,7 @@ impl NodeSelectorTerm {
         self.labels.as_ref()
     }
 
-    /// The conditions on fields, in the order written.
+    /// The conditions on fields, in their order.
     #[must_use]
     pub fn fields(&self) -> &[FieldRequirement] {
         &self.fields
@@ -176,7 +176,7 @@ impl NodeSelectorTerm {
 }
 
 impl FieldRequirement {
-    /// Whether the node of this name fulfils the condition. Fields other than the name read as
+    /// Whether the node of this name satisfies the condition. Fields other than the name count as
     /// empty.
     #[must_use]
     pub fn matches(&self, node_name: &str) -> bool {
@@ -257,12 +257,12 @@ pub struct RequiredNodeAffinity {
 }
 
 impl RequiredNodeAffinity {
-    /// Compiles what the pod requires of its node.
+    /// Compiles a pod's requirements.
     ///
     /// # Errors
     ///
-    /// None in Kubernetes 1.36: `GetRequiredNodeAffinity` cannot fail, a faulty term just never
-    /// matches. See [`RequiredNodeAffinity::try_matches`] for the faults.
+    /// None in Kubernetes 1.36: `GetRequiredNodeAffinity` cannot fail, an invalid term never
+    /// matches. [`RequiredNodeAffinity::try_matches`] returns the errors.
     pub fn of(spec: &core::PodSpec) -> Result<Self, SelectorError> {
         let node_labels = spec.node_selector.as_ref().filter(|labels| !labels.is_empty()).map(Selector::from_set);
         let affinity = spec
@@ -274,7 +274,7 @@ impl RequiredNodeAffinity {
         Ok(Self { node_labels, affinity })
     }
 
-    /// Whether the pod may run on the node. Faulty terms match nothing and are not reported, as in
+    /// Whether the pod may run on the node. Invalid terms match nothing and are not reported, as in
     /// kube-scheduler's `NodeAffinity` filter.
     #[must_use]
     pub fn matches(&self, node_name: &str, labels: &Labels) -> bool {
@@ -285,7 +285,7 @@ impl RequiredNodeAffinity {
     ///
     /// # Errors
     ///
-    /// The faults of the faulty terms, if `nodeSelector` matches and no other term does.
+    /// The errors of the invalid terms, if `nodeSelector` matches and no other term does.
     pub fn try_matches(&self, node_name: &str, labels: &Labels) -> Result<bool, SelectorError> {
         if let Some(selector) = &self.node_labels
             && !selector.matches(labels)
@@ -298,7 +298,7 @@ impl RequiredNodeAffinity {
         }
     }
 
-    /// Whether the pod requires nothing of its node.
+    /// Whether the pod has no requirements.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.node_labels.is_none() && self.affinity.is_none()
@@ -324,11 +324,11 @@ pub struct PreferredNodeAffinity {
 }
 
 impl PreferredNodeAffinity {
-    /// Compiles the terms. Empty terms and terms of weight 0 are skipped, faults and all.
+    /// Compiles the terms. Empty terms and terms of weight 0 are skipped, even if they are invalid.
     ///
     /// # Errors
     ///
-    /// All faults of all other terms.
+    /// All errors of all other terms.
     pub fn of(terms: &[core::PreferredSchedulingTerm]) -> Result<Self, SelectorError> {
         let mut compiled = Vec::new();
         let mut errors = Vec::new();

@@ -2,9 +2,9 @@
 //!
 //! Mirrors `k8s.io/apimachinery/pkg/api/resource`. No step goes through floating point.
 //!
-//! Go keeps an amount in one of two forms, a 64-bit integer with a decimal exponent or a decimal of
-//! any size, and which one it is shows: the two round negative numbers differently and overflow
-//! differently. So both are kept here too (`scaled` and `decimal`), chosen by Go's rules.
+//! Go stores an amount in one of two forms: a 64-bit integer with a decimal exponent, or a decimal
+//! of any size. The two round negative numbers differently and overflow differently, so both exist
+//! here too (`scaled` and `decimal`), chosen by Go's rules.
 
 mod canonical;
 mod decimal;
@@ -19,7 +19,7 @@ use thiserror::Error;
 use decimal::Decimal;
 use scaled::Scaled;
 
-/// The family of suffixes in which a quantity prints.
+/// The family of suffixes with which a quantity is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// Powers of ten as an exponent: `12e6`.
@@ -39,20 +39,20 @@ pub enum QuantityError {
     /// The number in front of the suffix has no digits.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// The suffix is none that Kubernetes knows.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
 /// An exact Kubernetes quantity.
 ///
-/// Two quantities are equal, and ordered, by their amount alone: `1Gi` equals `1024Mi`, and `0.1`
-/// equals `100m`, though they print differently.
+/// Quantities are compared by their amount alone: `1Gi` equals `1024Mi`, and `0.1` equals `100m`,
+/// although they print differently.
 #[derive(Clone)]
 pub struct Quantity {
     amount: Amount,
     format: Format,
-    /// The string it was parsed from, where Go prints that again instead of the canonical form.
+    /// The string it was parsed from, if Go prints that instead of the canonical form.
     text: Option<Box<str>>,
 }
 
@@ -62,19 +62,19 @@ enum Amount {
     Decimal(Decimal),
 }
 
-/// Decimal places of a quantity counted in thousandths.
+/// Decimal places of a quantity in thousandths.
 const MILLI: i32 = -3;
 
 impl Quantity {
-    /// Reads a quantity as `resource.ParseQuantity` does.
+    /// Parses a quantity as `resource.ParseQuantity` does.
     ///
-    /// The language is wider than documented: a missing number is zero, so `Ki` and `+` are
-    /// quantities. What is finer than a billionth is rounded up, away from zero; a binary quantity
-    /// beyond 2^63-1 becomes 2^63-1, while a decimal one is kept.
+    /// The syntax allows more than documented: a missing number is zero, so `Ki` and `+` are
+    /// quantities. Fractions below a billionth are rounded away from zero; a binary quantity above
+    /// 2^63-1 becomes 2^63-1, while a decimal one is kept.
     ///
     /// # Errors
     ///
-    /// In Go's words, if the string is no quantity.
+    /// Go's error, if the string is not a quantity.
     pub fn parse(s: &str) -> Result<Self, QuantityError> {
         parse::quantity(s)
     }
@@ -98,16 +98,15 @@ impl Quantity {
 
     /// The amount rounded up to a whole number (`Quantity.Value`).
     ///
-    /// This does what Go does where it is odd. A number beyond 64 bits reads as 0 (`12E`) or wraps
-    /// around (`9223372036854775808` is negative), depending on how it is held. One held as a
-    /// decimal, such as a fraction of a binary unit, is not rounded away from zero but up from what
-    /// is left when its fraction is cut, so that `-1.1Ki` is -1125.
+    /// This includes Go's quirks. A number beyond 64 bits becomes 0 (`12E`) or wraps around
+    /// (`9223372036854775808` is negative), depending on its form. A number in decimal form, such as
+    /// a fraction of a binary unit, is truncated and then incremented, so that `-1.1Ki` is -1125.
     #[must_use]
     pub fn value(&self) -> i64 {
         self.scaled_value(0)
     }
 
-    /// The amount in thousandths, rounded up (`Quantity.MilliValue`), with the oddities of
+    /// The amount in thousandths, rounded up (`Quantity.MilliValue`), with the quirks of
     /// [`Quantity::value`].
     #[must_use]
     pub fn milli_value(&self) -> i64 {
@@ -136,7 +135,7 @@ impl Quantity {
         }
     }
 
-    /// The family of suffixes it prints in.
+    /// The family of suffixes with which it is printed.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format

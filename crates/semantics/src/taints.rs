@@ -1,11 +1,11 @@
-//! Taints, and the tolerations that let a pod past them.
+//! Taints and tolerations.
 //!
 //! Mirrors `Toleration.ToleratesTaint` (`k8s.io/api/core/v1`), `FindMatchingUntoleratedTaint`
 //! (`k8s.io/component-helpers/scheduling/corev1`) and API validation (`pkg/apis/core/validation`).
 //!
-//! Kubernetes 1.36 knows the comparison operators `Lt` and `Gt`, but behind the alpha gate
-//! `TaintTolerationComparisonOperators`, which is off by default. This module behaves as the default
-//! does: such a toleration matches no taint, and validation refuses it.
+//! Kubernetes 1.36 has the comparison operators `Lt` and `Gt` behind the alpha feature gate
+//! `TaintTolerationComparisonOperators`, which is off by default. This module implements the default:
+//! such a toleration matches no taint, and validation rejects it.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use thiserror::Error;
@@ -21,38 +21,37 @@ const OPERATOR_GT: &str = "Gt";
 const NO_EXECUTE: &str = "NoExecute";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", NO_EXECUTE];
 
-/// What API validation refuses in a toleration.
+/// The errors of API validation for a toleration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(transparent)]
 pub struct TolerationError(#[from] FieldErrors);
 
 impl TolerationError {
-    /// The faults found, in the order API validation reports them.
+    /// The errors, in the order of API validation.
     #[must_use]
     pub fn fields(&self) -> &FieldErrors {
         &self.0
     }
 }
 
-/// What API validation refuses in a taint.
+/// The errors of API validation for a taint.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(transparent)]
 pub struct TaintError(#[from] FieldErrors);
 
 impl TaintError {
-    /// The faults found, in the order API validation reports them.
+    /// The errors, in the order of API validation.
     #[must_use]
     pub fn fields(&self) -> &FieldErrors {
         &self.0
     }
 }
 
-/// Whether the toleration covers the taint.
+/// Whether the toleration tolerates the taint.
 ///
-/// An empty effect covers every effect, an empty key every key. An empty operator means `Equal`. An
-/// empty key is meant to go with `Exists`, but that is a rule of validation: here an empty key with
-/// `Equal` covers the taints of the same value, whatever their key. An unknown operator covers
-/// nothing.
+/// An empty effect matches every effect, an empty key every key. An empty operator means `Equal`.
+/// Validation allows an empty key only with `Exists`; here an empty key with `Equal` matches the
+/// taints with the same value, whatever their key. An unknown operator matches nothing.
 #[must_use]
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let effect = or_empty(&toleration.effect);
@@ -70,7 +69,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     }
 }
 
-/// The first of the taints picked by `effects` that no toleration covers.
+/// The first of the taints selected by `effects` that no toleration tolerates.
 pub fn find_untolerated<'a>(
     taints: &'a [Taint],
     tolerations: &[Toleration],
@@ -83,7 +82,7 @@ pub fn find_untolerated<'a>(
 ///
 /// # Errors
 ///
-/// All faults, with field paths relative to the toleration.
+/// All errors, with field paths relative to the toleration.
 pub fn validate_toleration(toleration: &Toleration) -> Result<(), TolerationError> {
     let key = or_empty(&toleration.key);
     let operator = or_empty(&toleration.operator);
@@ -116,12 +115,12 @@ pub fn validate_toleration(toleration: &Toleration) -> Result<(), TolerationErro
     Ok(FieldErrors::check(errors)?)
 }
 
-/// Checks a taint as API validation does (`validateNodeTaints`, except that a node's taints must
-/// also be unique by key and effect, which one taint cannot show).
+/// Checks a taint as API validation does (`validateNodeTaints`, without its check that the taints of
+/// a node are unique by key and effect).
 ///
 /// # Errors
 ///
-/// All faults, with field paths relative to the taint.
+/// All errors, with field paths relative to the taint.
 pub fn validate_taint(taint: &Taint) -> Result<(), TaintError> {
     let mut errors = key_errors(&taint.key);
     let value = or_empty(&taint.value);
@@ -137,7 +136,7 @@ pub fn validate_taint(taint: &Taint) -> Result<(), TaintError> {
 fn operator_error(operator: &str, value: &str) -> Option<FieldError> {
     let unsupported = |supported: &[&str]| FieldError::unsupported("operator".to_owned(), operator, supported);
     match operator {
-        // Kubernetes reports a bad value under `operator`, not under `value`.
+        // Kubernetes reports an invalid value under `operator`, not under `value`.
         "" | OPERATOR_EQUAL => value_error("operator", value),
         OPERATOR_EXISTS if value.is_empty() => None,
         OPERATOR_EXISTS => Some(FieldError::invalid(
@@ -145,7 +144,7 @@ fn operator_error(operator: &str, value: &str) -> Option<FieldError> {
             quoted(value),
             "value must be empty when `operator` is 'Exists'",
         )),
-        // With the gate off, the refusal still lists the refused operators as supported.
+        // With the gate off, the error still lists the rejected operators as supported.
         OPERATOR_LT | OPERATOR_GT => Some(unsupported(&[OPERATOR_EQUAL, OPERATOR_EXISTS, OPERATOR_LT, OPERATOR_GT])),
         _ => Some(unsupported(&[OPERATOR_EQUAL, OPERATOR_EXISTS])),
     }

@@ -1,9 +1,9 @@
-//! Which strings Kubernetes takes as label keys, label values and DNS names.
+//! Which strings are valid label keys, label values and DNS names.
 //!
-//! Mirrors `k8s.io/apimachinery/pkg/api/validate/content` for labels and `…/pkg/util/validation`,
-//! which checks the names of objects, for DNS names. Each check returns what is wrong with the
-//! value, in Kubernetes' words and order; an empty list means the value is valid. Lengths are
-//! bytes in both, though the second speaks of characters.
+//! Mirrors `k8s.io/apimachinery/pkg/api/validate/content` for labels, and `…/pkg/util/validation`,
+//! which checks the names of objects, for DNS names. Each check returns the errors, in Kubernetes'
+//! wording and order; an empty list means that the value is valid. Lengths are in bytes in both,
+//! although the messages of the second say characters.
 
 /// Longest name part of a label key, and longest label value.
 pub const LABEL_MAX_LENGTH: usize = 63;
@@ -22,7 +22,7 @@ const DNS_LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower c
 const DNS_SUBDOMAIN_REGEX: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const DNS_SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
 
-/// What is wrong with `key` as a label key: `[dns-subdomain/]name` (`content.IsLabelKey`).
+/// The errors of `key` as a label key: `[dns-subdomain/]name` (`content.IsLabelKey`).
 #[must_use]
 pub fn check_label_key(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -58,7 +58,7 @@ pub fn check_label_key(key: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with `value` as a label value (`content.IsLabelValue`). Empty is a valid value.
+/// The errors of `value` as a label value (`content.IsLabelValue`). An empty value is valid.
 #[must_use]
 pub fn check_label_value(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -71,7 +71,7 @@ pub fn check_label_value(value: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with `value` as a DNS-1123 label (`validation.IsDNS1123Label`).
+/// The errors of `value` as a DNS-1123 label (`validation.IsDNS1123Label`).
 #[must_use]
 pub fn check_dns1123_label(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -88,7 +88,7 @@ pub fn check_dns1123_label(value: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with `value` as a DNS-1123 subdomain (`validation.IsDNS1123Subdomain`).
+/// The errors of `value` as a DNS-1123 subdomain (`validation.IsDNS1123Subdomain`).
 #[must_use]
 pub fn check_dns1123_subdomain(value: &str) -> Vec<String> {
     subdomain_problems(value, "characters")
@@ -133,7 +133,7 @@ fn name_problem() -> String {
     regex_problem(NAME_RULE, NAME_REGEX, &["MyName", "my.name", "123-abc"])
 }
 
-/// `MaxLenError`, which the two packages mirrored word differently.
+/// `MaxLenError`, which the two mirrored packages word differently.
 fn too_long(limit: usize, unit: &str) -> String {
     format!("must be no more than {limit} {unit}")
 }

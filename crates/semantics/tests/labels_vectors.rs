@@ -1,11 +1,11 @@
-//! Label selectors and names against recordings of Go's own.
+//! Label selectors and names compared with recordings of the Go implementation.
 //!
 //! `data/labels.tsv` was printed by `k8s.io/apimachinery` v0.36.4 itself. Its lines are
-//! - `S text string matches` and `E text error`: what `labels.Parse` makes of the text;
-//! - `L labels expressions string matches` or `L labels expressions error`: what
-//!   `metav1.LabelSelectorAsSelector` makes of them, expressions being
+//! - `S text string matches` and `E text error`: the result of `labels.Parse`;
+//! - `L labels expressions string matches` or `L labels expressions error`: the result of
+//!   `metav1.LabelSelectorAsSelector`, expressions being
 //!   `key|operator|number of values|values…;`;
-//! - `V name` and what is wrong with it as a label key, a label value, a DNS-1123 label and a
+//! - `V name` and its errors as a label key, a label value, a DNS-1123 label and a
 //!   DNS-1123 subdomain.
 //!
 //! `matches` has one digit for each of [`label_sets`].
@@ -82,7 +82,7 @@ fn replay(line: &str) -> String {
 }
 
 #[test]
-fn selects_and_complains_as_go_does() {
+fn same_matches_and_errors_as_go() {
     let differing: Vec<String> = include_str!("data/labels.tsv")
         .lines()
         .map(|line| (line, replay(line)))

@@ -1,4 +1,4 @@
-//! Node affinity against recordings of Go's own.
+//! Node affinity compared with recordings of the Go implementation.
 //!
 //! `data/node_affinity.jsonl` was printed by `k8s.io/component-helpers` v0.36.4 itself: a pod spec
 //! and preferred terms, and for each of [`nodes`] what `RequiredNodeAffinity.Match` (`lazy`),
@@ -69,7 +69,7 @@ fn replay(recording: &Value) -> Value {
 }
 
 #[test]
-fn matches_scores_and_complains_as_go_does() {
+fn same_matches_scores_and_errors_as_go() {
     for line in include_str!("data/node_affinity.jsonl").lines() {
         let recording: Value = serde_json::from_str(line).unwrap();
         assert_eq!(replay(&recording), recording);

@@ -1,4 +1,4 @@
-//! What must hold for any input, and what the recordings do not show.
+//! Properties of all inputs, and cases that the recordings do not cover.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use stead_semantics::validation::{check_dns1123_label, check_dns1123_subdomain, check_label_key, check_label_value};
 use stead_semantics::{Format, Labels, Operator, Quantity, Requirement, Selector};
 
-/// Quantities whose suffix, once canonical, exists: Go drops one it does not have, and with it the
+/// Quantities whose canonical form has a suffix: Go drops an unknown suffix, which changes the
 /// amount.
 const PRINTABLE_QUANTITY: &str =
     r"[+-]?([0-9]{1,6}\.?[0-9]{0,12}|\.[0-9]{1,12})([numkMGT]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?";
@@ -61,9 +61,9 @@ proptest! {
     }
 }
 
-/// Go works these out for minutes or runs out of memory. Here they only have to end.
+/// Go computes these for minutes or runs out of memory. Here they have to end quickly.
 #[test]
-fn huge_exponents_cost_nothing() {
+fn huge_exponents_are_cheap() {
     let huge = Quantity::parse("1234567890123456789e2000000000").unwrap();
     let tiny = Quantity::parse("1e-2000000000").unwrap();
     assert_eq!(tiny, Quantity::parse("1n").unwrap());
@@ -81,7 +81,7 @@ fn the_most_negative_integer_has_no_binary_suffix() {
 }
 
 #[test]
-fn an_absent_selector_selects_nothing_and_an_empty_one_everything() {
+fn absent_selector_matches_nothing_empty_selector_everything() {
     let nothing = Selector::from_label_selector(None).unwrap();
     let everything = Selector::from_label_selector(Some(&LabelSelector::default())).unwrap();
     let some = Labels::from([("a".to_owned(), "b".to_owned())]);
@@ -95,7 +95,7 @@ fn an_absent_selector_selects_nothing_and_an_empty_one_everything() {
 }
 
 #[test]
-fn added_requirements_are_sorted_by_key_and_cannot_revive_nothing() {
+fn added_requirements_are_sorted_by_key_and_ignored_by_nothing() {
     let requirement = |key: &str| Requirement::new(key, Operator::In, vec!["y".to_owned(), "x".to_owned()]);
     let mut selector = Selector::from_set(&Labels::from([("m".to_owned(), "1".to_owned())]));
     selector.add(requirement("z").unwrap());
@@ -108,7 +108,7 @@ fn added_requirements_are_sorted_by_key_and_cannot_revive_nothing() {
 }
 
 #[test]
-fn an_error_names_the_requirement_at_fault() {
+fn errors_name_the_invalid_requirement() {
     let expression = |operator: &str, values: &[&str]| LabelSelectorRequirement {
         key: "tier".to_owned(),
         operator: operator.to_owned(),

@@ -1,7 +1,7 @@
-//! Quantities against recordings of Go's own.
+//! Quantities compared with recordings of the Go implementation.
 //!
 //! `data/quantities.tsv` was printed by `k8s.io/apimachinery` v0.36.4 itself. Its lines are
-//! `E input error`, `Q input` followed by what Go reads from it, or `P a b` followed by the
+//! `E input error`, `Q input` followed by the parsed quantity, or `P a b` followed by the
 //! comparison, `a+b`, `a-b` and `a+b+b`. A quantity is shown as value, milli value, string, format
 //! and sign.
 
@@ -33,7 +33,7 @@ fn replay(line: &str) -> String {
 }
 
 #[test]
-fn reads_prints_compares_and_adds_as_go_does() {
+fn same_results_as_go() {
     let differing: Vec<String> = include_str!("data/quantities.tsv")
         .lines()
         .map(|line| (line, replay(line)))

@@ -1,4 +1,4 @@
-//! Taints and tolerations: matching against recordings of Go's own, validation against its words.
+//! Taints and tolerations: matching compared with recordings of the Go implementation, validation with its wording.
 
 use expect_test::{Expect, expect};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
@@ -28,7 +28,7 @@ fn toleration(effect: &str, key: &str, operator: &str, value: &str) -> Toleratio
 /// as they are by default: effect, key, operator and value of a toleration, and one digit for each
 /// of these taints.
 #[test]
-fn tolerates_as_go_does() {
+fn same_matches_as_go() {
     let taints = [
         taint("foo", "", "NoSchedule"),
         taint("foo", "bar", "NoSchedule"),
@@ -49,7 +49,7 @@ fn tolerates_as_go_does() {
 }
 
 #[test]
-fn finds_the_first_taint_picked_that_nothing_tolerates() {
+fn first_untolerated_taint() {
     let taints = [
         taint("soft", "", "PreferNoSchedule"),
         taint("tolerated", "", "NoSchedule"),
@@ -73,7 +73,7 @@ fn check(checked: Result<(), impl std::error::Error>, expected: &Expect) {
 }
 
 #[test]
-fn validates_tolerations_in_the_words_of_the_api() {
+fn validation_of_tolerations_in_kubernetes_wording() {
     let check = |t: Toleration, expected: Expect| check(validate_toleration(&t), &expected);
 
     check(toleration("", "", "Exists", ""), expect!["valid"]);
@@ -118,7 +118,7 @@ fn validates_tolerations_in_the_words_of_the_api() {
 }
 
 #[test]
-fn validates_taints_in_the_words_of_the_api() {
+fn validation_of_taints_in_kubernetes_wording() {
     let check = |t: Taint, expected: Expect| check(validate_taint(&t), &expected);
 
     check(taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute"), expect!["valid"]);

@@ -1,9 +1,9 @@
-//! Which nodes have changed since a cached evaluation last looked.
+//! Which nodes have changed since a cached value was last updated.
 
-/// How much of the past is kept; whoever has not looked for longer starts afresh.
+/// The number of changes that are kept. A value that is older is computed again from scratch.
 const KEPT: usize = 4096;
 
-/// A list of changed slots in the order of the changes, of which the oldest part is forgotten.
+/// A list of changed slots in the order of the changes, without the oldest ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes {
     forgotten: usize,
@@ -19,12 +19,12 @@ impl Changes {
         self.slots.push(slot);
     }
 
-    /// The present, to ask for what comes after it.
+    /// The current position, for a later call of `since`.
     pub(super) fn now(&self) -> usize {
         self.forgotten + self.slots.len()
     }
 
-    /// The slots that have changed since then, some perhaps more than once; none where that is too long ago to tell.
+    /// The slots that have changed since a position, possibly repeated; none if the position is too old.
     pub(super) fn since(&self, then: usize) -> Option<&[u32]> {
         then.checked_sub(self.forgotten).map(|from| &self.slots[from..])
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_what_came_after_or_that_it_cannot() {
+    fn changes_since_a_position() {
         let mut changes = Changes::default();
         let start = changes.now();
         (0..10).for_each(|slot| changes.push(slot));

@@ -1,6 +1,6 @@
-//! What the plugins that look at one node at a time say, as columns by slot, one set for all pods that are alike.
+//! Results of the plugins that depend on one node, as columns by slot, one set for each class of pods.
 //!
-//! Every value comes from the plain plugins. Only nodes that have changed are asked again.
+//! Every value comes from the plugins of the reference path. Only changed nodes are computed again.
 
 use std::sync::Arc;
 
@@ -21,17 +21,18 @@ fn refresh(seen: &mut Option<usize>, changes: &Changes, slots: &Slots, mut set: 
     *seen = Some(changes.now());
 }
 
-/// The node's own rules: cordon, taints, affinity, features. Where affinity names nodes, it matches no others.
+/// The rules of the node itself: cordon, taints, affinity, features. If the affinity lists names, no other node
+/// matches.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeColumns {
     seen: Option<usize>,
-    /// 1 where the node takes the pod, as far as the filters before those of volumes go.
+    /// 1 if the node passes the filters before those of volumes.
     pub(super) fits: Vec<u8>,
-    /// 1 where the node has the features that the pod needs.
+    /// 1 if the node has the features that the pod needs.
     pub(super) features: Vec<u8>,
-    /// 1 where the pod's node affinity matches.
+    /// 1 if the pod's node affinity matches.
     affinity: Vec<u8>,
-    /// 1 where the pod tolerates the taints.
+    /// 1 if the pod tolerates the taints.
     taints: Vec<u8>,
     /// TaintToleration's score, not normalized.
     pub(super) taint_scores: Vec<i64>,
@@ -71,7 +72,7 @@ impl NodeColumns {
         });
     }
 
-    /// The frame of a spread constraint.
+    /// The nodes of a spread constraint.
     pub(super) fn frame(&mut self, key: FrameKey, topologies: &Topologies) -> Arc<Frame> {
         if let Some((_, frame)) = self.frames.iter().find(|(k, _)| *k == key) {
             return Arc::clone(frame);
@@ -96,28 +97,28 @@ impl NodeColumns {
     }
 }
 
-/// The most frames that a class keeps.
+/// The maximum number of frames for a class.
 const FRAMES: usize = 64;
 
-/// What a spread constraint's frame depends on, beside the pod's tolerations and node affinity.
+/// What a spread constraint's frame depends on, besides the pod's tolerations and node affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FrameKey {
-    /// The topology keys that a node has to have.
+    /// The topology keys that a node must have.
     pub(super) required: Vec<usize>,
-    /// The constraint's own.
+    /// The topology key of the constraint.
     pub(super) topology: usize,
     pub(super) honor_affinity: bool,
     pub(super) honor_taints: bool,
 }
 
-/// The nodes that a spread constraint counts the pods of.
+/// The nodes whose pods a spread constraint counts.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// By slot, 1 where the node counts.
+    /// By slot, 1 if the node counts.
     pub(super) eligible: Vec<u8>,
-    /// By domain, whether it has a node that counts.
+    /// By domain, whether it has a counted node.
     pub(super) present: Vec<bool>,
-    /// How many domains have.
+    /// The number of such domains.
     pub(super) domains: usize,
 }
 
@@ -132,13 +133,13 @@ impl Frame {
     }
 }
 
-/// The room on a node: ports, resources, and the scores of what is left.
+/// The free ports and resources of a node, and the scores for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoomColumns {
     seen: Option<usize>,
-    /// 1 where ports and resources suffice.
+    /// 1 if ports and resources suffice.
     pub(super) fits: Vec<u8>,
-    /// The scores of NodeResourcesFit and NodeResourcesBalancedAllocation together.
+    /// The sum of the scores of NodeResourcesFit and NodeResourcesBalancedAllocation.
     pub(super) scores: Vec<i32>,
 }
 
@@ -159,11 +160,11 @@ impl RoomColumns {
     }
 }
 
-/// ImageLocality's scores. They depend on how many nodes there are and have the image, so any change is a change.
+/// ImageLocality's scores. They depend on the number of nodes and of nodes with the image, so any change affects them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ImageColumns {
     seen: Option<usize>,
-    /// Empty where all are zero.
+    /// Empty if all are zero.
     pub(super) scores: Vec<i32>,
 }
 

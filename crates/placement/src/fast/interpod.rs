@@ -2,7 +2,7 @@
 
 use stead_semantics::labels::Labels;
 
-use super::carried::{Carried, Feeling};
+use super::existing_terms::{ExistingTerm, TermEffect};
 use super::groups::Scope;
 use super::pass::{Pass, Scratch, highest, lowest};
 use super::topology::{Topologies, Topology};
@@ -10,7 +10,7 @@ use crate::plugins::interpod::{matches, resolve, share};
 use crate::pod::Term;
 use crate::status::Plugin;
 
-/// Something by domain, for each topology key that it occurs with.
+/// A value for each domain of each topology key in use.
 #[derive(Default)]
 struct ByDomain<T> {
     all: Vec<(usize, Vec<T>)>,
@@ -37,13 +37,13 @@ impl<'a> Pass<'a> {
         self.groups.affinity(vec![Scope::of(resolve(self.cluster, term))])
     }
 
-    /// The terms of pods on nodes that select the pod.
-    fn selecting(&self) -> Vec<&'a Carried> {
-        let (carried, spec) = (self.carried, self.spec);
+    /// The terms of existing pods that select the pod.
+    fn selecting(&self) -> Vec<&'a ExistingTerm> {
+        let (existing_terms, spec) = (self.existing_terms, self.spec);
         let none = Labels::new();
         let namespace_labels = self.cluster.namespaces().get(&*spec.namespace).unwrap_or(&none);
-        let selects = |c: &&Carried| matches(&c.term, &spec.namespace, &spec.labels, Some(namespace_labels));
-        carried.candidates(&spec.labels).filter(selects).collect()
+        let selects = |c: &&ExistingTerm| matches(&c.term, &spec.namespace, &spec.labels, Some(namespace_labels));
+        existing_terms.candidates(&spec.labels).filter(selects).collect()
     }
 
     pub(super) fn filter_interpod(&mut self) {
@@ -75,7 +75,7 @@ impl<'a> Pass<'a> {
             self.scratch.fits.fill(0);
             return;
         }
-        // The first of a group that wants to be together may go anywhere, as long as the labels are there.
+        // The first pod of a group with affinity to itself may run on any node that has the labels.
         let anywhere = u8::from(!any);
         for (id, found) in &found.all {
             let Topology { domain, labelled, .. } = &self.topologies[*id];
@@ -99,7 +99,7 @@ impl<'a> Pass<'a> {
         let mut taken = ByDomain::default();
         for at in 0..self.selecting.len() {
             let c = self.selecting[at];
-            if c.feeling == Feeling::Repels {
+            if c.effect == TermEffect::Repels {
                 let id = self.topology_of(&c.term);
                 let taken = taken.of(id, self.topologies);
                 self.topologies[id].domains_of(&c.tally).for_each(|(domain, _)| taken[domain] = 1);
@@ -108,7 +108,7 @@ impl<'a> Pass<'a> {
         self.exclude(&taken);
     }
 
-    /// Takes out the nodes of domains that are taken.
+    /// Excludes the nodes of the given domains.
     fn exclude(&mut self, taken: &ByDomain<u8>) {
         for (id, taken) in &taken.all {
             let Topology { domain, labelled, .. } = &self.topologies[*id];
@@ -132,7 +132,7 @@ impl<'a> Pass<'a> {
         }
         for at in 0..self.selecting.len() {
             let c = self.selecting[at];
-            if let Feeling::Prefers(weight) = c.feeling {
+            if let TermEffect::Prefers(weight) = c.effect {
                 let id = self.topology_of(&c.term);
                 let sums = sums.of(id, self.topologies);
                 for (domain, n) in self.topologies[id].domains_of(&c.tally) {

@@ -1,11 +1,11 @@
-//! Selectors, found by the labels that they select.
+//! An index of selectors by the labels that they select.
 
 use std::collections::BTreeMap;
 
 use stead_semantics::labels::{Labels, Operator, Selector};
 
-/// The ids of selectors, each under the values of one of its `In` requirements: labels that lack all of these it does
-/// not match, so whoever asks for some labels tries a few selectors and not all.
+/// The ids of selectors, each under the values of one of its `In` requirements. Labels without any of these values do
+/// not match, so a lookup tries a few selectors instead of all.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabelIndex {
     by_label: BTreeMap<Box<str>, BTreeMap<Box<str>, Vec<u32>>>,
@@ -13,7 +13,7 @@ pub(super) struct LabelIndex {
     others: Vec<u32>,
 }
 
-/// The key and values that a selector is found by: the fewest.
+/// The key and values that a selector is indexed by: the requirement with the fewest values.
 fn anchor(selector: &Selector) -> Option<(&str, &[String])> {
     let equalities = selector.requirements().iter().filter(|r| r.operator() == Operator::In);
     equalities.min_by_key(|r| r.values().len()).map(|r| (r.key(), r.values()))

@@ -1,21 +1,21 @@
-//! The fast path: the nodes that are best for a pod, without a walk over pods.
+//! The fast path: the best nodes for a pod, without visiting other pods.
 //!
-//! The plain path ([`crate::evaluate`]) asks every plugin about every node and counts every pod anew. Here a
-//! [`Cluster`] keeps what these answers are made of and changes it along with itself:
+//! The reference path ([`crate::evaluate`]) runs every plugin on every node and counts all pods each time. Here a
+//! [`Cluster`] keeps an index that it updates with each change:
 //!
-//! - [`columns`]: what a node by itself says of a pod, in columns by slot, shared by all pods that are alike in what
-//!   matters there, and asked again only where a node has changed;
+//! - [`columns`]: results of the plugins that depend on one node, as columns by slot, shared by all pods of a class and
+//!   computed again only for changed nodes;
 //! - [`groups`]: how many pods each selector in use counts on each node;
-//! - [`carried`]: the affinity terms of pods that are on nodes;
+//! - [`existing_terms`]: the affinity terms of existing pods;
 //! - [`topology`]: the nodes' topology labels as numbers.
 //!
-//! What is left for each pod are a few passes over columns ([`pass`]). Only the best nodes and those that fit come
-//! out; reasons, messages and preemption are the plain path's, and so are pods to which the index does not apply.
+//! For each pod a few passes over columns remain ([`pass`]). The result is only the feasible and the best nodes;
+//! reasons, messages and preemption need the reference path, which also handles pods that the index does not support.
 
-mod alike;
-mod carried;
 mod changes;
+mod classes;
 mod columns;
+mod existing_terms;
 mod groups;
 mod interpod;
 mod label_index;
@@ -34,20 +34,20 @@ use crate::node::Node;
 use crate::pod::Pod;
 use crate::verdict::{Unmodelled, Verdict};
 
-use alike::{Classes, Images, NodeRules, Room};
-use carried::CarriedTerms;
 use changes::Changes;
+use classes::{Classes, Images, NodeRules, Room};
 use columns::{ImageColumns, NodeColumns, RoomColumns};
+use existing_terms::ExistingTerms;
 use groups::Groups;
 use pass::Scratch;
 pub use placement::Placement;
 use topology::Topologies;
 
-/// What the fast path keeps of a cluster.
+/// The index of a cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     groups: Groups,
-    carried: CarriedTerms,
+    existing_terms: ExistingTerms,
     topologies: Topologies,
     /// Slots whose node has changed.
     node_changes: Changes,
@@ -56,7 +56,7 @@ pub(crate) struct Index {
     nodes: Classes<NodeRules, NodeColumns>,
     rooms: Classes<Room, RoomColumns>,
     images: Classes<Images, ImageColumns>,
-    /// By slot, the node's place in the order of names; none where nodes have come or gone.
+    /// By slot, the rank of the node's name; none after nodes were added or removed.
     ranks: Option<Arc<[u32]>>,
     scratch: Scratch,
 }
@@ -66,14 +66,14 @@ impl Index {
         let mut index = Index::default();
         for (slot, info) in cluster.slots.iter().enumerate() {
             for pod in info.iter().flat_map(|info| &info.pods) {
-                index.groups.pod_came(slot as u32, pod);
-                index.carried.pod_came(slot as u32, pod);
+                index.groups.add_pod(slot as u32, pod);
+                index.existing_terms.add_pod(slot as u32, pod);
             }
         }
         index
     }
 
-    /// A node is there with a new state, or has gone.
+    /// Records that a node was added, changed or removed.
     pub(crate) fn node_changed(&mut self, slot: u32, node: Option<&Node>) {
         self.topologies.node_changed(slot, node);
         self.node_changes.push(slot);
@@ -81,17 +81,17 @@ impl Index {
         self.ranks = None;
     }
 
-    /// A pod has come to a node.
-    pub(crate) fn pod_came(&mut self, slot: u32, pod: &Pod) {
-        self.groups.pod_came(slot, pod);
-        self.carried.pod_came(slot, pod);
+    /// Counts a pod on a node.
+    pub(crate) fn add_pod(&mut self, slot: u32, pod: &Pod) {
+        self.groups.add_pod(slot, pod);
+        self.existing_terms.add_pod(slot, pod);
         self.room_changes.push(slot);
     }
 
-    /// A pod has left a node.
-    pub(crate) fn pod_left(&mut self, slot: u32, pod: &Pod) {
-        self.groups.pod_left(slot, pod);
-        self.carried.pod_left(slot, pod);
+    /// Removes a pod from the counts of a node.
+    pub(crate) fn remove_pod(&mut self, slot: u32, pod: &Pod) {
+        self.groups.remove_pod(slot, pod);
+        self.existing_terms.remove_pod(slot, pod);
         self.room_changes.push(slot);
     }
 
@@ -106,7 +106,7 @@ impl Index {
         Arc::clone(ranks)
     }
 
-    /// Takes over what the plain path says.
+    /// Takes the result of the reference path.
     fn take_over(&mut self, cluster: &Cluster, verdict: &Verdict) {
         let slot = |name: &Arc<str>| cluster.slot_of(name).expect("a verdict is about nodes of the cluster");
         let Scratch { fits, best, fitting, .. } = &mut self.scratch;
@@ -122,11 +122,11 @@ impl Index {
 }
 
 impl Cluster {
-    /// Where a pod would go: the nodes that fit and the best of them, as [`evaluate`] has them, at a fraction of the
-    /// cost. The first call builds an index, which the cluster then keeps up to date.
+    /// The feasible and the best nodes for a pod, the same as those of [`evaluate`], at a fraction of the cost. The
+    /// first call builds an index, which the cluster then keeps up to date.
     pub fn place(&mut self, pod: &Pod) -> Result<Placement<'_>, Unmodelled> {
         check_modelled(self, pod)?;
-        // It lies aside meanwhile, so that it can change while the cluster is read.
+        // Taken out meanwhile, so that it can change while the cluster is borrowed.
         let mut index = self.index.take().unwrap_or_else(|| Box::new(Index::new(self)));
         let applies = pod.nominated.is_none() && !self.has_nominated();
         if !(applies && index.pass(self, pod)) {

@@ -1,29 +1,29 @@
-//! One pod's way through the columns.
+//! The passes over the columns for one pod.
 
 use std::sync::Arc;
 
-use super::carried::Carried;
 use super::columns::{ImageColumns, NodeColumns};
+use super::existing_terms::ExistingTerm;
 use super::groups::Groups;
 use super::topology::Topologies;
-use super::{CarriedTerms, Index, volumes};
+use super::{ExistingTerms, Index, volumes};
 use crate::cluster::Cluster;
 use crate::plugins::MAX_SCORE;
 use crate::pod::{Pod, PodSpec};
 use crate::status::Plugin;
 
-/// Columns that every pod needs anew. They say nothing between two pods, so a fork starts with empty ones.
+/// Columns that are computed for each pod. They are not used between two pods, so a fork starts with empty ones.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// 1 where the node fits.
+    /// 1 if the node is feasible.
     pub(super) fits: Vec<u8>,
-    /// How many nodes fit.
+    /// The number of feasible nodes.
     pub(super) fitting: usize,
-    /// The weighted scores added up, as far as they tell nodes apart.
+    /// The sums of the weighted scores, without constants that are equal for all nodes.
     pub(super) totals: Vec<i32>,
-    /// The slots with the highest total, by name.
+    /// The slots with the highest total, sorted by node name.
     pub(super) best: Vec<u32>,
-    /// 1 where the node fits and soft spread constraints score it.
+    /// 1 if the node is feasible and soft spread constraints score it.
     pub(super) scored: Vec<u8>,
     pub(super) levels: Vec<u32>,
     pub(super) fractions: Vec<f64>,
@@ -36,24 +36,24 @@ impl Clone for Scratch {
     }
 }
 
-/// What a pod's pass has at hand.
+/// The state of the passes for one pod.
 pub(super) struct Pass<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) spec: &'a Arc<PodSpec>,
     pub(super) nodes: &'a mut NodeColumns,
     pub(super) groups: &'a mut Groups,
-    pub(super) carried: &'a CarriedTerms,
-    /// Of these, the terms that select the pod, once they are known.
-    pub(super) selecting: Vec<&'a Carried>,
+    pub(super) existing_terms: &'a ExistingTerms,
+    /// The existing terms that select the pod, once computed.
+    pub(super) selecting: Vec<&'a ExistingTerm>,
     pub(super) topologies: &'a mut Topologies,
     pub(super) scratch: &'a mut Scratch,
 }
 
 impl Index {
-    /// Works out which nodes fit and which are best. False where only the plain path can say.
+    /// Computes the feasible and the best nodes. Returns false if the reference path is needed.
     pub(super) fn pass(&mut self, cluster: &Cluster, pod: &Pod) -> bool {
         let ranks = self.ranks(cluster);
-        let Index { groups, carried, topologies, scratch, .. } = self;
+        let Index { groups, existing_terms, topologies, scratch, .. } = self;
         groups.limit_counters();
         let spec = &pod.spec;
         let nodes = self.nodes.of(spec);
@@ -68,7 +68,8 @@ impl Index {
         if !spec.features.is_empty() {
             scratch.fits.iter_mut().zip(&nodes.features).for_each(|(fits, has)| *fits &= has);
         }
-        let mut pass = Pass { cluster, spec, nodes, groups, carried, selecting: Vec::new(), topologies, scratch };
+        let mut pass =
+            Pass { cluster, spec, nodes, groups, existing_terms, selecting: Vec::new(), topologies, scratch };
         pass.filter_spread();
         pass.filter_interpod();
         if pass.count_fitting() {
@@ -86,15 +87,15 @@ impl Index {
 }
 
 impl Pass<'_> {
-    /// Counts the nodes that fit; false where none does.
+    /// Counts the feasible nodes. Returns false if there are none.
     fn count_fitting(&mut self) -> bool {
         self.scratch.best.clear();
         self.scratch.fitting = count(&self.scratch.fits);
         self.scratch.fitting > 0
     }
 
-    /// TaintToleration and NodeAffinity: in relation to the highest score of the nodes that fit. Where that is zero
-    /// all nodes get the same, which tells none apart.
+    /// TaintToleration and NodeAffinity, scaled to the highest score of the feasible nodes. If that is zero, all nodes
+    /// get the same score, which is omitted.
     fn score_nodes(&mut self) {
         let Scratch { fits, totals, .. } = &mut *self.scratch;
         let mut add = |raw: &[i64], factor: i64| {
@@ -103,7 +104,7 @@ impl Pass<'_> {
                 totals.iter_mut().zip(raw).for_each(|(t, raw)| *t += (factor * (MAX_SCORE * raw / max)) as i32);
             }
         };
-        // Its share is taken from the maximum: less is better.
+        // Subtracted, because fewer taints are better.
         add(&self.nodes.taint_scores, -Plugin::TaintToleration.weight());
         if self.spec.preferred_nodes.is_some() {
             add(&self.nodes.affinity_scores, Plugin::NodeAffinity.weight());
@@ -111,12 +112,12 @@ impl Pass<'_> {
     }
 
     fn score_images(&mut self, images: &ImageColumns) {
-        // The plugin's weight is 1. A column that is not there is all zero.
+        // The plugin's weight is 1. An empty column means zeros.
         self.scratch.totals.iter_mut().zip(&images.scores).for_each(|(t, score)| *t += score);
     }
 
     fn find_best(&mut self, ranks: &[u32]) {
-        // NodeAffinity's scores fail, and the attempt with them.
+        // Scoring by NodeAffinity fails, which ends the attempt.
         if self.spec.preferred_fault.is_some() {
             return;
         }
@@ -127,25 +128,25 @@ impl Pass<'_> {
         let highest = totals.iter().copied().max().unwrap_or(i32::MIN);
         let slots = totals.iter().zip(0..);
         best.extend(slots.filter(|(total, _)| **total == highest).map(|(_, slot)| slot));
-        // A cluster that was read from a list has its slots in order.
+        // The slots of a cluster that was read from a list are sorted.
         if !best.is_sorted_by_key(|slot| ranks[*slot as usize]) {
             best.sort_unstable_by_key(|slot| ranks[*slot as usize]);
         }
     }
 }
 
-/// How many are 1.
+/// The number of ones.
 pub(super) fn count(column: &[u8]) -> usize {
-    // In bytes as long as they hold the sum: that is many at a time.
+    // Sums in bytes, for as many elements as cannot overflow, can be vectorized.
     column.chunks(255).map(|chunk| usize::from(chunk.iter().sum::<u8>())).sum()
 }
 
-/// The highest of the values whose mark is 1.
+/// The highest value whose mark is 1.
 pub(super) fn highest(values: &[i64], marks: &[u8]) -> i64 {
     values.iter().zip(marks).map(|(v, mark)| if *mark == 0 { i64::MIN } else { *v }).max().unwrap_or(i64::MIN)
 }
 
-/// The lowest of the values whose mark is 1.
+/// The lowest value whose mark is 1.
 pub(super) fn lowest(values: &[i64], marks: &[u8]) -> i64 {
     values.iter().zip(marks).map(|(v, mark)| if *mark == 0 { i64::MAX } else { *v }).min().unwrap_or(i64::MAX)
 }

@@ -1,17 +1,17 @@
-//! Where a pod would go.
+//! The feasible and best nodes for a pod.
 
 use std::sync::Arc;
 
 use crate::cluster::Slots;
 use crate::verdict::pick;
 
-/// Where a pod would go, as the cluster stands.
+/// The feasible and best nodes for a pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Placement<'a> {
     pub(super) slots: &'a Slots,
-    /// By slot, 1 where the node fits.
+    /// By slot, 1 if the node is feasible.
     pub(super) fits: &'a [u8],
-    /// By name.
+    /// The best slots, sorted by node name.
     pub(super) best: &'a [u32],
     pub(super) fitting: usize,
 }
@@ -21,23 +21,23 @@ impl<'a> Placement<'a> {
         &self.slots[slot].as_ref().expect("a slot that fits holds a node").node.name
     }
 
-    /// Whether some node takes the pod as things are.
+    /// Whether some node is feasible.
     pub fn fits(&self) -> bool {
         self.fitting > 0
     }
 
-    /// How many nodes take it.
+    /// The number of feasible nodes.
     pub fn fitting(&self) -> usize {
         self.fitting
     }
 
-    /// The nodes that take it, in no particular order.
+    /// The feasible nodes, in no particular order.
     pub fn feasible(&self) -> impl Iterator<Item = &'a Arc<str>> {
         let fitting = self.fits.iter().enumerate().filter(|(_, fits)| **fits != 0);
         fitting.map(|(slot, _)| self.name(slot))
     }
 
-    /// The nodes with the highest score, by name: kube-scheduler takes any of them.
+    /// The nodes with the highest score, sorted by name. kube-scheduler picks one of them at random.
     pub fn best(&self) -> impl ExactSizeIterator<Item = &'a Arc<str>> {
         self.best.iter().map(|slot| self.name(*slot as usize))
     }

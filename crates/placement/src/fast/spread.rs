@@ -8,7 +8,7 @@ use crate::plugins::spread::{HOSTNAME, constraints};
 use crate::pod::SpreadConstraint;
 use crate::status::Plugin;
 
-/// The widest range of counts for which scores are worked out beforehand, one for each count.
+/// The largest range of counts for which the score of each count is computed in advance.
 const TABLE: u32 = 1024;
 
 impl Pass<'_> {
@@ -16,7 +16,7 @@ impl Pass<'_> {
         constraints.map(|c| self.topologies.id(&c.topology_key, &self.cluster.slots)).collect()
     }
 
-    /// The constraint's pods by domain, as far as the nodes are ones that it counts; only in domains that are `wanted`.
+    /// The constraint's pods by domain, on nodes that it counts, in domains that are `wanted`.
     fn sums(&mut self, c: &SpreadConstraint, key: &FrameKey, wanted: Option<&[bool]>) -> Vec<u32> {
         let frame = self.nodes.frame(key.clone(), self.topologies);
         let topology = &self.topologies[key.topology];
@@ -47,7 +47,7 @@ impl Pass<'_> {
                 let counts = sums.iter().zip(&frame.present);
                 counts.map(|(n, there)| if *there { *n } else { u32::MAX }).min().map_or(u32::MAX, |n| n)
             };
-            // Without any domain the emptiest counts as the highest that kube-scheduler can say.
+            // Without any domain the minimum is kube-scheduler's largest number.
             let least = i64::from(least.min(i32::MAX as u32));
             let own = i64::from(c.selector.matches(&spec.labels));
             let most = i64::from(c.max_skew) + least - own;
@@ -59,14 +59,14 @@ impl Pass<'_> {
         }
     }
 
-    /// The soft constraints, the pod's own or the system's defaults.
+    /// The soft constraints: the pod's own or the cluster defaults.
     pub(super) fn score_spread(&mut self) {
         let soft = constraints(self.cluster, self.spec, false);
         if soft.is_empty() {
             return;
         }
         let topologies = self.topology_ids(soft.iter().map(|c| &**c));
-        // The system's defaults also score nodes that lack a label; a pod's own constraints leave these out.
+        // The cluster defaults also score nodes without the label; a pod's own constraints ignore them.
         let required: &[usize] = if self.spec.spread.is_empty() { &[] } else { &topologies };
         self.scratch.scored.clone_from(&self.scratch.fits);
         for topology in required {
@@ -93,12 +93,12 @@ impl Pass<'_> {
         self.add_fractions();
     }
 
-    /// How many pods count for a node, by slot, and the weight that the number of domains gives them.
+    /// The number of pods that count for each node, by slot, and the weight that results from the number of domains.
     fn level(&mut self, c: &SpreadConstraint, topology: usize, required: &[usize]) -> f64 {
         let len = self.scratch.fits.len();
         self.scratch.levels.clear();
         if *c.topology_key == *HOSTNAME {
-            // Every node is its own domain, and counts whether its pods are to be counted or not.
+            // Every node is a domain of its own, and counts whether or not its pods are counted.
             self.scratch.levels.resize(len, 0);
             if let Some(counter) = self.groups.spread(&self.spec.namespace, &c.selector) {
                 for (slot, n) in self.groups.tally(counter).iter() {
@@ -119,9 +119,9 @@ impl Pass<'_> {
         libm::log((size + 2) as f64)
     }
 
-    /// With a single constraint, nodes of the same level have the same score: it is worked out once for each level.
+    /// With a single constraint, nodes with the same count have the same score: it is computed once for each count.
     fn score_by_table(&mut self, c: &SpreadConstraint, weight: f64) -> bool {
-        // A default constraint scores nodes without the label too, as if there were no constraint.
+        // A default constraint also scores nodes without the label, as if there were no constraint.
         if self.spec.spread.is_empty() {
             return false;
         }
@@ -169,18 +169,18 @@ fn frame_key(c: &SpreadConstraint, topology: usize, required: &[usize]) -> Frame
     FrameKey { required: required.to_vec(), topology, honor_affinity: c.honor_affinity, honor_taints: c.honor_taints }
 }
 
-/// A constraint's part in a node's score, as kube-scheduler computes it.
+/// The contribution of a constraint to a node's score, computed as in kube-scheduler.
 fn term(c: &SpreadConstraint, level: u32, weight: f64) -> f64 {
     f64::from(level) * weight + f64::from(c.max_skew - 1)
 }
 
-/// Half is rounded up. For numbers from 0 to 2^52 this is `math.Round`: what is cut off is exact.
+/// Rounds half up. For numbers from 0 to 2^52 this equals Go's `math.Round`.
 fn rounded(x: f64) -> i64 {
     let whole = x as i64;
     whole + i64::from(x - whole as f64 >= 0.5)
 }
 
-/// The emptier the better.
+/// Fewer pods give a higher score.
 fn share(score: i64, min: i64, max: i64) -> i32 {
     let share = if max == 0 { MAX_SCORE } else { MAX_SCORE * (max + min - score) / max };
     (Plugin::PodTopologySpread.weight() * share) as i32

@@ -1,7 +1,7 @@
-//! How many of something are on each node.
+//! Counts by node.
 
-/// Counts by slot, those that are not zero. The pods of one application are on few of a cluster's nodes, so what is
-/// summed up is a short list, not a column as long as the cluster.
+/// The counts that are not zero, by slot. The pods of one application run on few of a cluster's nodes, so this is a
+/// short list, not a column as long as the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Sorted by slot.

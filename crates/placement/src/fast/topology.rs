@@ -1,4 +1,4 @@
-//! Node labels as numbers: which nodes share the value of a topology key.
+//! Topology labels as numbers: which nodes share the value of a topology key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::tally::Tally;
 use crate::cluster::Slots;
 use crate::node::Node;
 
-/// The domain of label values that are empty, where nodes without the label are put as well.
+/// The domain of the empty label value and of nodes without the label.
 const EMPTY: u32 = 0;
 
 /// A topology key, and the domain of every node.
@@ -17,7 +17,7 @@ pub(super) struct Topology {
     domains: BTreeMap<Box<str>, u32>,
     /// By slot.
     pub(super) domain: Vec<u32>,
-    /// By slot, 1 where the node has the label.
+    /// By slot, 1 if the node has the label.
     pub(super) labelled: Vec<u8>,
 }
 
@@ -35,12 +35,12 @@ impl Topology {
         topology
     }
 
-    /// How many domains there are; some may have no node any more.
+    /// The number of domains; some may have no node any more.
     pub(super) fn len(&self) -> usize {
         self.domains.len()
     }
 
-    /// The domains of what is counted on nodes that have the label, one by one.
+    /// The domains of counted nodes that have the label.
     pub(super) fn domains_of<'t>(&'t self, tally: &'t Tally) -> impl Iterator<Item = (usize, u32)> {
         let labelled = tally.iter().filter(|(slot, _)| self.labelled[*slot] != 0);
         labelled.map(|(slot, n)| (self.domain[slot] as usize, n))
@@ -64,13 +64,13 @@ impl Topology {
                 }
             },
         };
-        // Where nodes come and go under new names, those of the past must not pile up.
+        // Values of removed nodes must not accumulate.
         if self.domains.len() > 2 * self.domain.len() + 64 {
             self.renumber();
         }
     }
 
-    /// Gives numbers anew, to those domains that have nodes.
+    /// Renumbers the domains that have nodes.
     fn renumber(&mut self) {
         let mut used = vec![false; self.domains.len()];
         used[EMPTY as usize] = true;
@@ -96,7 +96,7 @@ pub(super) struct Topologies {
 }
 
 impl Topologies {
-    /// The number of a key, with its nodes sorted into domains from now on.
+    /// The number of a key. Its domains are maintained from now on.
     pub(super) fn id(&mut self, key: &str, slots: &Slots) -> usize {
         if let Some(id) = self.ids.get(key) {
             return *id;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_past_are_forgotten() {
+    fn unused_values_are_dropped() {
         let mut topology = Topology::new("k", &Slots::default());
         topology.set(0, Some(&node("stays")));
         topology.set(1, Some(&node("")));

@@ -1,4 +1,4 @@
-//! Volumes, the plain way: their filters are asked about every node that has passed those before them.
+//! Volume filters, as in the reference path: they run on every node that has passed the filters before them.
 
 use crate::cluster::Cluster;
 use crate::node::NodeInfo;
@@ -44,7 +44,7 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// Takes out the nodes that the pod's volumes exclude. An error ends the attempt for all nodes.
+/// Excludes the nodes that the pod's volumes reject. An error ends the attempt for all nodes.
 pub(super) fn filter(cluster: &Cluster, pod: &Pod, fits: &mut [u8]) -> Result<(), SchedulingError> {
     let filters = match Filters::new(cluster, pod) {
         Ok(filters) => filters,

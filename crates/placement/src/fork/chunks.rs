@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Small enough that the first change after a fork is cheap, large enough that a fork has few pointers to copy.
+/// Small enough for a cheap first change after a fork, large enough for few pointers to copy in a fork.
 const SIZE: usize = 64;
 
 /// A vector that grows at its end. Clones share all chunks that neither side changes.
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forks_part_ways() {
+    fn forks_are_independent() {
         let mut a = Chunks::default();
         for i in 0..200 {
             a.push(i);

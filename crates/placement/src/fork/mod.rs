@@ -1,4 +1,4 @@
-//! Containers that forks share: a copy costs a handful of pointers, and a change copies only what lies around it.
+//! Containers that forks share: a copy copies a few pointers, and a change copies one chunk.
 
 mod chunks;
 mod sorted;

@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The most entries in a chunk; a fuller one is split.
+/// The maximum number of entries in a chunk. A larger one is split.
 const SIZE: usize = 128;
 
 /// A sorted map. Clones share all chunks that neither side changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sorted<K, V> {
-    /// None of them is empty.
+    /// No chunk is empty.
     chunks: Vec<Arc<Vec<(K, V)>>>,
     len: usize,
 }
@@ -29,8 +29,8 @@ impl<K, V> Sorted<K, V> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// The chunk that a key belongs to, and where it is or would be in it. How a key compares with the one that is
-    /// sought is left to the caller, so that no key has to be built only to look.
+    /// The chunk that a key belongs to, and its index or insertion point there. The caller compares keys, so that no
+    /// key has to be built for a lookup.
     fn locate(&self, compare: impl Fn(&K) -> Ordering) -> (usize, Result<usize, usize>) {
         let after = self.chunks.partition_point(|chunk| compare(&chunk[0].0).is_le());
         match after.checked_sub(1) {
@@ -61,7 +61,7 @@ impl<K: Ord, V> Sorted<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
-    /// Sets a value and returns the one that was there.
+    /// Sets a value and returns the previous one.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (chunk, at) = self.locate(|k| k.cmp(&key));
         let Some(entries) = self.chunks.get_mut(chunk) else {
@@ -77,7 +77,7 @@ impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
         entries.insert(at, (key, value));
         self.len += 1;
         if entries.len() > SIZE {
-            // Keys that come in order, as they do when a cluster is read, leave full chunks behind.
+            // Keys that are inserted in order, as when a cluster is read, leave full chunks.
             let from = if at + 1 == entries.len() { at } else { SIZE / 2 };
             let rest = entries.split_off(from);
             self.chunks.insert(chunk + 1, Arc::new(rest));
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_what_a_map_does() {
+    fn same_as_btree_map() {
         let (mut ours, mut theirs) = (Sorted::default(), BTreeMap::new());
         let mut x = 1_u64;
         for round in 0..20_000_u64 {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn forks_part_ways() {
+    fn forks_are_independent() {
         let mut a = Sorted::default();
         for i in 0..1000 {
             a.insert(i, i);

@@ -1,6 +1,6 @@
 //! NodeResourcesFit and NodeResourcesBalancedAllocation.
 //!
-//! Amounts can be larger than anything real; where 64 bits do not hold them, they wrap as kube-scheduler's do.
+//! Amounts that exceed 64 bits wrap around, as in kube-scheduler.
 
 use super::MAX_SCORE;
 use crate::node::NodeInfo;
@@ -59,12 +59,12 @@ fn least_allocated(resources: [(i64, i64); 2]) -> i64 {
     if count == 0 { 0 } else { sum / count }
 }
 
-/// Whether the pod asks for neither cpu nor memory: then balance is not scored.
+/// Whether the pod requests neither cpu nor memory: then balance is not scored.
 pub(crate) fn is_best_effort(pod: &PodSpec) -> bool {
     pod.resources.balance_score == (0, 0)
 }
 
-/// How much the pod evens out the node's use of cpu and memory.
+/// How much the pod balances the node's use of cpu and memory.
 pub(crate) fn balance_score(pod: &PodSpec, info: &NodeInfo) -> i64 {
     let has = [info.node.allocatable.milli_cpu, info.node.allocatable.memory];
     let taken = [info.requested.milli_cpu, info.requested.memory];
@@ -74,7 +74,7 @@ pub(crate) fn balance_score(pod: &PodSpec, info: &NodeInfo) -> i64 {
     MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2
 }
 
-/// One minus the deviation of the fractions in use; zero deviation where only one resource is there.
+/// One minus the standard deviation of the fractions in use; the deviation is zero for a single resource.
 fn balance(taken: [i64; 2], has: [i64; 2]) -> i64 {
     let fraction = |i: usize| (taken[i] as f64 / has[i] as f64).min(1.0);
     let deviation = if has[0] == 0 || has[1] == 0 { 0.0 } else { ((fraction(0) - fraction(1)) / 2.0).abs() };

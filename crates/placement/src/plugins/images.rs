@@ -1,4 +1,4 @@
-//! ImageLocality: nodes that have the pod's images already.
+//! ImageLocality: prefers nodes that already have the pod's images.
 
 use super::MAX_SCORE;
 use crate::cluster::Cluster;
@@ -16,7 +16,7 @@ pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, node: &Node) -> i64 {
         .iter()
         .filter(|name| node.images.iter().any(|(n, _)| **n == ***name))
         .filter_map(|name| cluster.image(name))
-        // An image that few nodes have counts less, so that pods do not pile up there.
+        // An image on few nodes counts less, to avoid concentrating pods there.
         .map(|state| (state.size as f64 * (state.nodes as f64 / nodes)) as i64)
         .fold(0, i64::wrapping_add);
     let max = MAX_PER_CONTAINER * pod.containers as i64;

@@ -10,10 +10,11 @@ use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodSpec, Term};
 use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 
-/// How much a required affinity of another pod counts in the score (`hardPodAffinityWeight`).
+/// The weight of another pod's required affinity in the score (`hardPodAffinityWeight`).
 pub(crate) const HARD_AFFINITY_WEIGHT: i64 = 1;
 
-/// Whether a term selects a pod, given the labels of the pod's namespace where the term's own were not resolved.
+/// Whether a term selects a pod. The labels of the pod's namespace are needed if the term's namespaces are not
+/// resolved.
 pub(crate) fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_labels: Option<&Labels>) -> bool {
     let in_namespace = term.namespaces.contains(namespace)
         || match namespace_labels {
@@ -23,8 +24,8 @@ pub(crate) fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_l
     in_namespace && term.selector.matches(labels)
 }
 
-/// A term of the pod to place, with the namespaces that it selects added (`mergeAffinityTermNamespacesIfNotEmpty`).
-/// kube-scheduler means to clear the selector then, but clears a copy: it stays, and is later shown no labels.
+/// A term of the pod to place, with the selected namespaces added (`mergeAffinityTermNamespacesIfNotEmpty`).
+/// kube-scheduler clears the selector of a copy, so the selector stays and is later matched against empty labels.
 pub(crate) fn resolve(cluster: &Cluster, term: &Term) -> Term {
     let mut term = term.clone();
     if !term.namespace_selector.is_empty() {
@@ -34,7 +35,7 @@ pub(crate) fn resolve(cluster: &Cluster, term: &Term) -> Term {
     term
 }
 
-/// Counts by topology key and value; a pair with none is not there.
+/// Counts by topology key and value, without zeros.
 type Counts<'a> = BTreeMap<(&'a str, &'a str), i64>;
 
 fn add<'a>(counts: &mut Counts<'a>, node: &'a Node, key: &str, n: i64) {
@@ -47,20 +48,20 @@ fn add<'a>(counts: &mut Counts<'a>, node: &'a Node, key: &str, n: i64) {
     }
 }
 
-/// What is counted before the nodes are filtered.
+/// The counts of PreFilter.
 #[derive(Debug, Clone)]
 pub(crate) struct State<'a> {
     affinity: Vec<Term>,
     anti_affinity: Vec<Term>,
     namespace_labels: Labels,
-    /// Pods whose anti-affinity is against the pod to place.
+    /// Pods with an anti-affinity term that selects the pod to place.
     existing: Counts<'a>,
     with: Counts<'a>,
     against: Counts<'a>,
 }
 
 impl<'a> State<'a> {
-    /// PreFilter; none where no rule applies.
+    /// PreFilter; none if no rule applies.
     pub(crate) fn new(cluster: &'a Cluster, pod: &PodSpec) -> Option<State<'a>> {
         let mut state = State {
             affinity: pod.affinity.iter().map(|t| resolve(cluster, t)).collect(),
@@ -79,7 +80,7 @@ impl<'a> State<'a> {
         applies.then_some(state)
     }
 
-    /// A pod comes to a node, or leaves it.
+    /// Adds a pod to a node or removes it.
     pub(crate) fn update(&mut self, pod: &PodSpec, other: &Pod, node: &'a Node, n: i64) {
         for term in &other.spec.anti_affinity {
             if matches(term, &pod.namespace, &pod.labels, Some(&self.namespace_labels)) {
@@ -123,12 +124,12 @@ impl<'a> State<'a> {
                 Some(value) => found &= self.with.get(&(&*term.topology_key, value)).is_some_and(|n| *n > 0),
             }
         }
-        // The first of a group that wants to be together may go anywhere.
+        // The first pod of a group with affinity to itself may run on any node.
         found || (self.with.is_empty() && self.affinity.iter().all(|t| matches(t, &pod.namespace, &pod.labels, None)))
     }
 }
 
-/// The scores of the nodes that fit; none where nobody has a preference.
+/// The scores of the feasible nodes; none if no pod has a preference.
 pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, fitting: &[&NodeInfo]) -> Option<Vec<i64>> {
     let resolved = |terms: &[(Term, i32)]| -> Vec<(Term, i64)> {
         terms.iter().map(|(t, w)| (resolve(cluster, t), i64::from(*w))).collect()
@@ -172,7 +173,7 @@ fn prefer<'a>(sums: &mut BTreeMap<&'a str, BTreeMap<&'a str, i64>>, node: &'a No
     }
 }
 
-/// Scores on a scale from the lowest to the highest.
+/// Scales scores from the lowest to the highest.
 fn normalize(scores: &[i64]) -> Vec<i64> {
     let min = scores.iter().copied().min().unwrap_or(0);
     let max = scores.iter().copied().max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! kube-scheduler's default plugins, one file each, in the words and the order of Kubernetes 1.36.
+//! kube-scheduler's default plugins, as in Kubernetes 1.36.
 
 pub(crate) mod fit;
 pub(crate) mod images;
@@ -10,10 +10,10 @@ pub(crate) mod volume_limits;
 pub(crate) mod volume_restrictions;
 pub(crate) mod volume_zone;
 
-/// The highest score of a plugin, before its weight.
+/// The maximum score of a plugin, before its weight.
 pub(crate) const MAX_SCORE: i64 = 100;
 
-/// Scores in relation to the highest of them (`DefaultNormalizeScore`); reversed where less is better.
+/// Scales scores to the highest of them (`DefaultNormalizeScore`); reversed if lower is better.
 pub(crate) fn normalize(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0).max(0);
     for score in scores {

@@ -1,4 +1,5 @@
-//! What depends on the node alone: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeDeclaredFeatures.
+//! Plugins that depend only on the node: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts,
+//! NodeDeclaredFeatures.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use stead_semantics::taints;
@@ -7,13 +8,13 @@ use crate::node::{Node, NodeInfo};
 use crate::pod::{PodSpec, Tolerations};
 use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 
-fn keeps_pods_away(t: &Taint) -> bool {
+fn prevents_scheduling(t: &Taint) -> bool {
     t.effect == "NoSchedule" || t.effect == "NoExecute"
 }
 
-/// The first taint that keeps the pod off the node.
+/// The first taint that prevents scheduling and that the pod does not tolerate.
 pub(crate) fn untolerated<'a>(node: &'a Node, tolerations: &Tolerations) -> Option<&'a Taint> {
-    taints::find_untolerated(&node.taints, &tolerations.0, keeps_pods_away)
+    taints::find_untolerated(&node.taints, &tolerations.0, prevents_scheduling)
 }
 
 pub(crate) fn unschedulable(pod: &PodSpec, node: &Node) -> Filtered {
@@ -63,7 +64,7 @@ pub(crate) fn taint_score(pod: &PodSpec, node: &Node) -> i64 {
     node.taints.iter().filter(untolerated).count() as i64
 }
 
-/// The weights of the preferred terms that match; none where the pod has no preference.
+/// The sum of the weights of matching preferred terms; none if the pod has no preferences.
 pub(crate) fn affinity_score(pod: &PodSpec, node: &Node) -> Option<i64> {
     Some(pod.preferred_nodes.as_ref()?.score(&node.name, &node.labels))
 }

@@ -14,7 +14,7 @@ use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The constraints that apply to a pod: its own, or the system's defaults for what a service or an owner selects.
+/// The constraints that apply to a pod: its own, or the cluster defaults for pods of a service or an owner.
 pub(crate) fn constraints<'a>(cluster: &Cluster, pod: &'a PodSpec, hard: bool) -> Vec<Cow<'a, SpreadConstraint>> {
     if !pod.spread.is_empty() {
         return pod.spread.iter().filter(|c| c.hard == hard).map(Cow::Borrowed).collect();
@@ -50,7 +50,7 @@ pub(crate) fn has_all_keys(labels: &Labels, constraints: &[Cow<'_, SpreadConstra
     constraints.iter().all(|c| labels.contains_key(&*c.topology_key))
 }
 
-/// The pods of a node that a selector counts. One that selects everything counts nothing, by kube-scheduler's rule.
+/// The number of pods on a node that a selector counts. In kube-scheduler an empty selector counts none.
 fn count(info: &NodeInfo, selector: &Selector, namespace: &str) -> i64 {
     if selector.is_empty() {
         return 0;
@@ -60,7 +60,7 @@ fn count(info: &NodeInfo, selector: &Selector, namespace: &str) -> i64 {
     info.pods.iter().filter(matches).count() as i64
 }
 
-/// How the pods stand by domain, constraint by constraint.
+/// The number of pods in each domain, for each constraint.
 #[derive(Debug, Clone)]
 pub(crate) struct State<'a> {
     pub(crate) constraints: Vec<Cow<'a, SpreadConstraint>>,
@@ -68,7 +68,7 @@ pub(crate) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// PreFilter; none where the pod has no hard constraint.
+    /// PreFilter; none if the pod has no hard constraint.
     pub(crate) fn new(cluster: &'a Cluster, pod: &'a PodSpec) -> Option<State<'a>> {
         let constraints = constraints(cluster, pod, true);
         if constraints.is_empty() {
@@ -89,7 +89,7 @@ impl<'a> State<'a> {
         Some(State { constraints, counts })
     }
 
-    /// The emptiest domain's count, as far as a constraint is concerned.
+    /// The minimum over the domains of a constraint.
     pub(crate) fn least(&self, i: usize) -> i64 {
         let counts = &self.counts[i];
         if (counts.len() as i64) < i64::from(self.constraints[i].min_domains) {
@@ -112,8 +112,8 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// A pod comes to a node, or leaves it. Unlike PreFilter this counts pods that are being deleted, and selectors
-    /// that select everything.
+    /// Adds a pod to a node or removes it. Unlike PreFilter this counts pods that are being deleted, and applies empty
+    /// selectors.
     pub(crate) fn update(&mut self, pod: &PodSpec, other: &Pod, n: &'a Node, delta: i64) {
         if *other.key.namespace != *pod.namespace || !has_all_keys(&n.labels, &self.constraints) {
             return;
@@ -127,13 +127,13 @@ impl<'a> State<'a> {
     }
 }
 
-/// The scores of the nodes that fit; none where the pod has no soft constraint.
+/// The scores of the feasible nodes; none if the pod has no soft constraint.
 pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, fitting: &[&NodeInfo]) -> Option<Vec<i64>> {
     let constraints = constraints(cluster, pod, false);
     if constraints.is_empty() {
         return None;
     }
-    // The system's defaults also score nodes that lack a label; a pod's own constraints leave these out.
+    // The cluster defaults also score nodes without the label; a pod's own constraints ignore them.
     let all_keys = !pod.spread.is_empty();
     let ignored: Vec<bool> = fitting.iter().map(|i| all_keys && !has_all_keys(&i.node.labels, &constraints)).collect();
     let mut counts: Vec<BTreeMap<&str, i64>> = vec![BTreeMap::new(); constraints.len()];
@@ -186,7 +186,7 @@ pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, fitting: &[&NodeInfo]) -> 
     Some(normalize(&scores))
 }
 
-/// The emptier the better; nodes that are left out get nothing.
+/// Fewer pods give a higher score; ignored nodes get 0.
 fn normalize(scores: &[Option<i64>]) -> Vec<i64> {
     let min = scores.iter().flatten().copied().min().unwrap_or(i64::MAX);
     let max = scores.iter().flatten().copied().max().unwrap_or(0).max(0);

@@ -1,19 +1,19 @@
-//! VolumeBinding: a pod's claims have volumes that the node can use, or can get them there.
+//! VolumeBinding: the pod's claims have volumes that the node can use, or such volumes can be found or provisioned.
 
 use crate::cluster::Cluster;
 use crate::node::Node;
-use crate::plugins::volume_limits::{made_for, not_owner};
+use crate::plugins::volume_limits::{is_created_for, not_owner};
 use crate::pod::Pod;
 use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
 use crate::storage::{Claim, PersistentVolume, Storage};
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// A pod's claims, sorted by how far they are.
+/// A pod's claims, by state.
 #[derive(Debug, Clone)]
 pub(crate) struct State<'a> {
     bound: Vec<&'a Claim>,
-    /// Claims that wait for the pod to be placed, smallest first.
+    /// Unbound claims with binding mode `WaitForFirstConsumer`.
     waiting: Vec<&'a Claim>,
 }
 
@@ -22,7 +22,7 @@ fn rejection(reason: RejectionReason) -> Fault {
 }
 
 impl<'a> State<'a> {
-    /// PreFilter; none where the pod has no claims.
+    /// PreFilter; none if the pod has no claims.
     pub(crate) fn new(cluster: &'a Cluster, pod: &Pod) -> Result<Option<State<'a>>, Fault> {
         let storage = cluster.storage();
         let mut claims = Vec::new();
@@ -42,7 +42,7 @@ impl<'a> State<'a> {
             if claim.deleting {
                 return Err(rejection(RejectionReason::ClaimDeleting { claim: name.into() }));
             }
-            if ephemeral && !made_for(claim, pod) {
+            if ephemeral && !is_created_for(claim, pod) {
                 return Err(rejection(RejectionReason::EphemeralClaimNotOwned(not_owner(claim, pod))));
             }
             claims.push(claim);
@@ -90,7 +90,7 @@ impl<'a> State<'a> {
         Err(Fault::Rejected(Rejection { plugin: Plugin::VolumeBinding, code: Code::Unresolvable, reasons }))
     }
 
-    /// Whether the node can use every bound volume, and whether all of them exist; the first fault decides.
+    /// Whether the node can use every bound volume, and whether all of them exist. The first problem decides.
     fn check_bound(&self, storage: &Storage, node: &Node) -> (bool, bool) {
         for claim in &self.bound {
             match claim.volume.as_deref().and_then(|v| storage.volume(v)) {
@@ -102,26 +102,26 @@ impl<'a> State<'a> {
         (true, true)
     }
 
-    /// Whether the waiting claims can get volumes on the node, and whether there is room for them.
+    /// Whether the unbound claims can get volumes on the node, and whether there is capacity for them.
     fn check_waiting(&self, storage: &Storage, node: &Node) -> Result<(bool, bool), Fault> {
-        let (mut to_match, mut to_make) = (Vec::new(), Vec::new());
+        let (mut to_match, mut to_provision) = (Vec::new(), Vec::new());
         for claim in &self.waiting {
             match &claim.selected_node {
                 Some(selected) if **selected != *node.name => return Ok((false, true)),
-                Some(_) => to_make.push(*claim),
+                Some(_) => to_provision.push(*claim),
                 None => to_match.push(*claim),
             }
         }
-        // kube-scheduler goes from the smallest to the largest.
+        // kube-scheduler matches the smallest claim first.
         to_match.sort_by(|a, b| a.request.cmp(&b.request));
         let mut chosen: Vec<&str> = Vec::new();
         for claim in to_match {
             match find_volume(storage, claim, node, &chosen) {
                 Some(volume) => chosen.push(&volume.name),
-                None => to_make.push(claim),
+                None => to_provision.push(claim),
             }
         }
-        for claim in to_make {
+        for claim in to_provision {
             let Some(class) = storage.class(&claim.class) else {
                 return Err(Fault::Error(SchedulingError::StorageClassNotFound { class: claim.class.clone() }));
             };
@@ -136,7 +136,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Whether the claim's class makes it wait for its first pod.
+/// Whether the claim's class has binding mode `WaitForFirstConsumer`.
 fn waits(storage: &Storage, claim: &Claim) -> Result<bool, Fault> {
     match storage.class(&claim.class) {
         None => Ok(false),
@@ -146,10 +146,10 @@ fn waits(storage: &Storage, claim: &Claim) -> Result<bool, Fault> {
     }
 }
 
-/// The smallest volume that is there for the claim on the node (`FindMatchingVolume`).
+/// The smallest available volume for the claim on the node (`FindMatchingVolume`).
 fn find_volume<'a>(storage: &'a Storage, claim: &Claim, node: &Node, chosen: &[&str]) -> Option<&'a PersistentVolume> {
     let mut smallest: Option<&PersistentVolume> = None;
-    // kube-scheduler lists the volumes of the claim's class only.
+    // kube-scheduler lists only the volumes of the claim's class.
     for volume in storage.volumes.values().filter(|v| v.class == claim.class) {
         let is_for = volume.is_for(claim);
         if chosen.contains(&&*volume.name)
@@ -177,7 +177,7 @@ fn find_volume<'a>(storage: &'a Storage, claim: &Claim, node: &Node, chosen: &[&
     smallest
 }
 
-/// Whether the driver has enough left for the claim where the node can reach it.
+/// Whether the driver has enough capacity for the claim that the node can access.
 fn has_room(storage: &Storage, provisioner: &str, claim: &Claim, node: &Node) -> bool {
     let Some(request) = &claim.request else { return true };
     if !storage.publishes_room(provisioner) {

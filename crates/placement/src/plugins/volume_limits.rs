@@ -12,10 +12,10 @@ use crate::status::{
 };
 use crate::storage::{Attachment, Claim, Source, Storage};
 
-/// An attachable volume: its driver, and its handle there.
+/// An attachable volume: its driver and its handle.
 type Attachable = (Box<str>, Box<str>);
 
-/// PreFilter: whether the pod has any volume that could count.
+/// PreFilter: whether the pod has a volume that could count.
 pub(crate) fn applies(pod: &Pod) -> bool {
     pod.spec.volumes.iter().any(|v| !matches!(v, Volume::Iscsi { .. } | Volume::Rbd { .. }))
 }
@@ -51,7 +51,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Filtered 
     Ok(())
 }
 
-/// A pod's volumes that a CSI driver attaches. A claim that has no volume yet counts by its class.
+/// A pod's volumes that a CSI driver attaches. A claim without a volume counts by its class.
 fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Result<BTreeSet<Attachable>, Fault> {
     let mut out = BTreeSet::new();
     for volume in &pod.spec.volumes {
@@ -83,7 +83,7 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
                     }
                     None => None,
                     Some(claim) => {
-                        if matches!(volume, Volume::Ephemeral(_)) && !made_for(claim, pod) {
+                        if matches!(volume, Volume::Ephemeral(_)) && !is_created_for(claim, pod) {
                             return Err(Fault::Error(SchedulingError::EphemeralClaimNotOwned(not_owner(claim, pod))));
                         }
                         of_claim(storage, claim, has_csi_node)
@@ -100,8 +100,8 @@ fn not_translated(volume: &str, cause: CsiTranslationError) -> Fault {
     Fault::Error(SchedulingError::CsiTranslation { volume: volume.into(), cause })
 }
 
-/// Whether an ephemeral volume's claim was made for the pod.
-pub(crate) fn made_for(claim: &Claim, pod: &Pod) -> bool {
+/// Whether an ephemeral volume's claim was created for the pod.
+pub(crate) fn is_created_for(claim: &Claim, pod: &Pod) -> bool {
     claim.controller_uid.as_deref() == Some(&*pod.uid)
 }
 
@@ -118,7 +118,7 @@ fn of_claim(storage: &Storage, claim: &Claim, has_csi_node: bool) -> Option<Atta
         };
     }
     let class = storage.class(&claim.class)?;
-    // What stands in for the handle of a volume that is yet to be made: no driver's own handle looks like it.
+    // A placeholder for the handle of a volume that does not exist yet. No driver uses such handles.
     let handle = format!("\0{}/{}", claim.namespace, claim.name).into();
     match csi_migration::driver(&class.provisioner) {
         Some(driver) => has_csi_node.then(|| (driver.into(), handle)),

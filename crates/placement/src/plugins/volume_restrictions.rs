@@ -1,4 +1,4 @@
-//! VolumeRestrictions: disks that one node may have at a time, and claims for one pod only.
+//! VolumeRestrictions: disks that only one node may use, and claims that only one pod may use.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::node::NodeInfo;
 use crate::pod::{Pod, PodSpec, Volume};
 use crate::status::{Code, Filtered, Plugin, Rejection, RejectionReason, reject};
 
-/// The pod's claims with access mode ReadWriteOncePod, and how often they are in use.
+/// The pod's claims with access mode ReadWriteOncePod, and how many are in use.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     claims: BTreeSet<Box<str>>,
@@ -15,7 +15,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// PreFilter; none where there is nothing to check.
+    /// PreFilter; none if there is nothing to check.
     pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, Rejection> {
         let mut claims = BTreeSet::new();
         for volume in &pod.volumes {
@@ -40,7 +40,7 @@ impl State {
         Ok(needed.then_some(State { claims, conflicts }))
     }
 
-    /// A pod comes or leaves. Unlike PreFilter this goes by the claim's name alone, in whatever namespace.
+    /// Adds or removes a pod. Unlike PreFilter this compares only the claim's name, not its namespace.
     pub(crate) fn update(&mut self, other: &Pod, n: i64) {
         let uses = |v: &&Volume| matches!(v, Volume::Claim(name) if self.claims.contains(name));
         self.conflicts += n * other.spec.volumes.iter().filter(uses).count() as i64;

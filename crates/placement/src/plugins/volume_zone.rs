@@ -1,4 +1,4 @@
-//! VolumeZone: volumes whose own labels say in which zone or region they lie.
+//! VolumeZone: volumes with labels for their zone or region.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const KEYS: [&str; 4] = [
     "topology.kubernetes.io/region",
 ];
 
-/// The name by which a key of old goes today.
+/// The current name of a deprecated key.
 fn current(key: &str) -> &str {
     match key {
         "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
@@ -23,14 +23,14 @@ fn current(key: &str) -> &str {
     }
 }
 
-/// Where the pod's volumes lie: by label, the values that will do.
+/// The zones and regions of the pod's volumes: by label, the allowed values.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     places: Vec<(&'static str, BTreeSet<Box<str>>)>,
 }
 
 impl State {
-    /// PreFilter; none where no volume says where it lies.
+    /// PreFilter; none if no volume has such a label.
     pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, Fault> {
         let storage = cluster.storage();
         let no =
@@ -69,7 +69,7 @@ impl State {
     }
 
     pub(crate) fn filter(&self, node: &Node) -> Filtered {
-        // A node that knows no zones at all is a single-zone cluster's.
+        // Nodes without any zone label belong to a single-zone cluster.
         if !KEYS.iter().any(|key| node.labels.contains_key(*key)) {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-/// The zones of a label that may name several (`a__b`); one that cannot be read does not count.
+/// The zones of a label, which may list several (`a__b`). An invalid label is ignored.
 fn zones(label: &str) -> Option<BTreeSet<Box<str>>> {
     label.split("__").map(str::trim).map(|zone| (!zone.is_empty()).then(|| zone.into())).collect()
 }

@@ -1,10 +1,10 @@
-//! More classes, counters and changes than are kept.
+//! More classes, counters and changes than the limits allow.
 
 use k8s_openapi::api::core::v1::{Node as RawNode, Pod as RawPod};
 use serde_json::json;
 use stead_placement::{Cluster, Node, Pod, PodKey, evaluate};
 
-/// A pod that is like no other: its own label, which it is spread by, and its own requests.
+/// A unique pod: its own label, a spread constraint for that label, and its own requests.
 fn pod(i: usize) -> RawPod {
     let ids = [i, i / 2].map(|n| n.to_string());
     let selector = json!({"matchExpressions": [{"key": "id", "operator": "In", "values": ids}]});
@@ -21,7 +21,7 @@ fn pod(i: usize) -> RawPod {
 }
 
 #[test]
-fn agrees_beyond_what_is_kept() {
+fn agrees_beyond_the_limits() {
     let mut cluster = Cluster::new();
     for i in 0..6 {
         let node: RawNode = serde_json::from_value(json!({
@@ -33,15 +33,15 @@ fn agrees_beyond_what_is_kept() {
     }
     for i in 0..9000 {
         let pod = Pod::compile(&pod(i)).expect("a valid pod");
-        // The plain path on every pod would take long, and on some is enough: what was kept wrongly stays wrong.
-        let plain = (i % 10 == 0).then(|| evaluate(&cluster, &pod).expect("nothing unmodelled"));
+        // Comparing some pods is enough: a wrong cache entry stays wrong. The reference path is slow.
+        let reference = (i % 10 == 0).then(|| evaluate(&cluster, &pod).expect("nothing unmodelled"));
         let fast = cluster.place(&pod).expect("nothing unmodelled");
-        if let Some(plain) = plain {
-            assert!(fast.best().eq(&plain.best) && fast.fitting() == plain.scores.len(), "pod {i}");
+        if let Some(reference) = reference {
+            assert!(fast.best().eq(&reference.best) && fast.fitting() == reference.scores.len(), "pod {i}");
         }
         let node = fast.choose(i as u64).cloned().expect("there is room");
         cluster.assume(&pod, &node).expect("the node is there");
-        // Half of those that come leave at once, the others later.
+        // Half of the added pods are removed at once, the others later.
         let leaving = if i % 2 == 0 { i / 2 } else { i };
         cluster.remove_pod(&PodKey::new("default", &format!("p{leaving}")));
         if i > 200 {

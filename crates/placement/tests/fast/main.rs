@@ -1,6 +1,6 @@
-//! The fast path against the plain one: the same best nodes, and the same nodes that fit, pod by pod.
+//! The fast path compared with the reference path: the same feasible and best nodes, pod by pod.
 //!
-//! Clusters, pods and everything that happens come from a seed; a seed that fails prints itself. To try one again:
+//! A seed determines clusters, pods and events. A failing seed is printed; to repeat it:
 //! `STEAD_SEED=17 cargo test -p stead-placement --test fast`.
 #![expect(clippy::disallowed_methods, reason = "a seed can be given from outside")]
 
@@ -15,13 +15,13 @@ use objects::Objects;
 use rng::Rng;
 use stead_placement::{Cluster, Node, Pod, PodKey, Snapshot, evaluate};
 
-/// A cluster, and the objects it was told of.
+/// A cluster and the objects that it was built from.
 #[derive(Clone)]
 struct World {
     cluster: Cluster,
     nodes: BTreeMap<String, RawNode>,
     pods: BTreeMap<(String, String), RawPod>,
-    /// What does not change.
+    /// Objects that do not change.
     rest: Snapshot,
 }
 
@@ -59,21 +59,24 @@ impl World {
         self.cluster.remove_pod(&PodKey::new(&key.0, &key.1)).expect("the pod is there");
     }
 
-    /// Places a pod by both paths, compares, and puts it on a node.
+    /// Places a pod with both paths, compares the results, and assumes the pod on a node.
     fn place(&mut self, mut raw: RawPod, seed: u64) -> Result<(), String> {
         let pod = Pod::compile(&raw).expect("a valid pod");
-        let plain = evaluate(&self.cluster, &pod).expect("nothing unmodelled");
+        let reference = evaluate(&self.cluster, &pod).expect("nothing unmodelled");
         let fast = self.cluster.place(&pod).expect("nothing unmodelled");
         let mut feasible: Vec<_> = fast.feasible().collect();
         feasible.sort();
-        if !feasible.iter().copied().eq(plain.feasible()) || fast.fitting() != feasible.len() {
-            let rejected: Vec<_> = plain.rejected.iter().map(|(n, r)| (n, &r.reasons)).collect();
-            let plain: Vec<_> = plain.feasible().collect();
-            return Err(format!("fit: fast {feasible:?}, plain {plain:?}\nrejected {rejected:?}\npod {raw:?}"));
+        if !feasible.iter().copied().eq(reference.feasible()) || fast.fitting() != feasible.len() {
+            let rejected: Vec<_> = reference.rejected.iter().map(|(n, r)| (n, &r.reasons)).collect();
+            let reference: Vec<_> = reference.feasible().collect();
+            return Err(format!("fit: fast {feasible:?}, reference {reference:?}\nrejected {rejected:?}\npod {raw:?}"));
         }
-        if !fast.best().eq(&plain.best) || fast.choose(seed) != plain.choose(seed) {
+        if !fast.best().eq(&reference.best) || fast.choose(seed) != reference.choose(seed) {
             let best: Vec<_> = fast.best().collect();
-            return Err(format!("best: fast {best:?}, plain {:?}\n{:#?}\npod {raw:?}", plain.best, plain.scores));
+            return Err(format!(
+                "best: fast {best:?}, reference {:?}\n{:#?}\npod {raw:?}",
+                reference.best, reference.scores
+            ));
         }
         if let Some(node) = fast.choose(seed).cloned() {
             self.cluster.assume(&pod, &node).expect("the node is there");
@@ -84,7 +87,7 @@ impl World {
         Ok(())
     }
 
-    /// What the cluster has come to is what a cluster of the same objects is.
+    /// The changed cluster equals one that is built from the same objects.
     fn check_against_rebuilt(&self, pod: &RawPod) -> Result<(), String> {
         let snapshot = Snapshot {
             nodes: self.nodes.values().cloned().collect(),
@@ -98,7 +101,7 @@ impl World {
         if same { Ok(()) } else { Err(format!("rebuilt: {theirs:?}\nkept: {ours:?}")) }
     }
 
-    /// Something happens.
+    /// Applies a random event.
     fn step(&mut self, objects: &mut Objects) -> Result<(), String> {
         match objects.rng.below(24) {
             0 => self.set_node(objects.node()),
@@ -144,7 +147,7 @@ fn play(seed: u64) -> Result<(), String> {
     let mut objects = Objects::new(Rng::new(seed));
     let mut worlds = vec![World::new(&mut objects)];
     for step in 0..60 {
-        // Forks go on by themselves, and what one does must not show in the other.
+        // Forks change independently: a change to one must not affect the other.
         if worlds.len() < 3 && objects.rng.chance(5) {
             let fork = worlds[0].clone();
             worlds.push(fork);
@@ -159,7 +162,7 @@ fn play(seed: u64) -> Result<(), String> {
 }
 
 #[test]
-fn agrees_with_the_plain_path() {
+fn agrees_with_the_reference_path() {
     let seeds = match std::env::var("STEAD_SEED").ok().and_then(|s| s.parse().ok()) {
         Some(seed) => seed..seed + 1,
         None => 0..600,

@@ -1,4 +1,4 @@
-//! Nodes and pods of every sort that the fast path has to get right.
+//! Random nodes and pods that cover all features of the fast path.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ const IMAGES: [(&str, i64); 3] = [("web:1", 300), ("db:2", 900), ("cache:latest"
 
 pub(crate) struct Objects {
     pub(crate) rng: Rng,
-    /// Whether preemption promises nodes: then the plain path has to help.
+    /// Whether pods have nominated nodes: then the reference path is used.
     pub(crate) promises: bool,
-    /// For names that are new each time.
+    /// For unique names.
     count: u64,
 }
 
@@ -88,7 +88,7 @@ impl Objects {
     // Nodes
 
     pub(crate) fn node(&mut self) -> RawNode {
-        // Not in the order of their making, so that slots and names are not in one order.
+        // Names are not in the order of creation, so that slots and names have different orders.
         let name = format!("n{}", self.rng.below(40));
         let mut node = object(json!({"metadata": {"name": name}, "spec": {}, "status": {}}));
         self.fill_node(&mut node);
@@ -203,7 +203,7 @@ impl Objects {
         object(json!({"metadata": meta, "spec": spec}))
     }
 
-    /// A pod that is on a node, whether it would have fitted there or not; perhaps a node that is not there.
+    /// A pod on a node, which may not have enough room or may not exist.
     pub(crate) fn bound_pod(&mut self, nodes: &BTreeMap<String, RawNode>) -> RawPod {
         let mut pod = self.pod();
         let node = match self.rng.pick_from(nodes.keys()) {
@@ -212,8 +212,8 @@ impl Objects {
         };
         let spec = pod.spec.get_or_insert_default();
         spec.node_name = Some(node);
-        // When one of two pods with the same port leaves, kube-scheduler takes the port to be free. So what a node
-        // has left would depend on the past here.
+        // When one of two pods with the same port is removed, kube-scheduler regards the port as free, so the free
+        // ports would depend on the order of events.
         for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
             container.ports = None;
         }
@@ -223,7 +223,7 @@ impl Objects {
         pod
     }
 
-    /// A pod without a node that preemption promised one.
+    /// A pod without a node, but with a nominated node.
     pub(crate) fn nominated_pod(&mut self, nodes: &BTreeMap<String, RawNode>) -> RawPod {
         let mut pod = self.pod();
         pod.status.get_or_insert_default().nominated_node_name = self.rng.pick_from(nodes.keys()).cloned();

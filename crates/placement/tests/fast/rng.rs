@@ -1,4 +1,4 @@
-//! SplitMix64: a whole run from one seed.
+//! SplitMix64: one seed determines a run.
 
 pub(crate) struct Rng(u64);
 
@@ -19,12 +19,12 @@ impl Rng {
         self.next() % n
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True this many times in a hundred.
+    /// True with this probability in percent.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,17 +1,53 @@
-//! Selectors as people type them.
+//! Selectors as typed by users.
 //!
 //! Mirrors the lexer and parser of `labels.Parse`: same language, same messages.
 
+use thiserror::Error;
+
+use crate::field_error::{FieldError, FieldErrors};
 use crate::labels::requirement::{Operator, Requirement, Spelling, key_error};
 
-/// What Kubernetes lists when it expected an operator.
+/// The operators, as Kubernetes lists them in errors.
 const BINARY_OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
-/// Path of a label key in an error of the parser, which is given no path. Go prints a nil path so.
+/// The path of a label key in an error of the parser, which has no path: how Go prints a nil path.
 const NO_PATH: &str = "<nil>";
 
+/// Why a text is not a selector. `Display` is Kubernetes' message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error)]
+#[non_exhaustive]
+pub enum SyntaxError {
+    /// A token that is not allowed at its position.
+    #[error("found '{found}', expected: {expected}")]
+    Unexpected {
+        /// The token; empty at the end of the text.
+        found: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// `in` or `notin` without an opening parenthesis.
+    #[error("found '{found}' expected: '('")]
+    MissingParenthesis {
+        /// The token; empty at the end of the text.
+        found: String,
+    },
+    /// An invalid label key.
+    #[error("{0}")]
+    Key(FieldError),
+    /// Invalid values, or the wrong number of them.
+    #[error("{}", .0.kubernetes_message())]
+    Fields(FieldErrors),
+    /// A requirement that cannot be parsed.
+    #[error("unable to parse requirement: {0}")]
+    Requirement(Box<SyntaxError>),
+}
+
+fn unexpected(found: Token<'_>, expected: &'static str) -> SyntaxError {
+    SyntaxError::Unexpected { found: found.text().to_owned(), expected }
+}
+
 /// Parses a comma-separated list of requirements, in the order written.
-pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
+pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SyntaxError> {
     let mut parser = Parser { tokens: lex(text), position: 0 };
     let mut found = Vec::new();
     loop {
@@ -19,21 +55,21 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
             Token::End => return Ok(found),
             token if token.is_identifier() || token == Token::Symbol("!") => {}
             token => {
-                return Err(format!("found '{}', expected: !, identifier, or 'end of string'", token.text()));
+                return Err(unexpected(token, "!, identifier, or 'end of string'"));
             }
         }
-        let requirement = parser.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?;
+        let requirement = parser.requirement().map_err(|e| SyntaxError::Requirement(Box::new(e)))?;
         found.push(requirement);
         match parser.next() {
             Token::End => return Ok(found),
             Token::Symbol(",") => {
                 let after = parser.peek();
                 if !after.is_identifier() && after != Token::Symbol("!") {
-                    return Err(format!("found '{}', expected: identifier after ','", after.text()));
+                    return Err(unexpected(after, "identifier after ','"));
                 }
             }
             other => {
-                return Err(format!("found '{}', expected: ',' or 'end of string'", other.text()));
+                return Err(unexpected(other, "',' or 'end of string'"));
             }
         }
     }
@@ -41,8 +77,8 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
-    /// A key or a value. `in` and `notin` are words too: only an operator's place makes them
-    /// operators.
+    /// A key or a value. `in` and `notin` are words too: they are operators only where an operator
+    /// is expected.
     Word(&'a str),
     Symbol(&'static str),
     End,
@@ -66,7 +102,7 @@ fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// The symbol that `rest` starts with; the longer of two wins.
+/// The longest symbol that `rest` starts with.
 fn symbol(rest: &[u8]) -> Option<&'static str> {
     match rest {
         [b'=', b'=', ..] => Some("=="),
@@ -91,7 +127,7 @@ fn lex(text: &str) -> Vec<Token<'_>> {
             at += 1;
         }
         let rest = &bytes[at..];
-        // Go's lexer cannot tell a zero byte from the end of the text.
+        // Go's lexer treats a zero byte as the end of the text.
         if matches!(rest.first(), None | Some(0)) {
             tokens.push(Token::End);
             return tokens;
@@ -130,21 +166,20 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn requirement(&mut self) -> Result<Requirement, String> {
+    fn requirement(&mut self) -> Result<Requirement, SyntaxError> {
         let mut token = self.next();
         let negated = token == Token::Symbol("!");
         if negated {
             token = self.next();
         }
         let Token::Word(key) = token else {
-            return Err(format!("found '{}', expected: identifier", token.text()));
+            return Err(unexpected(token, "identifier"));
         };
         if let Some(error) = key_error(|| NO_PATH.to_owned(), key) {
-            return Err(error.to_string());
+            return Err(SyntaxError::Key(error));
         }
         let checked = |operator, spelling, values| {
-            Requirement::checked("", key.to_owned(), operator, spelling, Some(values))
-                .map_err(|errors| errors.kubernetes_message())
+            Requirement::checked("", key.to_owned(), operator, spelling, Some(values)).map_err(SyntaxError::Fields)
         };
         if negated {
             return checked(Operator::DoesNotExist, Spelling::Word, Vec::new());
@@ -160,7 +195,7 @@ impl<'a> Parser<'a> {
         checked(operator, spelling, values)
     }
 
-    fn operator(&mut self) -> Result<(Operator, Spelling), String> {
+    fn operator(&mut self) -> Result<(Operator, Spelling), SyntaxError> {
         Ok(match self.next() {
             Token::Word("in") => (Operator::In, Spelling::Word),
             Token::Word("notin") => (Operator::NotIn, Spelling::Word),
@@ -170,45 +205,44 @@ impl<'a> Parser<'a> {
             Token::Symbol(">") => (Operator::Gt, Spelling::Word),
             Token::Symbol("<") => (Operator::Lt, Spelling::Word),
             other => {
-                return Err(format!("found '{}', expected: {BINARY_OPERATORS}", other.text()));
+                return Err(unexpected(other, BINARY_OPERATORS));
             }
         })
     }
 
-    /// A value for `=`, `!=`, `<` and `>`; nothing before the comma is the empty value.
-    fn exact_value(&mut self) -> Result<String, String> {
+    /// A value for `=`, `!=`, `<` and `>`, which may be empty.
+    fn exact_value(&mut self) -> Result<String, SyntaxError> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok(String::new());
         }
         match self.next() {
             Token::Word(value) => Ok(value.to_owned()),
-            other => Err(format!("found '{}', expected: identifier", other.text())),
+            other => Err(unexpected(other, "identifier")),
         }
     }
 
-    /// The values between parentheses, sorted and each once. Nothing between two commas, or
-    /// between the parentheses, is the empty value.
-    fn value_set(&mut self) -> Result<Vec<String>, String> {
+    /// The values between parentheses, sorted and without duplicates. Values may be empty.
+    fn value_set(&mut self) -> Result<Vec<String>, SyntaxError> {
         let open = self.next();
         if open != Token::Symbol("(") {
-            return Err(format!("found '{}' expected: '('", open.text()));
+            return Err(SyntaxError::MissingParenthesis { found: open.text().to_owned() });
         }
         let mut values = match self.peek() {
             Token::Symbol(")") => vec![String::new()],
             Token::Word(_) | Token::Symbol(",") => self.value_list()?,
             other => {
-                return Err(format!("found '{}', expected: ',', ')' or identifier", other.text()));
+                return Err(unexpected(other, "',', ')' or identifier"));
             }
         };
-        // Both ways here have seen the closing parenthesis ahead.
+        // The next token is the closing parenthesis in both cases.
         self.next();
         values.sort_unstable();
         values.dedup();
         Ok(values)
     }
 
-    /// Reads up to, and not including, the closing parenthesis.
-    fn value_list(&mut self) -> Result<Vec<String>, String> {
+    /// Reads up to the closing parenthesis, without consuming it.
+    fn value_list(&mut self) -> Result<Vec<String>, SyntaxError> {
         let mut values = Vec::new();
         loop {
             match self.next() {
@@ -218,7 +252,7 @@ impl<'a> Parser<'a> {
                         Token::Symbol(",") => {}
                         Token::Symbol(")") => return Ok(values),
                         other => {
-                            return Err(format!("found '{}', expected: ',' or ')'", other.text()));
+                            return Err(unexpected(other, "',' or ')'"));
                         }
                     }
                 }
@@ -233,7 +267,7 @@ impl<'a> Parser<'a> {
                     }
                 }
                 other => {
-                    return Err(format!("found '{}', expected: ',', or identifier", other.text()));
+                    return Err(unexpected(other, "',', or identifier"));
                 }
             }
         }

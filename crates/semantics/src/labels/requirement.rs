@@ -9,22 +9,22 @@ use crate::validation::{check_label_key, check_label_value};
 /// How a label's value relates to the values of a [`Requirement`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
-    /// The label is there and its value is one of the values. Also what `=` and `==` mean.
+    /// The label exists and its value is one of the values. `=` and `==` mean the same.
     In,
-    /// The label is absent, or its value is none of the values. Also what `!=` means.
+    /// The label is absent, or its value is none of the values. `!=` means the same.
     NotIn,
-    /// The label is there.
+    /// The label exists.
     Exists,
     /// The label is absent.
     DoesNotExist,
-    /// The label is there and its value is an integer greater than the one value.
+    /// The label exists and its value is an integer greater than the single value.
     Gt,
-    /// The label is there and its value is an integer less than the one value.
+    /// The label exists and its value is an integer less than the single value.
     Lt,
 }
 
-/// How a requirement was written. It changes nothing about what matches, only how it prints and how
-/// many values it may have: Kubernetes keeps `a=b` and `a in (b)` apart.
+/// How a requirement was written. It does not affect what matches, only how it is printed and how
+/// many values are allowed: Kubernetes distinguishes `a=b` and `a in (b)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Spelling {
     Word,
@@ -49,7 +49,7 @@ impl Requirement {
     ///
     /// # Errors
     ///
-    /// All broken rules, with field paths `key` and `values`.
+    /// All errors, with field paths `key` and `values`.
     pub fn new(key: impl Into<String>, operator: Operator, values: Vec<String>) -> Result<Self, SelectorError> {
         Ok(Self::checked("", key.into(), operator, Spelling::Word, Some(values))?)
     }
@@ -59,8 +59,8 @@ impl Requirement {
         Self { key, operator: Operator::In, spelling: Spelling::Equals, values: vec![value] }
     }
 
-    /// `labels.NewRequirement` with the field path it is told. Absent values differ from an empty
-    /// list only in how an error shows them.
+    /// `labels.NewRequirement` with a field path. Absent values differ from an empty list only in
+    /// how an error shows them.
     pub(crate) fn checked_at(
         path: &str,
         key: &str,
@@ -78,7 +78,7 @@ impl Requirement {
         spelling: Spelling,
         values: Option<Vec<String>>,
     ) -> Result<Self, FieldErrors> {
-        // Paths are for errors only; nearly all requirements have none.
+        // Paths are only built for errors.
         let mut errors = Vec::new();
         errors.extend(key_error(|| child(path, "key"), &key));
         let values_path = || child(path, "values");
@@ -112,7 +112,7 @@ impl Requirement {
         &self.values
     }
 
-    /// Whether the labels fulfil this requirement.
+    /// Whether the labels satisfy this requirement.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
@@ -126,7 +126,7 @@ impl Requirement {
         }
     }
 
-    /// The label's value and the requirement's, when both are integers; otherwise nothing compares.
+    /// The label's value and the requirement's, if both are integers.
     fn compare(&self, label: Option<&String>) -> Option<(i64, i64)> {
         let [own] = &self.values[..] else {
             return None;

@@ -1,4 +1,4 @@
-//! All the conditions on an object's labels.
+//! Label selectors: conditions on an object's labels.
 
 use std::fmt;
 
@@ -7,11 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::labels::requirement::{Operator, Requirement, Spelling};
 use crate::labels::{Labels, SelectorError, parse};
 
-/// A label selector, ready to match (`labels.Selector`).
+/// A compiled label selector (`labels.Selector`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selector {
-    /// `None` is the selector that matches nothing. It is not an empty list: no requirements means
-    /// that everything matches.
+    /// `None` is the selector that matches nothing. An empty list matches everything.
     requirements: Option<Vec<Requirement>>,
 }
 
@@ -21,7 +20,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// What is wrong with the first faulty requirement; labels come before expressions.
+    /// The errors of the first invalid requirement; labels come before expressions.
     pub fn from_label_selector(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else {
             return Ok(Self::nothing());
@@ -44,7 +43,7 @@ impl Selector {
                     return Err(SelectorError::UnknownOperator { index, operator: unknown.to_owned() });
                 }
             };
-            // Kubernetes copies the values here, and a copy of an empty list is an absent one.
+            // Kubernetes copies the values here, and a copy of an empty list is nil.
             let values = expression.values.as_deref().filter(|v| !v.is_empty());
             let requirement = Requirement::checked_at("", &expression.key, operator, values)
                 .map_err(|errors| errors.at(&format!("matchExpressions[{index}]")))?;
@@ -53,20 +52,20 @@ impl Selector {
         Ok(Self::of(requirements))
     }
 
-    /// The selector that matches objects carrying exactly these labels, perhaps among others
-    /// (`labels.SelectorFromSet`). Nothing is validated. No labels match everything.
+    /// The selector that matches objects with all of these labels (`labels.SelectorFromSet`).
+    /// Nothing is validated. An empty set matches everything.
     #[must_use]
     pub fn from_set(labels: &Labels) -> Self {
         let requirement = |(k, v): (&String, &String)| Requirement::equals(k.clone(), v.clone());
         Self::of(labels.iter().map(requirement).collect())
     }
 
-    /// Reads a selector as `kubectl -l` takes it, such as `a=b,c!=d,e in (x,y),!f`
+    /// Parses a selector as for `kubectl -l`, such as `a=b,c!=d,e in (x,y),!f`
     /// (`labels.Parse`).
     ///
     /// # Errors
     ///
-    /// The first fault, in Kubernetes' words.
+    /// The first error, in Kubernetes' wording.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         parse::requirements(text).map(Self::of).map_err(SelectorError::Syntax)
     }
@@ -77,20 +76,20 @@ impl Selector {
         Self::of(Vec::new())
     }
 
-    /// The selector that matches no object, whatever is added to it (`labels.Nothing`).
+    /// The selector that matches no object, even if requirements are added (`labels.Nothing`).
     #[must_use]
     pub fn nothing() -> Self {
         Self { requirements: None }
     }
 
-    /// Requirements are kept by key. The sort is stable, as Go's is for the few requirements a
-    /// selector has.
+    /// Requirements are sorted by key. The sort is stable, as is Go's for a small number of
+    /// requirements.
     fn of(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key().cmp(b.key()));
         Self { requirements: Some(requirements) }
     }
 
-    /// Whether the labels fulfil every requirement.
+    /// Whether the labels satisfy every requirement.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.as_ref().is_some_and(|all| all.iter().all(|r| r.matches(labels)))
@@ -109,7 +108,7 @@ impl Selector {
         self.requirements.is_none()
     }
 
-    /// Adds one requirement. [`Selector::nothing`] stays what it is.
+    /// Adds a requirement. [`Selector::nothing`] does not change.
     pub fn add(&mut self, requirement: Requirement) {
         if let Some(requirements) = &mut self.requirements {
             let at = requirements.partition_point(|r| r.key() <= requirement.key());
@@ -125,7 +124,7 @@ impl Selector {
 }
 
 impl fmt::Display for Selector {
-    /// As `labels.Selector.String` prints it; both everything and nothing print as nothing at all.
+    /// As `labels.Selector.String` prints it; everything and nothing both print as an empty string.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements().iter().enumerate() {
             if index > 0 {

@@ -1,7 +1,7 @@
-//! What kube-apiserver checks of node selectors before it stores them.
+//! kube-apiserver's validation of node selectors.
 //!
-//! It lets through what kube-scheduler cannot use: a `Gt` of what is no integer, and in preferred terms values that
-//! no label can have. So validation and compilation refuse different things.
+//! It accepts values that kube-scheduler cannot use: a `Gt` with a value that is not an integer, and in preferred terms
+//! values that no label can have. So validation and compilation reject different values.
 //!
 //! Mirrors `ValidateNodeSelectorTerm` and what it calls, from `k8s.io/kubernetes/pkg/apis/core/validation`.
 
@@ -15,7 +15,7 @@ use crate::validation::{check_dns1123_subdomain, check_label_key, check_label_va
 ///
 /// # Errors
 ///
-/// All faults, with paths that start inside the selector.
+/// All errors, with paths that start inside the selector.
 pub fn validate(selector: &core::NodeSelector) -> Result<(), FieldErrors> {
     let mut errors = Vec::new();
     if selector.node_selector_terms.is_empty() {
@@ -32,7 +32,7 @@ pub fn validate(selector: &core::NodeSelector) -> Result<(), FieldErrors> {
 ///
 /// # Errors
 ///
-/// All faults, with paths that start inside the list.
+/// All errors, with paths that start inside the list.
 pub fn validate_preferred(terms: &[core::PreferredSchedulingTerm]) -> Result<(), FieldErrors> {
     let mut errors = Vec::new();
     for (index, term) in terms.iter().enumerate() {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_and_how_many_values_they_take() {
+    fn operators_and_their_number_of_values() {
         for (operator, values, fault) in [
             ("In", json!(["a"]), ""),
             ("In", json!([]), "values: Required value: must be specified when `operator` is 'In' or 'NotIn'"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn only_required_terms_have_their_values_checked() {
+    fn values_are_validated_only_in_required_terms() {
         let term = json!({"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["-5"]}]});
         let (required, preferred) = said(term);
         assert!(required.starts_with("nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: \"-5\""));

@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use super::scaled::Scaled;
 use super::{Amount, Format};
 
-/// Whole numbers with more digits than this are not divided down to a binary suffix. They come only
-/// from sums that no cluster has.
+/// Integers with more digits than this are not converted to a binary suffix. No real cluster has
+/// such amounts.
 const MAX_BINARY_DIGITS: i64 = 10_000;
 
 pub(super) fn string(amount: &Amount, format: Format) -> String {
@@ -44,13 +44,12 @@ pub(super) fn string(amount: &Amount, format: Format) -> String {
     }
 }
 
-/// Go looks for factors of 1024 in the absolute value, and this integer has none.
+/// Go looks for factors of 1024 in the absolute value, which this integer does not have.
 fn is_most_negative_integer(amount: &Amount) -> bool {
     matches!(amount, Amount::Scaled(Scaled { value: i64::MIN, scale: 0 }))
 }
 
-/// Beyond the suffixes Go prints none, though the amount is then a different one: `1000E` prints as
-/// `1`.
+/// Beyond the largest suffix Go prints none, which changes the amount: `1000E` prints as `1`.
 fn decimal_suffix(exponent: i64) -> &'static str {
     match exponent {
         -9 => "n",

@@ -1,11 +1,11 @@
 //! The exact form of an amount: a decimal number of any size.
 //!
-//! Mirrors what `resource.Quantity` does with `gopkg.in/inf.v0`. The digits are kept without zeros
-//! at either end, so `1e1000000000` costs one digit: Go would compute the power, for minutes.
+//! Mirrors what `resource.Quantity` does with `gopkg.in/inf.v0`. The digits are stored without
+//! zeros at either end, so `1e1000000000` needs one digit; Go computes the power, which takes minutes.
 
 use std::cmp::Ordering;
 
-/// Longest sum that is worked out digit by digit. Go has no such limit; it would fill the memory.
+/// The longest sum that is computed digit by digit. Go has no such limit and can run out of memory.
 const MAX_SPAN: i64 = 10_000;
 
 /// ± `digits` × 10^`exponent`.
@@ -15,13 +15,13 @@ pub(super) struct Decimal {
     /// Values 0 to 9, most significant first, with no zero at either end. Empty is zero.
     digits: Vec<u8>,
     exponent: i64,
-    /// How many decimal places Go's number is held with: its integer is the amount × 10^`places`.
-    /// Part of no amount, but of what is cut off when one overflows.
+    /// The number of decimal places of Go's number: its integer is the amount × 10^`places`. It does
+    /// not affect the amount, only the result of an overflow.
     places: i64,
 }
 
 impl Decimal {
-    /// From ASCII digits; as many decimal places as the exponent says, none being cut.
+    /// From ASCII digits, with as many decimal places as the exponent says.
     pub(super) fn new(negative: bool, ascii: &[u8], exponent: i64) -> Self {
         let digits = ascii.iter().map(|b| b.wrapping_sub(b'0')).collect();
         Self::normal(negative, digits, exponent, exponent.wrapping_neg())
@@ -62,7 +62,7 @@ impl Decimal {
         self.exponent >= 0
     }
 
-    /// How many digits stand before the decimal point.
+    /// The number of digits before the decimal point.
     pub(super) fn magnitude(&self) -> i64 {
         self.digits.len() as i64 + self.exponent
     }
@@ -81,8 +81,8 @@ impl Decimal {
         self.magnitude().cmp(&other.magnitude()).then_with(|| self.digits.cmp(&other.digits))
     }
 
-    /// Rounds away from zero to at most `places` decimal places, which is then what Go holds it
-    /// with.
+    /// Rounds away from zero to at most `places` decimal places, which is then the number of places
+    /// of Go's number.
     pub(super) fn rounded_up(&self, places: i64) -> Self {
         let cut = -places - self.exponent;
         if cut <= 0 || self.is_zero() {
@@ -90,7 +90,7 @@ impl Decimal {
         }
         let kept = (self.digits.len() as i64 - cut).max(0) as usize;
         let mut digits = self.digits[..kept].to_vec();
-        // There is always something to round up: the last digit cut is not zero.
+        // The last digit cut is not zero, so this always rounds up.
         increment(&mut digits);
         Self::normal(self.negative, digits, -places, places)
     }
@@ -111,7 +111,7 @@ impl Decimal {
         Self::normal(self.negative, digits, self.exponent, self.places)
     }
 
-    /// The sum. Where the operands lie further apart than anything countable, the smaller is lost.
+    /// The sum. If the operands are too far apart, the smaller one is dropped.
     pub(super) fn add(&self, other: &Self) -> Self {
         let places = self.places.max(other.places);
         let with_places = |of: &Self| Self { places, ..of.clone() };
@@ -146,8 +146,8 @@ impl Decimal {
         digits
     }
 
-    /// The amount in units of 10^`scale`, as `scaledValue` works it out: not quite rounded up for
-    /// negative numbers, and cut to 64 bits at more than one place.
+    /// The amount in units of 10^`scale`, as `scaledValue` computes it: not exactly rounded up for
+    /// negative numbers, and truncated to 64 bits at more than one place.
     pub(super) fn at_scale(&self, scale: i32) -> i64 {
         if self.is_zero() {
             return 0;
@@ -167,7 +167,7 @@ impl Decimal {
         }
     }
 
-    /// The amount × 10^`places`, rounded up, cut to 64 bits.
+    /// The amount × 10^`places`, rounded up, truncated to 64 bits.
     fn rounded_towards_positive(&self, places: i64) -> i64 {
         let exponent = self.exponent + places;
         if exponent >= 0 {
@@ -186,7 +186,7 @@ impl Decimal {
         if self.negative { bits.wrapping_neg() } else { bits }
     }
 
-    /// Whether the integer Go holds is below 2^63-1, for an amount above zero.
+    /// Whether Go's integer is below 2^63-1, for a positive amount.
     fn unscaled_is_below_max(&self) -> bool {
         let trailing = self.exponent + self.places;
         if self.digits.len() as i64 + trailing > 19 {

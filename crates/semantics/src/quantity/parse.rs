@@ -8,10 +8,10 @@ use super::decimal::Decimal;
 use super::scaled::Scaled;
 use super::{Amount, Format, Quantity, QuantityError};
 
-/// Decimal places of the finest amount there is, a billionth.
+/// Decimal places of the smallest amount, a billionth.
 const NANO: i32 = -9;
 
-/// As many decimal digits fit in 64 bits, whatever they are.
+/// The number of decimal digits that always fit in 64 bits.
 const MAX_DIGITS: i64 = 18;
 
 pub(super) fn quantity(s: &str) -> Result<Quantity, QuantityError> {
@@ -27,12 +27,12 @@ pub(super) fn quantity(s: &str) -> Result<Quantity, QuantityError> {
     as_decimal(&parts, suffix)
 }
 
-/// A quantity taken apart. `whole` has no leading zeros, unless it is just that.
+/// The parts of a quantity. `whole` has no leading zeros, unless it is `0`.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
     fraction: &'a str,
-    /// Whether any digit was written: `.` and `Ki` are quantities without.
+    /// Whether there is any digit: `.` and `Ki` are quantities without digits.
     has_digits: bool,
     suffix: &'a str,
 }
@@ -62,7 +62,7 @@ fn split_digits(s: &str) -> (&str, &str) {
     s.split_at(end)
 }
 
-/// Letters that occur in suffixes, a sign, digits; each may be missing.
+/// Letters of suffixes, a sign, digits; each may be missing.
 fn is_like_suffix(s: &str) -> bool {
     let rest = s.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
     let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -118,7 +118,7 @@ fn interpret(suffix: &str) -> Result<Suffix, QuantityError> {
     })
 }
 
-/// The fast form, where Go takes it: few digits, nothing below a billionth, no binary fractions.
+/// The fast form, if Go uses it: few digits, nothing below a billionth, no binary fractions.
 fn as_scaled(parts: &Parts<'_>, suffix: Suffix) -> Option<Scaled> {
     let digits = (parts.whole.len() + parts.fraction.len()) as i64;
     let (fits, scale, factor) = match suffix {
@@ -126,7 +126,7 @@ fn as_scaled(parts: &Parts<'_>, suffix: Suffix) -> Option<Scaled> {
             let scale = exponent.wrapping_sub(i32::try_from(parts.fraction.len()).ok()?);
             (digits <= MAX_DIGITS, scale, 1)
         }
-        // Go allows for three decimal digits in ten bits, and one to spare.
+        // Go assumes three decimal digits for ten bits, plus one.
         Suffix::Binary(exponent) => {
             (parts.fraction.is_empty() && digits + i64::from(exponent) * 3 / 10 <= 14, 0, 1_i64 << exponent)
         }
@@ -139,8 +139,8 @@ fn as_scaled(parts: &Parts<'_>, suffix: Suffix) -> Option<Scaled> {
     Some(Scaled { value: if parts.negative { -value } else { value }, scale })
 }
 
-/// Go keeps the string of a quantity it takes to be in canonical form, by a quick look that lets
-/// `+1`, `01` and `1.500k` pass too.
+/// Go keeps the string of a quantity that it regards as canonical. Its quick check also accepts
+/// `+1`, `01` and `1.500k`.
 fn prints_as_written(parts: &Parts<'_>, suffix: Suffix, scale: i32) -> bool {
     match suffix {
         Suffix::Binary(_) => parts.whole.parse::<i64>().is_ok_and(|number| number & 0x07 != 0),
@@ -175,7 +175,7 @@ fn as_decimal(parts: &Parts<'_>, suffix: Suffix) -> Result<Quantity, QuantityErr
         if amount.cmp(&of(i64::MAX)) == Ordering::Greater {
             amount = of(i64::MAX);
         }
-        // Less than one has no binary suffix.
+        // Amounts below one have no binary suffix.
         if !amount.is_zero() && amount.cmp(&of(1)) == Ordering::Less {
             format = Format::DecimalSI;
         }

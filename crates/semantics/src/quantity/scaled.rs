@@ -22,7 +22,7 @@ impl Scaled {
         multiply(self.value, power).unwrap_or_else(|| overflown(self.value, power))
     }
 
-    /// The sum, or nothing if it does not fit (`int64Amount.Add`).
+    /// The sum, or none if it overflows (`int64Amount.Add`).
     pub(super) fn checked_add(self, other: Self) -> Option<Self> {
         if other.value == 0 {
             return Some(self);
@@ -37,7 +37,7 @@ impl Scaled {
         Some(Self { value, scale })
     }
 
-    /// The negative. Like Go, it leaves the one integer alone that has none.
+    /// The negative. As in Go, the most negative integer stays the same.
     pub(super) fn negated(self) -> Self {
         Self { value: self.value.wrapping_neg(), scale: self.scale }
     }
@@ -48,8 +48,8 @@ impl Scaled {
     }
 }
 
-/// `value` × 10^`power` (`positiveScaleInt64`). A power that went negative by wrapping around, which
-/// takes an exponent near 2^31, multiplies by nothing there, and so here.
+/// `value` × 10^`power` (`positiveScaleInt64`). A power that became negative by wrapping
+/// around, which needs an exponent near 2^31, multiplies by nothing, as in Go.
 fn multiply(value: i64, power: i32) -> Option<i64> {
     if value == 0 {
         return Some(0);
@@ -58,9 +58,8 @@ fn multiply(value: i64, power: i32) -> Option<i64> {
     (0..power).try_fold(value, |product, _| product.checked_mul(10))
 }
 
-/// What Go leaves behind when `value` × 10^`power` overflows: the low 64 bits for the powers it
-/// multiplies with in one step, 0 for those it approaches by tens, and 0 for the most negative
-/// integer.
+/// Go's result if `value` × 10^`power` overflows: the low 64 bits for powers that it multiplies with
+/// in one step, 0 for powers that it reaches by tens, and 0 for the most negative integer.
 fn overflown(value: i64, power: i32) -> i64 {
     match power {
         1 | 2 | 3 | 6 | 9 if value != i64::MIN => value.wrapping_mul(10_i64.pow(power as u32)),
