@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::Value;
-use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, Standing, Term};
+use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, SpreadCounts, Term};
 use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
@@ -319,17 +319,17 @@ fn held(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String>
 fn spread(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
     let hard = trial.pod.spec.spread.iter().enumerate().filter(|(_, c)| c.hard).map(|(i, _)| i);
-    for (at, standing) in hard.zip(attempt.standings()) {
+    for (at, spread) in hard.zip(attempt.spread_counts()) {
         let raw = &trial.raw_pod()["spec"]["topologySpreadConstraints"][at];
-        let key = &*standing.constraint.topology_key;
+        let key = &*spread.constraint.topology_key;
         let topology = from(spread_origin(trial, raw).map(|(key, _, _)| key));
         let rule = format!("spread by node label {key}{topology}");
         match info.node.label(key) {
             None => return vec![format!("{rule}: it has no label {key}")],
             Some(value) => {
-                let skew = skew(trial, &standing, value);
-                if skew > i64::from(standing.constraint.max_skew) {
-                    return vec![format!("{rule}, {}", standing_line(trial, &standing, value, skew))];
+                let skew = skew(trial, &spread, value);
+                if skew > i64::from(spread.constraint.max_skew) {
+                    return vec![format!("{rule}, {}", skew_line(trial, &spread, value, skew))];
                 }
             }
         }
@@ -337,24 +337,24 @@ fn spread(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     Vec::new()
 }
 
-/// How the counts stand: `A 5, B 4, C 4`.
-pub(crate) fn counts(standing: &Standing) -> String {
-    let each: Vec<String> = standing.counts.iter().map(|(v, n)| format!("{v} {n}")).collect();
+/// The counts by domain: `A 5, B 4, C 4`.
+pub(crate) fn counts(spread: &SpreadCounts) -> String {
+    let each: Vec<String> = spread.counts.iter().map(|(v, n)| format!("{v} {n}")).collect();
     each.join(", ")
 }
 
-fn standing_line(trial: &Trial, standing: &Standing, value: &str, skew: i64) -> String {
-    let c = &standing.constraint;
+fn skew_line(trial: &Trial, spread: &SpreadCounts, value: &str, skew: i64) -> String {
+    let c = &spread.constraint;
     let mut line = format!(
         "maxSkew {}, counting {} in {}: {}; with this one {value} would have {}, {skew} more than the emptiest ({})",
         c.max_skew,
         selected(&c.selector),
         trial.pod.key.namespace,
-        counts(standing),
-        standing.least + skew,
-        standing.least,
+        counts(spread),
+        spread.least + skew,
+        spread.least,
     );
-    if i64::from(c.min_domains) > standing.counts.len() as i64 {
+    if i64::from(c.min_domains) > spread.counts.len() as i64 {
         line.push_str(&format!("; minDomains {} counts the missing domains as empty", c.min_domains));
     }
     line

@@ -128,11 +128,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// The number of pods in each domain, for each hard spread constraint.
-    pub fn standings(&self) -> Vec<Standing> {
+    pub fn spread_counts(&self) -> Vec<SpreadCounts> {
         let Some(spread) = &self.0.spread else { return Vec::new() };
         let owned = |counts: &BTreeMap<&str, i64>| counts.iter().map(|(v, n)| ((*v).into(), *n)).collect();
         (0..spread.constraints.len())
-            .map(|i| Standing {
+            .map(|i| SpreadCounts {
                 constraint: spread.constraints[i].clone().into_owned(),
                 counts: owned(&spread.counts[i]),
                 least: spread.least(i),
@@ -143,7 +143,7 @@ impl<'a> Attempt<'a> {
 
 /// The pods that a spread constraint counts, by domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SpreadCounts {
     /// The constraint.
     pub constraint: SpreadConstraint,
     /// The number of pods for each value of the topology key.

@@ -33,7 +33,7 @@ mod workloads;
 pub use answer::Answer;
 pub use batch::{Batch, BatchError, place_all};
 pub use cluster::{Cluster, UnknownNode};
-pub use cycle::{Attempt, Standing, evaluate};
+pub use cycle::{Attempt, SpreadCounts, evaluate};
 pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
