@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use stead_stage::disturb::{self, Dice, Walked};
+use stead_stage::disturb::{self, SeededRandom, Walked};
 use stead_stage::program;
 use stead_testbed::{Binaries, Outcome, Tally};
 
@@ -58,17 +58,17 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
     println!("undisturbed, then {} minutes at rest", args.rest_minutes);
     let calm = disturb::undisturbed(&stage, rest, &mut say).await?;
     println!("  {}; no write at rest", counts(&calm));
-    let mut dice = Dice(args.seed);
+    let mut random = SeededRandom(args.seed);
     let mut kills = 0;
     while kills < args.kills {
         let most = args.kills_a_walk.min(args.kills - kills);
-        let walked = disturb::killed(&stage, &calm, most, &mut dice, &mut say).await?;
+        let walked = disturb::killed(&stage, &calm, most, &mut random, &mut say).await?;
         kills += walked.kills;
         println!("killed {} times ({kills} of {}): {}; the same end", walked.kills, args.kills, counts(&walked));
     }
     for index in 0..args.proxies {
         let seed = args.seed.wrapping_add(index);
-        let (walked, tally) = disturb::spoilt(&stage, &calm, args.percent / 100.0, seed, &mut say).await?;
+        let (walked, tally) = disturb::behind_faulty_proxy(&stage, &calm, args.percent / 100.0, seed, &mut say).await?;
         ensure!(tally.faults() > 20, "the proxy made few faults: {tally:?}");
         println!("behind the proxy, seed {seed}: {}; {}; the same end", faults(&tally), counts(&walked));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use stead_testbed::{Binaries, ClusterSpec, FaultProxy, Faults, Options, Tally, User};
 
-use crate::deeds::{self, Counts};
+use crate::audited::{self, Counts};
 use crate::end_state::{self, EndState, differences};
 use crate::{Operator, Stage, walk};
 
@@ -77,12 +77,12 @@ pub async fn undisturbed(stage: &Stage, rest: Duration, say: &mut impl FnMut(&st
     Ok(walked)
 }
 
-/// A walk in which the operator is killed up to `most` times, at moments that are drawn from the dice.
+/// A walk in which the operator is killed up to `most` times, at random moments.
 pub async fn killed(
     stage: &Stage,
     expected: &Walked,
     most: u32,
-    dice: &mut Dice,
+    random: &mut SeededRandom,
     say: &mut impl FnMut(&str),
 ) -> Result<Walked> {
     let file = kubeconfig(stage)?;
@@ -95,7 +95,7 @@ pub async fn killed(
         over.store(true, Ordering::Relaxed);
         played
     };
-    let ((), (operator, kills)) = tokio::try_join!(played, kill(stage, &file, most, dice, &over))?;
+    let ((), (operator, kills)) = tokio::try_join!(played, kill(stage, &file, most, random, &over))?;
     let state = same_end(stage, &expected.state).await?;
     let walked = walked(stage, state, before, kills, began)?;
     nothing_twice(expected, &walked)?;
@@ -105,7 +105,13 @@ pub async fn killed(
 }
 
 /// Starts the operator and kills it, again and again; gives the one that is left, and how many were killed.
-async fn kill(stage: &Stage, file: &Path, most: u32, dice: &mut Dice, over: &AtomicBool) -> Result<(Operator, u32)> {
+async fn kill(
+    stage: &Stage,
+    file: &Path,
+    most: u32,
+    random: &mut SeededRandom,
+    over: &AtomicBool,
+) -> Result<(Operator, u32)> {
     let mut kills = 0;
     loop {
         let mut operator = stage.launch(file, &["--leader-elect=false"])?;
@@ -114,14 +120,14 @@ async fn kill(stage: &Stage, file: &Path, most: u32, dice: &mut Dice, over: &Ato
             return Ok((operator, kills));
         }
         // From before it has read anything to well after it has settled.
-        tokio::time::sleep(dice.up_to(Duration::from_secs(3))).await;
+        tokio::time::sleep(random.up_to(Duration::from_secs(3))).await;
         operator.kill().await?;
         kills += 1;
     }
 }
 
 /// A walk behind a proxy that refuses, fails, loses answers, holds requests back and lets watches fall silent.
-pub async fn spoilt(
+pub async fn behind_faulty_proxy(
     stage: &Stage,
     expected: &Walked,
     share: f64,
@@ -158,13 +164,13 @@ fn tail(log: &str) -> String {
 fn walked(stage: &Stage, state: EndState, before: usize, kills: u32, began: Instant) -> Result<Walked> {
     let events = stage.plane.audit_events()?;
     let events = &events[before..];
-    let mut ended = deeds::deletions(events, USER, NAMESPACE);
+    let mut ended = audited::deletions(events, USER, NAMESPACE);
     ended.retain(|object, _| object.starts_with("statefulsets/"));
     Ok(Walked {
         state,
-        made: deeds::creations(events, USER, NAMESPACE),
+        made: audited::creations(events, USER, NAMESPACE),
         ended,
-        unanswered: deeds::unanswered(events, USER, NAMESPACE),
+        unanswered: audited::unanswered(events, USER, NAMESPACE),
         kills,
         took: began.elapsed(),
     })
@@ -230,18 +236,18 @@ async fn at_rest(stage: &Stage, time: Duration) -> Result<()> {
     let before = stage.plane.audit_events()?.len();
     tokio::time::sleep(time).await;
     let events = stage.plane.audit_events()?;
-    let writes = deeds::writes(&events[before..], USER);
+    let writes = audited::writes(&events[before..], USER);
     ensure!(writes.is_empty(), "{} writes at rest:\n{}", writes.len(), writes.join("\n"));
-    let renewed = deeds::by_verb(&events[before..], USER).contains_key("lease");
+    let renewed = audited::by_verb(&events[before..], USER).contains_key("lease");
     ensure!(renewed || time < Duration::from_secs(5), "the Lease was not renewed: nobody led");
     Ok(())
 }
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Debug)]
-pub struct Dice(pub u64);
+pub struct SeededRandom(pub u64);
 
-impl Dice {
+impl SeededRandom {
     /// A length of time below `most`.
     pub fn up_to(&mut self, most: Duration) -> Duration {
         most.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)

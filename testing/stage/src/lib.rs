@@ -6,11 +6,11 @@
 //!
 //! [`walk`] is a walk-through of all that the operator does, [`disturb`] plays it undisturbed, with the operator killed
 //! again and again, and behind a proxy that misbehaves, and compares the ends. [`scale`] plays many APIs at once. What
-//! the operator did is read from the API server's audit log ([`deeds`]). [`pool`] is a stage for a Gluster pool, with
+//! the operator did is read from the API server's audit log ([`audited`]). [`pool`] is a stage for a Gluster pool, with
 //! pods that are processes; [`disks`] and [`recoveries`] are for machines that are off, and what they wrote to.
 //! [`forecasts`] compares what `stead explain` foresees with what then happens.
 
-pub mod deeds;
+pub mod audited;
 pub mod disks;
 pub mod disturb;
 mod end_state;

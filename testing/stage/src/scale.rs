@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use stead_testbed::AuditEvent;
 
-use crate::deeds::{self, Counts};
+use crate::audited::{self, Counts};
 use crate::disturb::USER;
 use crate::{Operator, Stage, walk};
 
@@ -67,8 +67,8 @@ pub async fn play(stage: &Stage, kubeconfig: &Path, apis: usize, namespaces: usi
 fn effort(stage: &Stage, operator: &Operator, before: usize, ready: Duration, done: Duration) -> Result<Effort> {
     let events: Vec<AuditEvent> = stage.plane.audit_events()?.split_off(before);
     Ok(Effort {
-        requests: deeds::by_verb(&events, USER),
-        writes: deeds::writes(&events, USER),
+        requests: audited::by_verb(&events, USER),
+        writes: audited::writes(&events, USER),
         ready,
         done: done.saturating_sub(QUIET),
         memory: operator.peak_memory()?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stead_stage::{Stage, deeds, until};
+use stead_stage::{Stage, audited, until};
 use stead_testbed::{Binaries, ClusterSpec, FaultProxy, NodeSpec, Options, User};
 use tokio::process::Command;
 
@@ -98,7 +98,7 @@ impl Refusals {
         let events = self.stage.plane.audit_events()?;
         let theirs = events.iter().filter(|e| USERS.contains(&e.user()));
         let asks = |resource: &str| matches!(resource, "selfsubjectaccessreviews" | "selfsubjectreviews");
-        let writes = theirs.filter(|e| !deeds::reads(e));
+        let writes = theirs.filter(|e| !audited::reads(e));
         let writes = writes.filter(|e| !e.object_ref.as_ref().is_some_and(|o| asks(&o.resource)));
         Ok(writes.map(|e| format!("{} {} {}: {}", e.user(), e.verb, e.uri, e.code())).collect())
     }

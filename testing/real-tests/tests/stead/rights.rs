@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use stead_manifests::rights::{CLUSTER, OWN_NAMESPACE, Right};
-use stead_stage::{Objects, Stage, deeds, walk};
+use stead_stage::{Objects, Stage, audited, walk};
 use stead_testbed::{AuditEvent, Binaries, ClusterSpec, FaultProxy, Faults, Options};
 
 const STORAGE: &str = include_str!("../../../../testdata/cluster/storage.yaml");
@@ -137,7 +137,7 @@ fn granted() -> BTreeSet<Used> {
 fn used(stage: &Stage) -> Result<BTreeSet<Used>> {
     let events = stage.plane.audit_events()?;
     let mut all = BTreeSet::new();
-    for (event, object) in deeds::requests(&events, USER) {
+    for (event, object) in audited::requests(&events, USER) {
         let resource = match object.subresource.as_str() {
             "" => object.resource.clone(),
             part => format!("{}/{part}", object.resource),
@@ -162,7 +162,7 @@ fn names_are_used(stage: &Stage) -> Result<()> {
     let traced = CLUSTER.iter().chain(OWN_NAMESPACE).filter(|right| right.verbs != ["use"]);
     for right in traced {
         for name in right.names {
-            let mut ours = deeds::requests(&events, USER);
+            let mut ours = audited::requests(&events, USER);
             let is =
                 ours.any(|(_, o)| o.api_group == right.group && o.name == *name && right.resources[0] == o.resource);
             ensure!(is, "{} {name} is granted and never used", right.resources[0]);
@@ -333,7 +333,7 @@ async fn take_away(
     stage
         .until(&what, PATIENCE, async || {
             let events = stage.plane.audit_events()?;
-            let mut ours = deeds::requests(&events, USER);
+            let mut ours = audited::requests(&events, USER);
             Ok(ours.any(|(e, o)| o.namespace == namespace && o.resource == refused && e.code() == 403))
         })
         .await?;

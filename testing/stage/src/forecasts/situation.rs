@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::disturb::Dice;
+use crate::disturb::SeededRandom;
 
 /// The ways out, as the forecasts name them.
 pub const WAYS: [&str; 6] =
@@ -122,29 +122,29 @@ pub struct Situation {
 impl Situation {
     /// The situation of this number, from a seed. Six in a row have all ways among them.
     pub fn draw(seed: u64, number: u32) -> Situation {
-        let mut dice = Dice(seed.wrapping_mul(1_000_003).wrapping_add(number.into()));
-        let mut part = || f64::from(dice.below(1000)) / 1000.0;
+        let mut random = SeededRandom(seed.wrapping_mul(1_000_003).wrapping_add(number.into()));
+        let mut part = || f64::from(random.below(1000)) / 1000.0;
         let (asked, meddles) = (part(), part());
         let way = WAYS[number as usize % WAYS.len()];
-        let updated = way == "recreate-strategy" || (way == "do-nothing" && dice.below(5) == 0);
-        let of = |dice: &mut Dice, all: &[Storage]| all[dice.below(all.len() as u32) as usize];
-        let zone = match dice.below(5) {
+        let updated = way == "recreate-strategy" || (way == "do-nothing" && random.below(5) == 0);
+        let of = |random: &mut SeededRandom, all: &[Storage]| all[random.below(all.len() as u32) as usize];
+        let zone = match random.below(5) {
             0 | 1 => Zone::Alone,
             4 if !updated => Zone::Disturbed,
             _ => Zone::Shared,
         };
         let storage = match (updated, zone) {
             (true, Zone::Alone) => Storage::Disk,
-            (true, _) => of(&mut dice, &[Storage::Disk, Storage::ZoneDisk]),
+            (true, _) => of(&mut random, &[Storage::Disk, Storage::ZoneDisk]),
             _ => of(
-                &mut dice,
+                &mut random,
                 &[Storage::None, Storage::Shared, Storage::Disk, Storage::Disk, Storage::ZoneDisk, Storage::Local],
             ),
         };
         // Two pods of a Deployment have one claim: with a disk they would have to be on one node.
         let several = matches!(storage, Storage::None | Storage::Shared);
-        let replicas = 1 + u32::from(dice.below(3) == 0);
-        let workload = match dice.below(9) {
+        let replicas = 1 + u32::from(random.below(3) == 0);
+        let workload = match random.below(9) {
             _ if updated => Workload::Rolling(1),
             0..=2 => Workload::Recreate(if several { replicas } else { 1 }),
             3 | 4 => Workload::Rolling(if several { replicas } else { 1 }),
@@ -153,7 +153,7 @@ impl Situation {
             _ => Workload::Bare,
         };
         let movable = storage == Storage::Disk || (storage == Storage::ZoneDisk && zone != Zone::Alone);
-        let meddling = match dice.below(8) {
+        let meddling = match random.below(8) {
             _ if updated => Meddling::Nothing,
             0 => Meddling::DeletedBefore,
             1 => Meddling::Deleted,
@@ -162,18 +162,18 @@ impl Situation {
             3 if matches!(way, "do-nothing" | "force-delete-pod") => Meddling::NodeDeleted,
             _ => Meddling::Nothing,
         };
-        let fault = match dice.below(3) {
+        let fault = match random.below(3) {
             _ if updated => Fault::Updated,
             0 => Fault::Frozen,
             1 => Fault::CutOff,
             _ => Fault::Killed,
         };
-        let patience = match dice.below(8) {
+        let patience = match random.below(8) {
             0 => Patience::Third,
             1 => Patience::Endless,
             _ => Patience::Default,
         };
-        let (about_new, recovers) = (dice.below(2) == 0, dice.below(2) == 0);
+        let (about_new, recovers) = (random.below(2) == 0, random.below(2) == 0);
         Situation {
             number,
             way,

@@ -8,7 +8,7 @@ use stead_machines::Api;
 use super::scenes::lose_state;
 use super::watch::Watch;
 use super::{CONTAINER, Client, NAMESPACE, PATIENCE, PoolStage, pod};
-use crate::disturb::Dice;
+use crate::disturb::SeededRandom;
 
 /// Of five two may be away, and three are still a majority.
 const REPLICAS: u32 = 5;
@@ -53,13 +53,13 @@ pub async fn runs(stage: &PoolStage, count: u32, seed: u64, say: &mut (impl FnMu
     let mut client = Client::mount(stage).await?;
     let identities = stage.identities(REPLICAS).await?;
     for number in 0..count {
-        let mut dice = Dice(seed.wrapping_mul(1_000_003).wrapping_add(number.into()));
+        let mut random = SeededRandom(seed.wrapping_mul(1_000_003).wrapping_add(number.into()));
         let began = Instant::now();
         client.connected().await?;
         client.writes().await?;
-        let first = (dice.below(REPLICAS), FAULTS[dice.below(FAULTS.len() as u32) as usize]);
+        let first = (random.below(REPLICAS), FAULTS[random.below(FAULTS.len() as u32) as usize]);
         let second =
-            ((first.0 + 1 + dice.below(REPLICAS - 1)) % REPLICAS, FAULTS[dice.below(FAULTS.len() as u32) as usize]);
+            ((first.0 + 1 + random.below(REPLICAS - 1)) % REPLICAS, FAULTS[random.below(FAULTS.len() as u32) as usize]);
         let run = format!(
             "run {number} of seed {seed}: {:?} at {}, {:?} at {}",
             first.1,
@@ -69,7 +69,7 @@ pub async fn runs(stage: &PoolStage, count: u32, seed: u64, say: &mut (impl FnMu
         );
         let watch = Watch::new(stage, identities.clone());
         let played = async {
-            strike(stage, &[first, second], &mut dice).await?;
+            strike(stage, &[first, second], &mut random).await?;
             stage.whole(REPLICAS, PATIENCE).await?;
             let after = stage.identities(REPLICAS).await?;
             ensure!(after == identities, "other identities: {after:?}, not {identities:?}");
@@ -89,7 +89,7 @@ pub async fn runs(stage: &PoolStage, count: u32, seed: u64, say: &mut (impl FnMu
 }
 
 /// Both at once; then all that lasts is ended.
-async fn strike(stage: &PoolStage, faults: &[(u32, Fault); 2], dice: &mut Dice) -> Result<()> {
+async fn strike(stage: &PoolStage, faults: &[(u32, Fault); 2], random: &mut SeededRandom) -> Result<()> {
     let mut nodes = Vec::new();
     for (ordinal, fault) in faults {
         nodes.push((stage.node_of(*ordinal).await?, *ordinal, *fault));
@@ -97,7 +97,7 @@ async fn strike(stage: &PoolStage, faults: &[(u32, Fault); 2], dice: &mut Dice) 
     for (node, ordinal, fault) in &nodes {
         begin(stage, node, *ordinal, *fault).await.with_context(|| format!("{fault:?} at {}", pod(*ordinal)))?;
     }
-    tokio::time::sleep(dice.up_to(Duration::from_secs(12))).await;
+    tokio::time::sleep(random.up_to(Duration::from_secs(12))).await;
     for (node, ordinal, fault) in &nodes {
         end(stage, node, *fault).await.with_context(|| format!("the end of {fault:?} at {}", pod(*ordinal)))?;
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use stead_machines::{Interval, Violation};
 use stead_testbed::Written;
 
-use super::draw::Deed;
+use super::draw::MachineAction;
 use super::lines;
 use super::run::Run;
 use super::scene::FOREIGN;
@@ -177,8 +177,10 @@ async fn neighbours(run: &Run<'_>) -> Result<()> {
     let pods = run.scene.pods().await?;
     let Some(pod) = pods.iter().find(|pod| pod["metadata"]["uid"] == was["metadata"]["uid"]) else {
         // Where nobody kept it, or the recovery was undone and the node silent again, Kubernetes itself evicts it.
-        let quiet = |deed: Deed| matches!(deed, Deed::Suspend | Deed::PowerOff | Deed::CutOff);
-        let again = run.draw.abort.is_some() || run.draw.then.is_some_and(|(_, deed)| quiet(deed));
+        let quiet = |action: MachineAction| {
+            matches!(action, MachineAction::Suspend | MachineAction::PowerOff | MachineAction::CutOff)
+        };
+        let again = run.draw.abort.is_some() || run.draw.then.is_some_and(|(_, action)| quiet(action));
         let written = run.written();
         let fenced = written.iter().position(puts_taint);
         let plan = |write: &&Written| write.was_made() && write.path.contains("/noderecoveries");

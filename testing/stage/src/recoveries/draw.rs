@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stead_testbed::Faults;
 
-use crate::disturb::Dice;
+use crate::disturb::SeededRandom;
 
 /// So many writes have numbers of their own: a recovery with all its ends makes fewer.
 const WRITES: u32 = 14;
@@ -25,7 +25,7 @@ pub(super) enum Trouble {
 
 /// What is done to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum MachineAction {
     Suspend,
     Resume,
     PowerOff,
@@ -109,9 +109,9 @@ pub(super) struct Draw {
     pub(super) api: Api,
     pub(super) kills: Kills,
     /// What is done to the machine in the middle of it.
-    pub(super) deed: Option<(Moment, Deed)>,
+    pub(super) action: Option<(Moment, MachineAction)>,
     /// What is done to it after that.
-    pub(super) then: Option<(Duration, Deed)>,
+    pub(super) then: Option<(Duration, MachineAction)>,
     /// A second person calls too, so long after the first.
     pub(super) other: Option<Duration>,
     /// Somebody wants to undo it, so long after the first call.
@@ -120,78 +120,78 @@ pub(super) struct Draw {
 
 impl Draw {
     /// The run of this number.
-    pub(super) fn new(dice: &mut Dice, number: u32) -> Draw {
-        let trouble = match dice.below(10) {
+    pub(super) fn new(random: &mut SeededRandom, number: u32) -> Draw {
+        let trouble = match random.below(10) {
             0..4 => Trouble::Suspended,
             4..7 => Trouble::PowerLost,
             7 => Trouble::CutOff,
             _ => Trouble::CutOffAndSuspended,
         };
         let turn = u64::from(number % WRITES) + 1;
-        let kills = match dice.below(4) {
+        let kills = match random.below(4) {
             0 => Kills::Never,
             1 => Kills::Always,
             _ => Kills::Once(turn),
         };
-        let moment = match dice.below(5) {
+        let moment = match random.below(5) {
             // Every write has its turn, in the order of the runs.
             0..3 => Moment::Write(turn),
-            _ => Moment::After(dice.up_to(Duration::from_secs(26))),
+            _ => Moment::After(random.up_to(Duration::from_secs(26))),
         };
-        let (deed, then) = deeds(trouble, dice);
-        let delay = |dice: &mut Dice, most| dice.up_to(Duration::from_secs(most));
+        let (action, then) = machine_actions(trouble, random);
+        let delay = |random: &mut SeededRandom, most| random.up_to(Duration::from_secs(most));
         Draw {
             trouble,
             // A machine that was only suspended is not off to such a storage.
-            loose: trouble == Trouble::PowerLost && one_in(dice, 2),
-            late: one_in(dice, 6),
-            early: one_in(dice, 4),
-            set: one_in(dice, 2),
-            second: one_in(dice, 3),
-            pinned: one_in(dice, 3),
-            foreign: one_in(dice, 3),
-            api: [Api::Fine, Api::Slow, Api::Failing, Api::Stale, Api::Bad][dice.below(5) as usize],
+            loose: trouble == Trouble::PowerLost && one_in(random, 2),
+            late: one_in(random, 6),
+            early: one_in(random, 4),
+            set: one_in(random, 2),
+            second: one_in(random, 3),
+            pinned: one_in(random, 3),
+            foreign: one_in(random, 3),
+            api: [Api::Fine, Api::Slow, Api::Failing, Api::Stale, Api::Bad][random.below(5) as usize],
             kills,
-            deed: deed.map(|deed| (moment, deed)),
-            then: then.map(|deed| (Duration::from_secs(1) + delay(dice, 11), deed)),
-            other: one_in(dice, 3).then(|| delay(dice, 6)),
-            abort: one_in(dice, 6).then(|| delay(dice, 25)),
+            action: action.map(|action| (moment, action)),
+            then: then.map(|action| (Duration::from_secs(1) + delay(random, 11), action)),
+            other: one_in(random, 3).then(|| delay(random, 6)),
+            abort: one_in(random, 6).then(|| delay(random, 25)),
         }
     }
 }
 
-fn one_in(dice: &mut Dice, many: u32) -> bool {
-    dice.below(many) == 0
+fn one_in(random: &mut SeededRandom, many: u32) -> bool {
+    random.below(many) == 0
 }
 
 /// What is done to the machine in the middle of it, and after that.
-fn deeds(trouble: Trouble, dice: &mut Dice) -> (Option<Deed>, Option<Deed>) {
-    let all: &[(Option<Deed>, Option<Deed>)] = match trouble {
+fn machine_actions(trouble: Trouble, random: &mut SeededRandom) -> (Option<MachineAction>, Option<MachineAction>) {
+    let all: &[(Option<MachineAction>, Option<MachineAction>)] = match trouble {
         Trouble::Suspended => &[
             (None, None),
-            (Some(Deed::Resume), None),
-            (Some(Deed::Resume), None),
-            (Some(Deed::Resume), Some(Deed::Suspend)),
-            (Some(Deed::Resume), Some(Deed::CutOff)),
-            (Some(Deed::Boot), None),
-            (Some(Deed::PowerOff), Some(Deed::Boot)),
+            (Some(MachineAction::Resume), None),
+            (Some(MachineAction::Resume), None),
+            (Some(MachineAction::Resume), Some(MachineAction::Suspend)),
+            (Some(MachineAction::Resume), Some(MachineAction::CutOff)),
+            (Some(MachineAction::Boot), None),
+            (Some(MachineAction::PowerOff), Some(MachineAction::Boot)),
         ],
         Trouble::PowerLost => &[
             (None, None),
-            (Some(Deed::Boot), None),
-            (Some(Deed::Boot), Some(Deed::PowerOff)),
-            (Some(Deed::Boot), Some(Deed::CutOff)),
+            (Some(MachineAction::Boot), None),
+            (Some(MachineAction::Boot), Some(MachineAction::PowerOff)),
+            (Some(MachineAction::Boot), Some(MachineAction::CutOff)),
         ],
-        Trouble::CutOff => &[(None, None), (Some(Deed::Rejoin), None)],
+        Trouble::CutOff => &[(None, None), (Some(MachineAction::Rejoin), None)],
         Trouble::CutOffAndSuspended => &[
             (None, None),
-            (Some(Deed::Resume), None),
-            (Some(Deed::Resume), Some(Deed::Rejoin)),
-            (Some(Deed::Rejoin), Some(Deed::Resume)),
-            (Some(Deed::Boot), Some(Deed::Rejoin)),
+            (Some(MachineAction::Resume), None),
+            (Some(MachineAction::Resume), Some(MachineAction::Rejoin)),
+            (Some(MachineAction::Rejoin), Some(MachineAction::Resume)),
+            (Some(MachineAction::Boot), Some(MachineAction::Rejoin)),
         ],
     };
-    all[dice.below(all.len() as u32) as usize]
+    all[random.below(all.len() as u32) as usize]
 }
 
 impl fmt::Display for Draw {
@@ -206,14 +206,14 @@ impl fmt::Display for Draw {
         for (_, what) in there.iter().filter(|(there, _)| *there) {
             write!(f, " + {what}")?;
         }
-        if let Some((moment, deed)) = &self.deed {
+        if let Some((moment, action)) = &self.action {
             match moment {
-                Moment::Write(number) => write!(f, ", {deed:?} after write {number}")?,
-                Moment::After(time) => write!(f, ", {deed:?} after {:.1} s", time.as_secs_f64())?,
+                Moment::Write(number) => write!(f, ", {action:?} after write {number}")?,
+                Moment::After(time) => write!(f, ", {action:?} after {:.1} s", time.as_secs_f64())?,
             }
         }
-        if let Some((time, deed)) = &self.then {
-            write!(f, ", {:.1} s later {deed:?}", time.as_secs_f64())?;
+        if let Some((time, action)) = &self.then {
+            write!(f, ", {:.1} s later {action:?}", time.as_secs_f64())?;
         }
         write!(f, "; API {:?}", self.api)?;
         match self.kills {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn one_number_of_a_seed_is_one_run_and_all_kinds_are_drawn() {
-        let draw = |number| Draw::new(&mut Dice(7 * 1_000_003 + u64::from(number)), number);
+        let draw = |number| Draw::new(&mut SeededRandom(7 * 1_000_003 + u64::from(number)), number);
         assert_eq!(format!("{:?}", draw(3)), format!("{:?}", draw(3)));
         let all: Vec<Draw> = (0..300).map(draw).collect();
         for trouble in [Trouble::Suspended, Trouble::PowerLost, Trouble::CutOff, Trouble::CutOffAndSuspended] {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use stead_machines::{Api, Machines};
 
-use super::draw::Deed;
+use super::draw::MachineAction;
 use super::story::Story;
 
 /// What its processes do.
@@ -79,24 +79,24 @@ impl<'a> Machine<'a> {
     }
 
     /// Does it; what is so already, or cannot be, is left out.
-    pub(super) async fn does(&self, deed: Deed) -> Result<()> {
+    pub(super) async fn does(&self, action: MachineAction) -> Result<()> {
         let _turn = self.turn.lock().await;
         let (now, name) = (self.standing(), self.name.as_str());
-        match deed {
-            Deed::Suspend if now.power == Power::On => {
+        match action {
+            MachineAction::Suspend if now.power == Power::On => {
                 self.machines.silence(name).await?;
                 self.stands(Standing { power: Power::Suspended, ..now });
             }
-            Deed::Resume if now.power == Power::Suspended => {
+            MachineAction::Resume if now.power == Power::Suspended => {
                 self.stands(Standing { power: Power::On, waking: true, ..now });
                 self.machines.resume(name).await?;
                 self.stands(Standing { power: Power::On, ..now });
             }
-            Deed::PowerOff if now.power != Power::Off => {
+            MachineAction::PowerOff if now.power != Power::Off => {
                 self.machines.kill(name).await?;
                 self.stands(Standing { power: Power::Off, ..now });
             }
-            Deed::Boot => {
+            MachineAction::Boot => {
                 if now.power != Power::Off {
                     self.machines.kill(name).await?;
                 }
@@ -104,27 +104,27 @@ impl<'a> Machine<'a> {
                 self.machines.boot(name).await?;
                 self.stands(Standing { power: Power::On, ..now });
             }
-            Deed::CutOff if !now.cut_off => {
+            MachineAction::CutOff if !now.cut_off => {
                 self.machines.cut(&[name], Api::Unreachable).await?;
                 self.stands(Standing { cut_off: true, ..now });
             }
-            Deed::Rejoin if now.cut_off => {
+            MachineAction::Rejoin if now.cut_off => {
                 self.machines.rejoin(name).await?;
                 self.stands(Standing { cut_off: false, ..now });
             }
             _ => return Ok(()),
         }
-        self.story.tell(format!("{name}: {deed:?}"));
+        self.story.tell(format!("{name}: {action:?}"));
         Ok(())
     }
 
     /// All is well with it again.
     pub(super) async fn comes_back(&self) -> Result<()> {
-        self.does(Deed::Rejoin).await?;
+        self.does(MachineAction::Rejoin).await?;
         match self.standing().power {
             Power::On => Ok(()),
-            Power::Suspended => self.does(Deed::Resume).await,
-            Power::Off => self.does(Deed::Boot).await,
+            Power::Suspended => self.does(MachineAction::Resume).await,
+            Power::Off => self.does(MachineAction::Boot).await,
         }
     }
 }

@@ -25,7 +25,7 @@ use serde_json::json;
 use stead_machines::{Machines, Setup};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options, User};
 
-use crate::disturb::Dice;
+use crate::disturb::SeededRandom;
 use cluster::Cluster;
 use draw::Draw;
 pub use run::Ended;
@@ -144,7 +144,7 @@ impl RecoveryStage {
     /// One run.
     async fn one(&self, lane: usize, number: u32, seed: u64) -> Played {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(number.into());
-        let draw = Draw::new(&mut Dice(seed), number);
+        let draw = Draw::new(&mut SeededRandom(seed), number);
         let (began, story) = (Instant::now(), Story::default());
         let ended = async {
             let run = Run::new(self, lane, number, &draw, &story, seed).await?;

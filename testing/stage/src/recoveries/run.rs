@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::RecoveryStage;
 use super::checks;
 use super::cluster::condition;
-use super::draw::{Deed, Draw, Kills, Moment, Trouble};
+use super::draw::{Draw, Kills, MachineAction, Moment, Trouble};
 use super::machine::Machine;
 use super::person::{Fate, Person};
 use super::scene::Scene;
@@ -106,9 +106,9 @@ impl<'a> Run<'a> {
     async fn trouble(&self) -> Result<()> {
         let began = Instant::now();
         match self.draw.trouble {
-            Trouble::Suspended => self.machine.does(Deed::Suspend).await?,
-            Trouble::PowerLost => self.machine.does(Deed::PowerOff).await?,
-            Trouble::CutOff | Trouble::CutOffAndSuspended => self.machine.does(Deed::CutOff).await?,
+            Trouble::Suspended => self.machine.does(MachineAction::Suspend).await?,
+            Trouble::PowerLost => self.machine.does(MachineAction::PowerOff).await?,
+            Trouble::CutOff | Trouble::CutOffAndSuspended => self.machine.does(MachineAction::CutOff).await?,
         }
         if self.draw.early {
             let called = self.call(&self.people[0], &["--timeout", "45s"], async || Ok(Fate::GoesOn)).await?;
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
             .await?;
         }
         if self.draw.trouble == Trouble::CutOffAndSuspended {
-            self.machine.does(Deed::Suspend).await?;
+            self.machine.does(MachineAction::Suspend).await?;
         }
         Ok(())
     }
@@ -180,12 +180,12 @@ impl<'a> Run<'a> {
 
     /// What happens to the machine by the clock.
     async fn later(&self, reached: &watch::Sender<bool>, over: &watch::Sender<bool>) -> Result<()> {
-        if let Some((Moment::After(time), deed)) = self.draw.deed {
+        if let Some((Moment::After(time), action)) = self.draw.action {
             tokio::time::sleep(time).await;
-            self.does(deed).await?;
+            self.does(action).await?;
             reached.send_replace(true);
         }
-        let Some((time, deed)) = self.draw.then else { return Ok(()) };
+        let Some((time, action)) = self.draw.then else { return Ok(()) };
         let (mut reached, mut over) = (reached.subscribe(), over.subscribe());
         tokio::select! {
             biased;
@@ -194,13 +194,13 @@ impl<'a> Run<'a> {
             _ = over.wait_for(|over| *over) => return Ok(()),
         }
         tokio::time::sleep(time).await;
-        self.does(deed).await
+        self.does(action).await
     }
 
     /// Something is done to the machine in the middle of a recovery.
-    async fn does(&self, deed: Deed) -> Result<()> {
+    async fn does(&self, action: MachineAction) -> Result<()> {
         let was_silent = !self.machine.is_heard();
-        self.machine.does(deed).await?;
+        self.machine.does(action).await?;
         if was_silent && self.machine.is_heard() {
             let open = |record: &Value| {
                 let phase = record["status"]["phase"].as_str().unwrap_or_default();
@@ -221,12 +221,12 @@ impl<'a> Run<'a> {
             person.proxy.hold_after(self.next_hold(person.made()));
             let held = async || {
                 let made = person.made();
-                if let Some((Moment::Write(number), deed)) = self.draw.deed
+                if let Some((Moment::Write(number), action)) = self.draw.action
                     && number == made
                     && !*reached.borrow()
                 {
                     self.story.tell(format!("write {made} was made"));
-                    self.does(deed).await?;
+                    self.does(action).await?;
                     reached.send_replace(true);
                     // Others may hear of it before the answer is there, or not.
                     tokio::time::sleep(Duration::from_millis(made * 150)).await;
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
 
     /// The number of the next write at which all wait.
     fn next_hold(&self, made: u64) -> Option<u64> {
-        let deed = match self.draw.deed {
+        let action = match self.draw.action {
             Some((Moment::Write(number), _)) => Some(number),
             _ => None,
         };
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
             Kills::Once(number) => Some(number),
             Kills::Always => Some(made + 1),
         };
-        [deed, kill].into_iter().flatten().filter(|number| *number > made).min()
+        [action, kill].into_iter().flatten().filter(|number| *number > made).min()
     }
 
     /// The second person knows nothing of the first.
