@@ -57,6 +57,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
             "stead-placement",
             "stead-pool",
             "stead-recovery",
+            "stead-semantics",
         ],
     ),
     ("stead-chance", Testing, &[]),
