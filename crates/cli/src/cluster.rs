@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, Wanted};
-use stead_explain::Kind;
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
+use stead_model::Kind;
 
 use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
@@ -48,7 +48,9 @@ pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::
 }
 
 fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
-    let wanted = |version: &str, kind: &str| more.contains(&kind) || Kind::find(version, kind).is_some();
+    let wanted = |version: &str, kind: &str| {
+        Kind::find(version, kind).is_some_and(|k| k.case_list.is_some() || more.contains(&kind))
+    };
     let dump = read_dump(&source.from, source.limit, &wanted)?;
     if !dump.kinds.contains("Node") {
         return Err(Hinted {

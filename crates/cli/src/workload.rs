@@ -5,7 +5,8 @@
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
-use stead_explain::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
+use stead_placement::{Cluster, Pod};
 
 /// The kinds that a pod can be made from.
 const KINDS: [&str; 5] = ["Pod", "StatefulSet", "Deployment", "ReplicaSet", "Job"];
@@ -69,9 +70,9 @@ pub(crate) fn first_pod(file: Vec<Value>, namespace: Option<&str>, cluster: &[Va
 fn readable(pod: &Value, before: &[Value]) -> anyhow::Result<()> {
     let objects = Objects::from_items(before.iter().chain([pod]).cloned());
     let Some(key) = ObjectKey::of(pod) else { bail!("{}: metadata.name: missing", name_of(pod)) };
-    objects.pod(&key)?;
-    objects.cluster(&key)?;
-    Ok(())
+    Pod::from_objects(&objects, &key)?;
+    Cluster::from_objects(&objects, Some(&key));
+    Ok(objects.check()?)
 }
 
 /// That a field is an object, where it is there at all.
@@ -95,7 +96,7 @@ fn same(a: &Value, b: &Value) -> bool {
 
 fn settle_namespace(object: &mut Value, namespace: Option<&str>) -> anyhow::Result<()> {
     let kind = object["kind"].as_str().unwrap_or_default();
-    if stead_explain::KINDS.iter().any(|k| k.kind == kind && !k.namespaced) {
+    if stead_model::KINDS.iter().any(|k| k.kind == kind && !k.namespaced) {
         return Ok(());
     }
     match (object["metadata"]["namespace"].as_str(), namespace) {

@@ -9,10 +9,11 @@ use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, Rejectio
 use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
-use crate::objects::{ObjectKey, part};
+use crate::change::part;
 use crate::references::controller;
 use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, selects, shown, skew};
 use crate::topology::{constraints, same_rule};
+use stead_model::ObjectKey;
 
 /// What stands behind a node's rejection, line by line.
 pub(crate) fn because(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
@@ -25,7 +26,7 @@ pub(crate) fn because(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &R
 
 /// kube-scheduler counts pods that preemption has promised a node as if they were there already.
 fn nominated(trial: &Trial, info: &NodeInfo) -> Option<String> {
-    let promised = trial.objects.of_kind("Pod").filter(|(key, pod)| {
+    let promised = trial.objects.raw_of_kind("Pod").filter(|(key, pod)| {
         **key != trial.key && pod["status"]["nominatedNodeName"].as_str() == Some(&*info.node.name)
     });
     let names: Vec<String> = promised.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
@@ -73,7 +74,7 @@ pub(crate) fn affinity_origin<'a>(trial: &'a Trial, affinity: &Value) -> Option<
 fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Value)> {
     let api = glance_api(trial).and_then(|(_, api)| api["spec"]["topologyRef"]["name"].as_str());
     let namespace = &trial.key.namespace;
-    let there = move || trial.objects.of_kind("Topology").filter(move |(key, _)| key.namespace == *namespace);
+    let there = move || trial.objects.raw_of_kind("Topology").filter(move |(key, _)| key.namespace == *namespace);
     let (first, others) = (there(), there());
     first
         .filter(move |(key, _)| Some(key.name.as_str()) == api)

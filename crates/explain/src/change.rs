@@ -3,9 +3,8 @@
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stead_model::{Kind, ModelError, ObjectKey, Objects};
 use stead_placement::{Cluster, Pod};
-
-use crate::objects::{self, KINDS, ObjectError, ObjectKey, Objects};
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -87,15 +86,12 @@ pub(crate) fn set_in(object: &Value, parent: &[&str], field: &str, value: impl I
 }
 
 /// Makes changes to a recorded case, in place. Fails where a change is about an object that the case does not have.
-pub fn apply_to_case(given: &mut Map<String, Value>, changes: &[Change]) -> Result<(), ObjectError> {
+pub fn apply_to_case(given: &mut Map<String, Value>, changes: &[Change]) -> Result<(), ModelError> {
     for change in changes {
-        let fault = |reason: &str| ObjectError::Shape {
-            object: change.key().to_string(),
-            field: "changes".into(),
-            reason: reason.into(),
-        };
+        let fault = |reason: &str| ModelError::malformed(change.key(), "changes", reason);
         let same = |o: &Value| ObjectKey::of_kind(&change.kind, o).is_some_and(|k| k == change.key());
-        let list = KINDS.iter().find(|k| k.kind == change.kind).ok_or_else(|| fault("not a kind of cases"))?.list;
+        let list = Kind::named(&change.kind).and_then(|kind| kind.case_list);
+        let list = list.ok_or_else(|| fault("not a kind of cases"))?;
         if let Action::Create(object) = &change.action {
             let list = given.entry(list).or_insert_with(|| Value::Array(Vec::new()));
             list.as_array_mut().ok_or_else(|| fault("not a list"))?.push(object.clone());
@@ -131,13 +127,15 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    pub(crate) fn new(objects: &Objects, key: &ObjectKey) -> Result<Trial, ObjectError> {
-        Ok(Trial { cluster: objects.cluster(key)?, pod: objects.pod(key)?, objects: objects.clone(), key: key.clone() })
+    pub(crate) fn new(objects: &Objects, key: &ObjectKey) -> Result<Trial, ModelError> {
+        let pod = Pod::from_objects(objects, key)?;
+        let cluster = Cluster::from_objects(objects, Some(key));
+        Ok(Trial { cluster, pod, objects: objects.clone(), key: key.clone() })
     }
 
     /// The pod to place, as it was found.
     pub(crate) fn raw_pod(&self) -> &Value {
-        self.objects.get(&self.key).unwrap_or(&Value::Null)
+        self.objects.raw(&self.key).unwrap_or(&Value::Null)
     }
 
     /// The same with the changes made; none where one of them cannot be.
@@ -154,21 +152,26 @@ impl Trial {
         let value = match &change.action {
             Action::Delete(_) => {
                 self.objects.remove(&key);
-                return objects::take(&mut self.cluster, &key).then_some(());
+                return self.cluster.take_object(&key).then_some(());
             }
             Action::Create(value) => value.clone(),
             Action::Patch(patch) => {
-                let mut value = self.objects.get(&key)?.clone();
+                let mut value = self.objects.raw(&key)?.clone();
                 json_patch::patch(&mut value, patch).ok()?;
                 value
             }
         };
         self.objects.insert(key.clone(), value);
         if key == self.key {
-            self.pod = self.objects.pod(&key).ok()?;
+            self.pod = Pod::from_objects(&self.objects, &key).ok()?;
         } else {
-            objects::put(&mut self.cluster, &key, self.objects.get(&key)?).ok()?;
+            self.cluster.put_object(self.objects.object(&key)?).ok()?;
         }
         Some(())
     }
+}
+
+/// Reads any part of an object into its Kubernetes type; none where it is not there or not that.
+pub(crate) fn part<'a, T: serde::Deserialize<'a>>(value: &'a Value) -> Option<T> {
+    T::deserialize(value).ok()
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use crate::because::{affinity_origin, glance_api, spread_origin};
 use crate::change::{Action, Change, Trial};
 use crate::explanation::some;
-use crate::objects::ObjectKey;
 use crate::references::{followers, titled};
 use crate::remedies::by_kubernetes;
+use stead_model::ObjectKey;
 
 /// The commands for a way out, in order. A line that begins with `#` is for a person to read.
 pub(crate) fn commands(trial: &Trial, changes: &[Change]) -> Vec<String> {
@@ -54,7 +54,7 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
 /// Whether the pod's StatefulSet makes just this claim by itself.
 fn of_template(trial: &Trial, name: &str, claim: &Value) -> bool {
     let Some((kind, owner)) = controller(trial.raw_pod()) else { return false };
-    let set = trial.objects.get(&ObjectKey::new(&kind, &trial.key.namespace, &owner));
+    let set = trial.objects.raw(&ObjectKey::new(&kind, &trial.key.namespace, &owner));
     let mut templates = set.and_then(|s| s["spec"]["volumeClaimTemplates"].as_array()).into_iter().flatten();
     kind == "StatefulSet"
         && templates.any(|t| {
@@ -74,7 +74,7 @@ fn unescaped(token: &str) -> String {
 
 fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
     let name = &change.name;
-    let raw = trial.objects.get(&change.key()).unwrap_or(&Value::Null);
+    let raw = trial.objects.raw(&change.key()).unwrap_or(&Value::Null);
     let uncordons = operations.iter().any(|op| op["path"] == json!("/spec/unschedulable"));
     let mut labels = Vec::new();
     let mut out = Vec::new();
@@ -111,7 +111,7 @@ fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
 
 /// A pod's spec is its owner's to change.
 fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
-    let raw = trial.objects.get(&change.key()).unwrap_or(&Value::Null);
+    let raw = trial.objects.raw(&change.key()).unwrap_or(&Value::Null);
     let namespace = &change.namespace;
     let Some(mut owner) = controller(raw) else {
         let p = json!(operations);
@@ -124,7 +124,7 @@ fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
     let mut chain = vec![owner.clone()];
     while let Some(next) = trial
         .objects
-        .get(&ObjectKey::new(&owner.0, namespace, &owner.1))
+        .raw(&ObjectKey::new(&owner.0, namespace, &owner.1))
         .and_then(controller)
         .filter(|next| !chain.contains(next))
     {
@@ -141,7 +141,7 @@ fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
     let (kind, name) = &owner;
     let workload = matches!(kind.as_str(), "StatefulSet" | "Deployment" | "ReplicaSet" | "Job" | "DaemonSet");
     let template = chain.iter().find_map(|(kind, name)| {
-        let owner = trial.objects.get(&ObjectKey::new(kind, namespace, name))?;
+        let owner = trial.objects.raw(&ObjectKey::new(kind, namespace, name))?;
         owner["spec"].get("template")
     });
     let mut lines = vec![match template.filter(|_| workload).and_then(|t| in_template(raw, t, operations)) {
@@ -158,7 +158,7 @@ fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
 /// A StatefulSet that goes in order does not replace a pod that never became ready by itself.
 fn restart(trial: &Trial, pod: &ObjectKey, chain: &[(String, String)]) -> Option<String> {
     let (kind, name) = chain.iter().find(|(kind, _)| kind == "StatefulSet")?;
-    let set = trial.objects.get(&ObjectKey::new(kind, &pod.namespace, name));
+    let set = trial.objects.raw(&ObjectKey::new(kind, &pod.namespace, name));
     let parallel = set.is_some_and(|s| s["spec"]["podManagementPolicy"] == json!("Parallel"));
     (!parallel).then(|| format!("kubectl -n {} delete pod {}", pod.namespace, pod.name))
 }
@@ -292,7 +292,7 @@ fn external_storage(
 ) -> Option<Vec<String>> {
     let gives_up_claim = operations.iter().all(|op| op["value"].get("emptyDir").is_some());
     let (_, api) = chain.iter().find(|(kind, _)| kind == "GlanceAPI").filter(|_| gives_up_claim)?;
-    let (plane, spec) = trial.objects.of_kind("OpenStackControlPlane").find(|(k, _)| k.namespace == namespace)?;
+    let (plane, spec) = trial.objects.raw_of_kind("OpenStackControlPlane").find(|(k, _)| k.namespace == namespace)?;
     // GlanceAPI objects are called GLANCE-API-TYPE after the entry that they come from.
     let apis = spec["spec"]["glance"]["template"]["glanceAPIs"].as_object()?;
     let (stem, _) = api.rsplit_once('-')?;
@@ -314,7 +314,7 @@ fn claim(trial: &Trial, change: &Change) -> Vec<String> {
         let p = json!(patch);
         return vec![format!("kubectl -n {namespace} patch pvc {name} --type=json -p '{p}'")];
     }
-    let mut object = trial.objects.get(&change.key()).cloned().unwrap_or(Value::Null);
+    let mut object = trial.objects.raw(&change.key()).cloned().unwrap_or(Value::Null);
     if json_patch::patch(&mut object, patch).is_err() {
         return Vec::new();
     }

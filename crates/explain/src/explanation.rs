@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use stead_placement::{Attempt, Fault, NodeInfo, PodSpec, evaluate};
+use stead_model::{KINDS, ModelError, ObjectKey, Objects};
+use stead_placement::{Attempt, Cluster, Fault, NodeInfo, Pod, PodSpec, evaluate};
 
 use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
 use crate::commands::{also_used, commands};
-use crate::objects::{KINDS, ObjectError, ObjectKey, Objects};
 use crate::outage::{self, Clock, Forecast, PodSeen, Scene, Why, volumes_of};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
@@ -130,9 +130,9 @@ pub fn explain(
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
     clock: &Clock,
-) -> Result<Explanation, ObjectError> {
+) -> Result<Explanation, ModelError> {
     let mut out = explain_placement(objects, key, kinds)?;
-    let Some(pod) = objects.get(key).map(PodSeen) else { return Ok(out) };
+    let Some(pod) = objects.raw(key).map(PodSeen) else { return Ok(out) };
     if !matches!(out.state, State::Placed | State::Terminating | State::Unschedulable) {
         return Ok(out);
     }
@@ -171,8 +171,7 @@ pub fn explain(
     }
     if troubled {
         // The pod is in it: where it is in its own way, the fork takes it out.
-        let nowhere = ObjectKey::new("Pod", "", "");
-        out.forecast = outage::forecasts(objects, clock, &objects.cluster(&nowhere)?, pod, &scene)?;
+        out.forecast = outage::forecasts(objects, clock, &Cluster::from_objects(objects, None), pod, &scene)?;
     }
     Ok(out)
 }
@@ -217,7 +216,7 @@ pub fn explain_placement(
     objects: &Objects,
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
-) -> Result<Explanation, ObjectError> {
+) -> Result<Explanation, ModelError> {
     let trial = Trial::new(objects, key)?;
     let raw = trial.raw_pod();
     let mut out = Explanation {
@@ -290,7 +289,7 @@ fn whereto(trial: &Trial, fix: &Fix) -> Vec<String> {
     }
     let (mut gone, mut homeless, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for key in leaving.iter().map(|c| c.key()) {
-        let Ok(pod) = trial.objects.pod(&key) else { continue };
+        let Ok(pod) = Pod::from_objects(&trial.objects, &key) else { continue };
         let name = pod.key.to_string();
         if pod.spec.controller.is_none() {
             gone.push(name);
@@ -403,7 +402,7 @@ fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
     let mut out = Vec::new();
     for (_, needs, what) in depends.into_iter().filter(|(matters, _, _)| *matters) {
         let gone = KINDS.iter().filter(|k| needs.contains(&k.kind) && !kinds.contains(k.kind));
-        let names: Vec<&str> = gone.map(|k| k.resource).collect();
+        let names: Vec<&str> = gone.map(|k| k.kubectl).collect();
         if !names.is_empty() {
             out.push(format!("{} were not read: {what} is judged as if there were none", names.join(", ")));
         }

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::objects::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 /// A reference to a Topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -65,7 +65,7 @@ pub(crate) fn controller<'a>(objects: &'a Objects, object: &Value, kind: &str) -
     let mut owners = object["metadata"]["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|o| o["controller"] == true && o["kind"] == kind)?;
     let key = ObjectKey::new(kind, namespace, owner["name"].as_str()?);
-    objects.get(&key).map(|value| (key, value))
+    objects.raw(&key).map(|value| (key, value))
 }
 
 /// The entry of `glanceAPIs` that a GlanceAPI was made for.
@@ -123,7 +123,7 @@ fn name(reference: &Value) -> Option<Option<&str>> {
 pub(crate) fn references(objects: &Objects, topology: &ObjectKey) -> Vec<Reference> {
     let mut out = Vec::new();
     for kind in ["OpenStackControlPlane", "Glance", "GlanceAPI"] {
-        for (key, object) in objects.of_kind(kind).filter(|(k, _)| k.namespace == topology.namespace) {
+        for (key, object) in objects.raw_of_kind(kind).filter(|(k, _)| k.namespace == topology.namespace) {
             walk(&object["spec"], "spec", &mut |field, value| {
                 if name(value) == Some(Some(&topology.name)) {
                     out.push(Reference { object: titled(key), field: field.to_owned() });
@@ -158,7 +158,7 @@ pub(crate) fn titled(key: &ObjectKey) -> String {
 /// The GlanceAPIs that follow a Topology, or are meant to.
 pub(crate) fn followers<'a>(objects: &'a Objects, topology: &ObjectKey) -> Vec<(&'a ObjectKey, &'a Value)> {
     let (namespace, wanted) = (topology.namespace.clone(), Some(topology.name.clone()));
-    let apis = objects.of_kind("GlanceAPI").filter(|(key, _)| key.namespace == namespace);
+    let apis = objects.raw_of_kind("GlanceAPI").filter(|(key, _)| key.namespace == namespace);
     apis.filter(|(key, api)| {
         let own = api["spec"]["topologyRef"]["name"].as_str();
         own == wanted.as_deref() || chosen(objects, key, api).is_some_and(|c| c.topology == wanted)

@@ -12,8 +12,8 @@ use serde::Serialize;
 use stead_placement::{Attempt, Fault, Rejection, RejectionReason, Verdict, evaluate};
 
 use crate::change::{Action, Change, Trial};
-use crate::objects::ObjectKey;
 use crate::remedies::{self, Harm, Remedy};
+use stead_model::ObjectKey;
 
 /// A way out that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]

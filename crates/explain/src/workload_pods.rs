@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::explanation::{Offer, State, explain_placement};
-use crate::objects::{ObjectError, ObjectKey, Objects};
 use crate::remedies::join;
+use stead_model::{ModelError, ObjectKey, Objects};
 
 /// A pod as it stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,7 +60,7 @@ impl<'a> Observer<'a> {
     }
 
     /// The pods that a StatefulSet controls.
-    pub(crate) fn pods_of(&mut self, set: &ObjectKey, domain: Option<&str>) -> Result<Vec<PodStanding>, ObjectError> {
+    pub(crate) fn pods_of(&mut self, set: &ObjectKey, domain: Option<&str>) -> Result<Vec<PodStanding>, ModelError> {
         let objects = self.objects;
         let mut out = Vec::new();
         for (key, pod) in controlled(objects, set) {
@@ -69,9 +69,9 @@ impl<'a> Observer<'a> {
         Ok(out)
     }
 
-    fn pod(&mut self, key: &ObjectKey, pod: &Value, domain: Option<&str>) -> Result<PodStanding, ObjectError> {
+    fn pod(&mut self, key: &ObjectKey, pod: &Value, domain: Option<&str>) -> Result<PodStanding, ModelError> {
         let name = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty());
-        let node = name.and_then(|n| self.objects.get(&ObjectKey::new("Node", "", n)));
+        let node = name.and_then(|n| self.objects.raw(&ObjectKey::new("Node", "", n)));
         let ready = condition(pod, "Ready") && pod["metadata"]["deletionTimestamp"].is_null();
         let mut standing = PodStanding {
             name: key.name.clone(),
@@ -93,7 +93,7 @@ impl<'a> Observer<'a> {
         Ok(standing)
     }
 
-    fn look_into(&self, key: &ObjectKey, standing: &mut PodStanding) -> Result<(), ObjectError> {
+    fn look_into(&self, key: &ObjectKey, standing: &mut PodStanding) -> Result<(), ModelError> {
         let explained = explain_placement(self.objects, key, self.kinds)?;
         if explained.state != State::Unschedulable {
             standing.state = explained.summary;
@@ -111,7 +111,7 @@ pub(crate) fn controlled<'a>(
     objects: &'a Objects,
     owner: &'a ObjectKey,
 ) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
-    objects.of_kind("Pod").filter(move |(key, pod)| {
+    objects.raw_of_kind("Pod").filter(move |(key, pod)| {
         let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         key.namespace == owner.namespace
             && owners.any(|o| o["controller"] == true && o["kind"] == *owner.kind && o["name"] == *owner.name)

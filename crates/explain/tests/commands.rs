@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use stead_explain::outage::Clock;
-use stead_explain::{Explanation, ObjectKey, Objects, explain};
+use stead_explain::{Explanation, explain};
+use stead_model::{ObjectKey, Objects};
 
 fn node(name: &str, spec: Value) -> Value {
     json!({

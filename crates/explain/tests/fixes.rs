@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
-use stead_explain::{Action, Change, KINDS, Objects, fixes};
+use stead_explain::{Action, Change, fixes};
+use stead_model::{Kind, Objects};
 use stead_placement::{Cluster, Pod, Snapshot, evaluate};
 
 fn cases() -> impl Iterator<Item = (String, Map<String, Value>, Value)> {
@@ -35,7 +36,7 @@ fn apply(given: &mut Map<String, Value>, change: &Value) {
         json_patch::patch(&mut given["pod"], &patch).expect("a patch that applies");
         return;
     }
-    let list = KINDS.iter().find(|k| k.kind == kind).expect("a kind of the case").list;
+    let list = Kind::named(kind).and_then(|k| k.case_list).expect("a kind of the case");
     let list = given.entry(list).or_insert_with(|| Value::Array(Vec::new())).as_array_mut().expect("a list");
     if let Some(object) = change.get("create") {
         list.push(object.clone());

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use expect_test::{Expect, expect, expect_file};
 use serde_json::{Value, json};
-use stead_explain::{ObjectKey, Objects, glance, topology};
+use stead_explain::{glance, topology};
+use stead_model::{ObjectKey, Objects};
 
 /// The example's objects, and the kinds that it has.
 fn example() -> (Vec<Value>, BTreeSet<String>) {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use expect_test::expect_file;
 use stead_explain::outage::Clock;
-use stead_explain::{Explanation, ObjectKey, Objects, State, explain, render};
+use stead_explain::{Explanation, State, explain, render};
+use stead_model::{ObjectKey, Objects};
 
 fn explained(pod: &str) -> Explanation {
     let from = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/glance-zones");

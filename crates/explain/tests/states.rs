@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use stead_explain::outage::Clock;
-use stead_explain::{Explanation, KINDS, ObjectKey, Objects, State, explain};
+use stead_explain::{Explanation, State, explain};
+use stead_model::{ObjectKey, Objects, placement_kinds};
 
 fn node(name: &str) -> Value {
     json!({
@@ -71,7 +72,7 @@ fn what_the_dump_lacks_is_said_where_it_matters() {
     let objects = vec![node("n"), pod(json!({}), claim, json!({}))];
     let without = explained(objects.clone(), &["Node", "Pod"]);
     assert!(without.notes.iter().any(|n| n.contains("pv, pvc, sc")), "{:?}", without.notes);
-    let all: Vec<&str> = KINDS.iter().map(|k| k.kind).collect();
+    let all: Vec<&str> = placement_kinds().map(|k| k.kind).collect();
     assert_eq!(explained(objects, &all).notes, Vec::<String>::new());
 }
 

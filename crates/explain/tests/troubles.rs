@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use stead_explain::ObjectKey;
 use stead_explain::topology::{Consumer, troubles};
+use stead_model::ObjectKey;
 
 fn nodes() -> Vec<Value> {
     let node = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});

@@ -1,6 +1,6 @@
 //! The kinds that can be read.
 
-use stead_explain::KINDS;
+use stead_model::placement_kinds;
 
 /// A kind to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,13 +43,11 @@ const AS_IF_NONE: &str = "the answer is as if there were none";
 
 /// What placement looks at. Nodes come first: they are what everything else is about.
 pub fn placement() -> Vec<Resource> {
-    KINDS
-        .iter()
+    placement_kinds()
         .map(|k| Resource {
             api_version: k.api_version,
             kind: k.kind,
-            // A case's lists are called as the kinds are in paths, but for capitals.
-            plural: k.list.to_lowercase(),
+            plural: k.plural.to_owned(),
             needed: matches!(k.kind, "Node" | "Pod"),
             namespaced: k.namespaced,
             namespace: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::object::{controller, name, namespace, text, texts};
 use crate::store::Store;

@@ -1,7 +1,7 @@
 //! The loop of an OpenStackControlPlane: the Glance that it asks for, with what the control plane says for all.
 
 use serde_json::{Value, json};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::conditions::{Conditions, Severity, Standing, mirror, status};
 use crate::glance::without_nulls;

@@ -1,7 +1,7 @@
 //! Finalizers: a word on an object that it must not go yet.
 
 use serde_json::{Value, json};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::object::{deleting, texts};
 use crate::step::Write;

@@ -29,7 +29,7 @@ mod turn;
 
 pub use concerned::concerned;
 pub use kinds::{WATCHED, Watched, trim, watched};
-pub use stead_explain::{ObjectKey, Objects};
+pub use stead_model::{ObjectKey, Objects};
 pub use step::{Event, Failure, Failures, MANAGER, Propagation, Settings, Step, World, Write};
 pub use store::Store;
 

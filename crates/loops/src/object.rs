@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 /// Labels, annotations and the like.
 pub(crate) type Texts = BTreeMap<String, String>;

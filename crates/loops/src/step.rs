@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_explain::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 use crate::store::Store;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 /// The objects that the loops look at, trimmed, by kind, namespace and name. Cloning shares the objects.
 #[derive(Debug, Clone, Default)]

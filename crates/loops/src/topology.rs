@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use stead_explain::ObjectKey;
 use stead_explain::topology::{Consumer, Effect, TroubleReason, troubles};
+use stead_model::ObjectKey;
 
 use crate::conditions::{seconds, status};
 use crate::layout::labels;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::conditions::{Conditions, Severity, Standing, status};
 use crate::glance_api::config::Neighbours;

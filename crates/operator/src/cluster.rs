@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use stead_explain::{KINDS, Kind};
 use stead_loops::Objects;
+use stead_model::{Kind, placement_kinds};
 use tokio::sync::Mutex;
 use tracing::debug;
 
@@ -50,7 +50,7 @@ impl Reader {
         // What is no longer fresh serves nobody.
         *last = None;
         let mut items = Vec::new();
-        for kind in KINDS {
+        for kind in placement_kinds() {
             items.extend(list(api, kind).await?);
         }
         {
@@ -69,8 +69,8 @@ impl Reader {
 /// All objects of a kind, page by page; none where a page could not be had: half a cluster would have room that is not
 /// there.
 async fn list(api: &impl Api, kind: &Kind) -> Option<Vec<Value>> {
-    let plural = kind.list.to_lowercase();
-    let resource = Resource { api_version: kind.api_version, plural: &plural, namespaced: kind.namespaced };
+    let plural = kind.plural;
+    let resource = Resource { api_version: kind.api_version, plural, namespaced: kind.namespaced };
     let mut items = Vec::new();
     let mut continued = String::new();
     loop {

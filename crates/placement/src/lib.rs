@@ -18,6 +18,7 @@ mod fast;
 mod fork;
 mod go_sort;
 mod node;
+mod objects;
 mod plugins;
 mod pod;
 mod preemption;

@@ -20,7 +20,7 @@ pub(crate) enum Turn {
 
 /// Why it is not the node that is at fault: most others are silent too.
 pub(crate) fn most(view: &View<'_>) -> Option<String> {
-    let nodes = view.objects.of_kind("Node").map(|(_, node)| NodeStanding::of(node, None));
+    let nodes = view.objects.raw_of_kind("Node").map(|(_, node)| NodeStanding::of(node, None));
     let (all, lost) =
         nodes.fold((0, 0), |(all, lost), node| (all + 1, lost + usize::from(node.readiness != Readiness::Ready)));
     (view.guards.hold(Guard::Most) && (lost * 2 > all || lost == all)).then(|| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use stead_explain::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 use crate::deed::Wait;
 use crate::owners::{has_number, replicas};
@@ -28,7 +28,7 @@ pub(crate) fn any_gone(objects: &Objects, node: &str, plan: &Plan) -> bool {
 
 /// What is attached to a node: the attachment, and the volume's name.
 fn attachments<'a>(objects: &'a Objects, node: &'a str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value, &'a str)> {
-    let here = objects.of_kind("VolumeAttachment").filter(move |(_, a)| a["spec"]["nodeName"] == node);
+    let here = objects.raw_of_kind("VolumeAttachment").filter(move |(_, a)| a["spec"]["nodeName"] == node);
     here.filter_map(|(key, a)| Some((key, a, a["spec"]["source"]["persistentVolumeName"].as_str()?)))
 }
 
@@ -84,7 +84,7 @@ fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Op
         return None;
     }
     let (kind, name) = pod.owner.as_deref()?.split_once('/')?;
-    let owner = objects.get(&ObjectKey::new(kind, &pod.namespace, name));
+    let owner = objects.raw(&ObjectKey::new(kind, &pod.namespace, name));
     let whom = format!("{kind} {}/{name}", pod.namespace);
     let of_owner = |uid: &Value| others(objects, pod, |o| o["uid"] == *uid);
     match (kind, owner) {
@@ -101,7 +101,7 @@ fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Op
                 let of =
                     |(key, set): &(&ObjectKey, &Value)| key.namespace == pod.namespace && is_owned(set, deployment);
                 let sets: Vec<&Value> =
-                    objects.of_kind("ReplicaSet").filter(of).map(|(_, s)| &s["metadata"]["uid"]).collect();
+                    objects.raw_of_kind("ReplicaSet").filter(of).map(|(_, s)| &s["metadata"]["uid"]).collect();
                 let mine = others(objects, pod, |o| sets.contains(&&o["uid"]));
                 enough(record, &whom, replicas(deployment), active(mine))
             }
@@ -128,7 +128,7 @@ fn successor(objects: &Objects, record: &NodeRecovery, pod: &CondemnedPod) -> Op
 fn deployment<'a>(objects: &'a Objects, namespace: &str, set: &Value) -> Option<&'a Value> {
     let mut owners = set["metadata"]["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|o| o["controller"] == true && o["kind"] == "Deployment")?;
-    objects.get(&ObjectKey::new("Deployment", namespace, owner["name"].as_str()?))
+    objects.raw(&ObjectKey::new("Deployment", namespace, owner["name"].as_str()?))
 }
 
 fn is_owned(object: &Value, by: &Value) -> bool {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use stead_explain::outage::{HeldVolume, NodeStanding, OUT_OF_SERVICE, volumes_of};
-use stead_explain::{ObjectError, ObjectKey, Objects};
+use stead_model::{ModelError, ObjectKey, Objects};
 use stead_placement::{Cluster, Node, Pod, PodKey, evaluate};
 
 use crate::limits::{BEST_NODES, LISTED_ENDED_PODS};
@@ -26,7 +26,7 @@ pub enum PlanError {
     NoSuchNode(String),
     /// The cluster cannot be understood.
     #[error(transparent)]
-    Object(#[from] ObjectError),
+    Object(#[from] ModelError),
     /// A pod would be lost whose successor finds no place.
     #[error(
         "pod {pod}: it is Terminating, which the taint would end at once, and its successor would find no place: {why}; \
@@ -183,7 +183,7 @@ impl<'a> Planner<'a> {
                 pod.key()
             }
         };
-        let compiled = objects.pod(&key)?;
+        let compiled = Pod::from_objects(objects, &key)?;
         let away = PodKey::new(pod.namespace(), pod.name());
         let node = self.node.name.clone();
         let fork = self.fork()?;
@@ -195,9 +195,8 @@ impl<'a> Planner<'a> {
     /// The cluster, with the node out of service.
     fn fork(&mut self) -> Result<&mut Cluster, PlanError> {
         if self.fork.is_none() {
-            let nothing = ObjectKey::new("Pod", "", "");
-            let mut cluster = self.objects.cluster(&nothing)?;
-            let found = self.objects.get(&ObjectKey::new("Node", "", &self.node.name)).unwrap_or(&Value::Null);
+            let mut cluster = Cluster::from_objects(self.objects, None);
+            let found = self.objects.raw(&ObjectKey::new("Node", "", &self.node.name)).unwrap_or(&Value::Null);
             let mut out = found.clone();
             // What others have put there may go at any moment.
             let lasts =
@@ -207,7 +206,7 @@ impl<'a> Planner<'a> {
                 taints.push(json!(mark::taint()));
             }
             let read = serde_json::from_value(out).ok().map(|node| Node::compile(&node));
-            if let Some(node) = read.transpose().map_err(ObjectError::from)? {
+            if let Some(node) = read.transpose().map_err(ModelError::from)? {
                 cluster.set_node(node);
             }
             self.fork = Some(cluster);
@@ -224,7 +223,7 @@ impl<'a> Planner<'a> {
         let held = stays.flat_map(|p| volumes_of(self.objects, p.namespace(), p.value));
         let kept: BTreeSet<String> = held.filter_map(|v| v.volume).collect();
         plan.pods.iter_mut().for_each(|p| p.volumes.retain(|v| !kept.contains(v)));
-        let attachments = self.objects.of_kind("VolumeAttachment").map(|(_, a)| &a["spec"]);
+        let attachments = self.objects.raw_of_kind("VolumeAttachment").map(|(_, a)| &a["spec"]);
         let here = attachments.filter(|a| a["nodeName"] == *self.node.name);
         let all: BTreeSet<&str> = here.filter_map(|a| a["source"]["persistentVolumeName"].as_str()).collect();
         let freed: BTreeSet<&str> = plan.pods.iter().flat_map(|p| &p.volumes).map(String::as_str).collect();
@@ -236,7 +235,7 @@ impl<'a> Planner<'a> {
 /// Whether a controller makes no pod in the place of this one, `there` others being there or on their way.
 fn makes_no_more(objects: &Objects, pod: PodSeen<'_>, owner: &Value, there: i64) -> bool {
     let text = |field: &str| owner[field].as_str().unwrap_or_default();
-    let Some(set) = objects.get(&ObjectKey::new(text("kind"), pod.namespace(), text("name"))) else { return false };
+    let Some(set) = objects.raw(&ObjectKey::new(text("kind"), pod.namespace(), text("name"))) else { return false };
     match text("kind") {
         "StatefulSet" => !owners::has_number(set, pod.name()),
         // One that wants none is of an older version of its Deployment, which makes the next pod by another.

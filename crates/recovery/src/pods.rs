@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use serde_json::Value;
-use stead_explain::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 use stead_semantics::taints::tolerates;
 
 /// A pod that was read.
@@ -15,7 +15,7 @@ pub(crate) struct PodSeen<'a> {
 impl<'a> PodSeen<'a> {
     /// All pods.
     pub(crate) fn all(objects: &'a Objects) -> impl Iterator<Item = PodSeen<'a>> {
-        objects.of_kind("Pod").map(|(_, value)| PodSeen { value })
+        objects.raw_of_kind("Pod").map(|(_, value)| PodSeen { value })
     }
 
     /// The pods of a node.
@@ -25,7 +25,7 @@ impl<'a> PodSeen<'a> {
 
     /// The pod of this name, whatever its identity.
     pub(crate) fn named(objects: &'a Objects, namespace: &str, name: &str) -> Option<PodSeen<'a>> {
-        objects.get(&ObjectKey::new("Pod", namespace, name)).map(|value| PodSeen { value })
+        objects.raw(&ObjectKey::new("Pod", namespace, name)).map(|value| PodSeen { value })
     }
 
     pub(crate) fn namespace(&self) -> &'a str {

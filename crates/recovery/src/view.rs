@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_explain::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 use crate::guard::Guards;
 use crate::record::{KIND, NodeRecovery, Said};
@@ -56,10 +56,10 @@ pub(crate) fn unreadable(objects: &Objects, node: &str) -> Option<String> {
 
 /// The record of this name.
 pub(crate) fn record_named(objects: &Objects, name: &str) -> Option<NodeRecovery> {
-    serde_json::from_value(objects.get(&ObjectKey::new(KIND, "", name))?.clone()).ok()
+    serde_json::from_value(objects.raw(&ObjectKey::new(KIND, "", name))?.clone()).ok()
 }
 
 /// All records.
 pub(crate) fn records(objects: &Objects) -> impl Iterator<Item = &Value> {
-    objects.of_kind(KIND).map(|(_, value)| value)
+    objects.raw_of_kind(KIND).map(|(_, value)| value)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
-use stead_explain::KINDS;
+use stead_model::placement_kinds;
 
 use crate::mutation::{mutate, mutate_text};
 use crate::random::Random;
@@ -86,8 +86,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 /// A case's lists as kubectl would print the objects.
 fn as_list(given: &Value) -> Value {
     let mut items = Vec::new();
-    for kind in KINDS {
-        let list = given[kind.list].as_array().into_iter().flatten();
+    for (kind, list) in placement_kinds().filter_map(|kind| Some((kind, kind.case_list?))) {
+        let list = given[list].as_array().into_iter().flatten();
         let alone = (kind.kind == "Pod").then(|| &given["pod"]);
         for item in list.chain(alone) {
             let mut item = item.clone();

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use stead_explain::outage::Clock;
-use stead_explain::{ObjectKey, Objects, explain, fixes, render};
-use stead_placement::{Answer, Snapshot, evaluate};
+use stead_explain::{explain, fixes, render};
+use stead_model::{ObjectKey, Objects};
+use stead_placement::{Answer, Cluster, Pod, Snapshot, evaluate};
 
 use crate::corpus::Case;
 
@@ -16,7 +17,7 @@ pub(crate) fn judge(case: &Case) {
     if let Ok(dump) = stead_dump::read_str("fuzz", &case.text, &|_, _| true) {
         let kinds: BTreeSet<String> = dump.kinds;
         let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value));
-        let pods: Vec<ObjectKey> = objects.of_kind("Pod").map(|(key, _)| key.clone()).collect();
+        let pods: Vec<ObjectKey> = objects.keys("Pod").cloned().collect();
         for key in pods.iter().take(MOST_PODS) {
             ask(&objects, key);
         }
@@ -28,7 +29,7 @@ pub(crate) fn judge(case: &Case) {
     }
     let Some(given) = &case.given else { return };
     if let Ok(snapshot) = serde_json::from_value::<Snapshot>(given.clone().into()) {
-        std::hint::black_box(stead_placement::Cluster::from_snapshot(&snapshot).is_ok());
+        std::hint::black_box(Cluster::from_snapshot(&snapshot).is_ok());
     }
     if let Ok((objects, key)) = Objects::from_case(given.clone()) {
         ask(&objects, &key);
@@ -39,7 +40,8 @@ pub(crate) fn judge(case: &Case) {
 }
 
 fn ask(objects: &Objects, key: &ObjectKey) {
-    let (Ok(mut cluster), Ok(pod)) = (objects.cluster(key), objects.pod(key)) else { return };
+    let Ok(pod) = Pod::from_objects(objects, key) else { return };
+    let mut cluster = Cluster::from_objects(objects, Some(key));
     let plain = evaluate(&cluster, &pod);
     if let Ok(verdict) = &plain {
         std::hint::black_box(serde_json::to_string(&Answer::from(verdict)).is_ok());

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
-use stead_explain::{Action, Change, Fix, Objects, apply_to_case, fixes};
+use stead_explain::{Action, Change, Fix, apply_to_case, fixes};
+use stead_model::Objects;
 
 use stead_real::Outcome;
 

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use stead_explain::Objects;
-use stead_placement::{Answer, evaluate};
+use stead_model::Objects;
+use stead_placement::{Answer, Cluster, Pod, evaluate};
 
 use stead_real::Outcome;
 
@@ -98,7 +98,7 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
     let theme = case.remove("theme").and_then(|t| t.as_str().map(str::to_owned)).unwrap_or_default();
     let tally = themes.entry(theme).or_default();
     let (objects, key) = Objects::from_case(case)?;
-    let (cluster, pod) = (objects.cluster(&key)?, objects.pod(&key)?);
+    let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
     let Ok(ours) = evaluate(&cluster, &pod) else {
         tally.unmodelled += 1;
         return Ok(());

@@ -4,7 +4,8 @@ use anyhow::bail;
 use jiff::Timestamp;
 use serde::Serialize;
 use stead_explain::outage::{self, Clock};
-use stead_explain::{ObjectKey, Objects, State, glance, topology};
+use stead_explain::{State, glance, topology};
+use stead_model::{ObjectKey, Objects};
 
 use crate::args::{ExplainArgs, Format};
 use crate::cluster::{self, Scope, Seen};
@@ -112,11 +113,8 @@ fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
 
 /// The object of that name: in the namespace that was given, or else in the only one that has it.
 fn find(objects: &Objects, kind: &str, name: &str, namespace: Option<&str>, place: &str) -> anyhow::Result<ObjectKey> {
-    let found: Vec<&ObjectKey> = objects
-        .of_kind(kind)
-        .map(|(key, _)| key)
-        .filter(|key| key.name == name && namespace.is_none_or(|n| n == key.namespace))
-        .collect();
+    let found: Vec<&ObjectKey> =
+        objects.keys(kind).filter(|key| key.name == name && namespace.is_none_or(|n| n == key.namespace)).collect();
     let word = kind.to_lowercase();
     match (found.as_slice(), namespace) {
         ([key], _) => Ok((*key).clone()),
@@ -141,7 +139,7 @@ fn topology_namespace(objects: &Objects, name: &str, namespace: Option<&str>) ->
     }
     let kinds = ["OpenStackControlPlane", "Glance", "GlanceAPI"];
     let mut namespaces: Vec<&str> =
-        kinds.iter().flat_map(|kind| objects.of_kind(kind)).map(|(key, _)| key.namespace.as_str()).collect();
+        kinds.iter().flat_map(|kind| objects.keys(kind)).map(|key| key.namespace.as_str()).collect();
     namespaces.dedup();
     match namespaces.as_slice() {
         [namespace] => Some(ObjectKey::new("Topology", namespace, name)),

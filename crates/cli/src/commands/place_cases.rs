@@ -7,8 +7,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stead_explain::{Fix, Objects, fixes};
-use stead_placement::{Answer, evaluate};
+use stead_explain::{Fix, fixes};
+use stead_model::Objects;
+use stead_placement::{Answer, Cluster, Pod, evaluate};
 
 use crate::output::{self, Outcome, complain};
 
@@ -85,8 +86,9 @@ fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<Fixe
         None => case,
     };
     let (objects, key) = Objects::from_case(given)?;
-    let cluster = objects.cluster(&key)?;
-    let pod = objects.pod(&key)?;
+    let cluster = Cluster::from_objects(&objects, Some(&key));
+    let pod = Pod::from_objects(&objects, &key)?;
+    objects.check()?;
     let answer = Answer::from(&evaluate(&cluster, &pod)?);
     let stuck = with_fixes && answer.message.is_some();
     let fixes = stuck.then(|| fixes(&objects, &key)).transpose()?;

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use stead_explain::{KINDS, ObjectKey, Objects, table};
-use stead_placement::{Answer, Code, Plugin, Verdict, evaluate};
+use stead_explain::table;
+use stead_model::{KINDS, ObjectKey, Objects};
+use stead_placement::{Answer, Cluster, Code, Plugin, Pod, Verdict, evaluate};
 
 use crate::args::{Format, SourceArgs};
 use crate::cluster::Scope;
@@ -24,7 +25,10 @@ pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow
     let text = |field: &str| wanted.pod["metadata"][field].as_str().unwrap_or_default();
     let key = ObjectKey::new("Pod", text("namespace"), text("name"));
     let objects = Objects::from_items(seen.items.into_iter().chain(wanted.before).chain([wanted.pod.clone()]));
-    let (cluster, pod) = (objects.cluster(&key)?, objects.pod(&key)?);
+    let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
+    for warning in objects.warnings() {
+        complain("warning", &format!("{warning}: the object is ignored"));
+    }
     let verdict = evaluate(&cluster, &pod)?;
     if !pod.gates.is_empty() {
         let gates = pod.gates.join(", ");
@@ -43,7 +47,7 @@ fn missing(kinds: &BTreeSet<String>) -> Option<String> {
     const MATTER: [&str; 7] =
         ["Pod", "Namespace", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "Service"];
     let absent = KINDS.iter().filter(|k| MATTER.contains(&k.kind) && !kinds.contains(k.kind));
-    let absent: Vec<&str> = absent.map(|k| k.resource).collect();
+    let absent: Vec<&str> = absent.map(|k| k.kubectl).collect();
     (!absent.is_empty()).then(|| format!("{} were not read: the answer is as if there were none", absent.join(", ")))
 }
 

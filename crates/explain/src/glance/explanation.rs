@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::objects::{ObjectError, ObjectKey, Objects};
 use crate::references::{Chosen, chosen, controller, entry, titled};
 use crate::topology::{stateful_set, there_are};
 use crate::workload_pods::{Observer, PodStanding};
+use stead_model::{ModelError, ObjectKey, Objects};
 
 /// How a Glance stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -78,12 +78,12 @@ pub fn explain(
     objects: &Objects,
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
-) -> Result<Option<GlanceExplanation>, ObjectError> {
-    let Some(object) = objects.get(key) else { return Ok(None) };
+) -> Result<Option<GlanceExplanation>, ModelError> {
+    let Some(object) = objects.raw(key) else { return Ok(None) };
     let mut observer = Observer::new(objects, kinds);
     let mut apis = Vec::new();
     let made: Vec<(&ObjectKey, &Value)> = objects
-        .of_kind("GlanceAPI")
+        .raw_of_kind("GlanceAPI")
         .filter(|(api, value)| match key.kind.as_str() {
             "Glance" => controller(objects, value, "Glance").is_some_and(|(glance, _)| glance == *key),
             _ => *api == key,
@@ -124,10 +124,10 @@ fn one(
     observer: &mut Observer<'_>,
     key: &ObjectKey,
     api: &Value,
-) -> Result<Api, ObjectError> {
+) -> Result<Api, ModelError> {
     let topology = chosen(objects, key, api);
     let rules = topology.as_ref().and_then(|c| c.topology.as_deref());
-    let found = rules.map(|name| objects.get(&ObjectKey::new("Topology", &key.namespace, name)));
+    let found = rules.map(|name| objects.raw(&ObjectKey::new("Topology", &key.namespace, name)));
     let domain = found.flatten().and_then(spread_key);
     let set = stateful_set(objects, key);
     let pods = match &set {

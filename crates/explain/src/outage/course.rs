@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use stead_placement::Cluster;
+use stead_placement::{Cluster, Pod};
 
 use super::eviction;
 use super::makers::{self, Maker};
@@ -21,7 +21,7 @@ use super::starting::refused;
 use super::timers::Clock;
 use super::times::{is_near, seconds};
 use super::way::{Miss, Outcome, Way};
-use crate::objects::{self, ObjectError, ObjectKey, Objects};
+use stead_model::{ModelError, ObjectKey, Objects};
 
 /// How a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +71,13 @@ impl<'a> Course<'a> {
         way: Way,
         node: Option<&'a str>,
         targets: BTreeSet<ObjectKey>,
-    ) -> Result<Course<'a>, ObjectError> {
+    ) -> Result<Course<'a>, ModelError> {
         let standing = node.and_then(|name| NodeStanding::find(objects, name));
         let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
         let (stages, gone, alive) = (Stages::new(cluster.clone()), Vec::new(), BTreeSet::new());
         let (foreseen, settled) = (RefCell::default(), BTreeSet::new());
         let mut course = Course { objects, clock, stages, way, node, targets, tainted, gone, alive, foreseen, settled };
-        for (key, value) in objects.of_kind("Node") {
+        for (key, value) in objects.raw_of_kind("Node") {
             let ours = node == Some(key.name.as_str());
             let life = course.life(&key.name);
             course.alive.extend((life == Life::Alive).then_some(key.name.as_str()));
@@ -98,12 +98,12 @@ impl<'a> Course<'a> {
                 }
             }
         }
-        let nodes: BTreeSet<&str> = objects.of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
+        let nodes: BTreeSet<&str> = objects.raw_of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
         let goes = |key: &ObjectKey, pod: PodSeen| {
             let elsewhere = pod.node().is_none_or(|n| nodes.contains(n) && node != Some(n));
             !elsewhere || pod.due().is_some() || course.targets.contains(key)
         };
-        let going = objects.of_kind("Pod").filter(|(key, p)| goes(key, PodSeen(p)));
+        let going = objects.raw_of_kind("Pod").filter(|(key, p)| goes(key, PodSeen(p)));
         course.gone = going.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
         Ok(course)
     }
@@ -113,7 +113,7 @@ impl<'a> Course<'a> {
     pub(crate) fn occupy(&mut self, pod: PodSeen, node: &str) {
         self.settled.insert(pod.key());
         self.foreseen.get_mut().retain(|key, _| self.settled.contains(key));
-        let Ok(next) = objects::compile_pod(&template(pod.0, false)) else { return };
+        let Ok(next) = Pod::from_raw(&template(pod.0, false)) else { return };
         self.stages.occupy(&next, node);
     }
 
@@ -254,7 +254,7 @@ impl<'a> Course<'a> {
     fn turn(&self, pod: PodSeen, set: Option<&Value>, made: Timestamp) -> Result<Timestamp, Miss> {
         let mut at = made;
         let long = set.and_then(|s| seconds(&s["spec"]["minReadySeconds"])).unwrap_or_default();
-        let before = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
+        let before = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
         for other in before.filter(|p| p.ordinal() < pod.ordinal() && !self.passes_for_ready(*p, made)) {
             let (then, name) = (self.outcome(other), other.name());
             let rule = format!("its StatefulSet makes it only when pod {name} is Ready");
@@ -278,7 +278,7 @@ impl<'a> Course<'a> {
     /// Whether a ReplicaSet makes another pod for this one.
     fn wanted(&self, pod: PodSeen, set: Option<&Value>) -> bool {
         let Some(replicas) = set.and_then(|s| s["spec"]["replicas"].as_u64()) else { return true };
-        let others = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+        let others = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
         let others = others.filter(|p| p.is_sibling(pod) && p.name() != pod.name() && p.due().is_none() && !p.ended());
         (others.count() as u64) < replicas
     }

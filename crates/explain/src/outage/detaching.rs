@@ -12,7 +12,7 @@ use super::pod::PodSeen;
 use super::timers::{Clock, LOST};
 use super::volumes::{Attachment, HeldVolume, volumes_of};
 use super::way::Way;
-use crate::objects::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 impl Course<'_> {
     /// When a volume is detached from where it is in the way; or why never.
@@ -83,7 +83,7 @@ pub(crate) fn holders<'a>(
 
 /// The pods on a node that use a volume or did.
 fn users<'a>(objects: &'a Objects, volume: &'a HeldVolume, node: &'a str) -> impl Iterator<Item = PodSeen<'a>> {
-    let there = objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(move |p| p.node() == Some(node));
+    let there = objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(move |p| p.node() == Some(node));
     there.filter(|p| {
         let theirs = volumes_of(objects, p.namespace(), p.0);
         theirs.iter().any(|v| v.volume.is_some() && v.volume == volume.volume)
@@ -99,7 +99,7 @@ pub(crate) fn released_before(objects: &Objects, clock: &Clock, pod: PodSeen) ->
     let used = said.iter().rev().find(|s| s.reason == "FailedAttachVolume" && s.message.contains("used by pod"));
     let Some(seen) = used.and_then(|s| s.at) else { return made };
     // A ReplicaSet counts the pods that are being deleted: the last of them went when its status changed last.
-    let set = pod.owner().and_then(|(kind, name)| objects.get(&ObjectKey::new(kind, pod.namespace(), name)));
+    let set = pod.owner().and_then(|(kind, name)| objects.raw(&ObjectKey::new(kind, pod.namespace(), name)));
     let fields = set.and_then(|s| s["metadata"]["managedFields"].as_array()).into_iter().flatten();
     let changed = fields.filter(|f| f["subresource"] == "status").filter_map(|f| time(&f["time"])).max();
     match changed.filter(|at| *at > seen) {

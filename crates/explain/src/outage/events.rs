@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::node::time;
 use super::pod::PodSeen;
-use crate::objects::Objects;
+use stead_model::Objects;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Said {
 /// identity: with one given, events about another are left out.
 pub(crate) fn about(objects: &Objects, kind: &str, namespace: &str, name: &str, uid: Option<&str>) -> Vec<Said> {
     let mut out: Vec<Said> = objects
-        .of_kind("Event")
+        .raw_of_kind("Event")
         .map(|(_, event)| event)
         .filter(|event| {
             let about = [&event["involvedObject"], &event["regarding"]].into_iter().find(|o| o.is_object());
@@ -43,7 +43,7 @@ pub(crate) fn about(objects: &Objects, kind: &str, namespace: &str, name: &str, 
 
 /// When a Node object went, as far as events tell. One of its name that had pods since was there since.
 pub(crate) fn node_gone(objects: &Objects, name: &str) -> Option<Timestamp> {
-    let pods = objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node() == Some(name));
+    let pods = objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node() == Some(name));
     let there = pods.filter_map(PodSeen::created).max();
     let said = about(objects, "Node", "", name, None);
     let gone = said.iter().rev().find(|s| s.reason == "RemovingNode" || s.reason == "DeletingNode");

@@ -14,7 +14,8 @@ use super::node::{NodeStanding, Readiness, UNREACHABLE, time};
 use super::pod::PodSeen;
 use super::timers::{Clock, LOST};
 use super::times::{CENTURY, is_near};
-use crate::objects::{Objects, part};
+use crate::change::part;
+use stead_model::Objects;
 
 /// The taint of a node whose kubelet says that it is not ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -127,7 +128,7 @@ fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<
         return None;
     }
     let interval = zones.interval(clock, &node.zone_key())?;
-    let others = objects.of_kind("Node").filter_map(|(key, _)| NodeStanding::find(objects, &key.name));
+    let others = objects.raw_of_kind("Node").filter_map(|(key, _)| NodeStanding::find(objects, &key.name));
     let others: Vec<NodeStanding> = others.filter(|n| n.name != node.name && n.zone_key() == node.zone_key()).collect();
     let last = others.iter().flat_map(|n| &n.taints).filter(|t| is_ours(t)).filter_map(|t| time(&t["timeAdded"])).max();
     let waiting = others.iter().filter(|n| n.since.is_some() && !n.taints.iter().any(is_ours));
@@ -170,7 +171,7 @@ impl Zones {
     /// The zones as the node controller will see them when it finds that this node is silent.
     fn of(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Zones {
         let mut zones: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-        for (key, _) in objects.of_kind("Node") {
+        for (key, _) in objects.raw_of_kind("Node") {
             let Some(other) = NodeStanding::find(objects, &key.name) else { continue };
             if other.label("node.kubernetes.io/exclude-disruption").is_some() {
                 continue;

@@ -15,7 +15,7 @@ use super::risk::{commands, risk};
 use super::timers::Clock;
 use super::volumes::{Attachment, HeldVolume, volumes_of};
 use super::way::{Outcome, Step, Way};
-use crate::objects::{ObjectError, ObjectKey, Objects};
+use stead_model::{ModelError, ObjectKey, Objects};
 
 /// What a way leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,7 +96,7 @@ impl Scene {
         }
         if scene.node.is_none() && pod.node().is_none() {
             // One that finds no node may wait for the return of the one that its predecessor is on.
-            let all = objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+            let all = objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
             let before = all.filter(|p| p.due().is_some() && same_workload(objects, *p, pod));
             for old in before.filter(|p| p.node().is_some_and(|n| is_lost(objects, clock, n))) {
                 scene.node = scene.node.or_else(|| old.node().map(str::to_owned));
@@ -167,7 +167,7 @@ pub(crate) fn forecasts(
     cluster: &Cluster,
     pod: PodSeen,
     scene: &Scene,
-) -> Result<Vec<Forecast>, ObjectError> {
+) -> Result<Vec<Forecast>, ModelError> {
     let refused = refused(objects, clock, successor(objects, pod).unwrap_or(pod));
     let mut out = Vec::new();
     for way in scene.ways(objects, clock) {

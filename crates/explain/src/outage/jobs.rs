@@ -10,7 +10,7 @@ use super::fate::Fate;
 use super::makers::Maker;
 use super::node::time;
 use super::pod::PodSeen;
-use crate::objects::Objects;
+use stead_model::Objects;
 
 /// The finalizer by which the job controller tells the pods that it has not counted yet.
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";

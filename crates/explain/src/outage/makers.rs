@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::pod::PodSeen;
-use crate::objects::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 /// Who makes a pod anew.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,7 +37,7 @@ impl<'a> Maker<'a> {
     /// Who makes this pod anew.
     pub(crate) fn of(objects: &'a Objects, pod: PodSeen<'a>) -> Maker<'a> {
         let Some((kind, name)) = pod.owner() else { return Maker::Nobody };
-        let owner = objects.get(&ObjectKey::new(kind, pod.namespace(), name));
+        let owner = objects.raw(&ObjectKey::new(kind, pod.namespace(), name));
         match kind {
             "ReplicaSet" | "ReplicationController" => Maker::Replicas { set: owner },
             "StatefulSet" => Maker::Identities {
@@ -64,9 +64,9 @@ pub(crate) fn retired(objects: &Objects, pod: PodSeen) -> Option<String> {
         if !matches!(group, Some("apps" | "batch" | "v1")) || kind == "Node" {
             return None;
         }
-        let Some(maker) = objects.get(&ObjectKey::new(kind, pod.namespace(), name)) else {
+        let Some(maker) = objects.raw(&ObjectKey::new(kind, pod.namespace(), name)) else {
             // Where none of a kind is there, they were not read.
-            return objects.of_kind(kind).next().map(|_| format!("its {kind} {name} is not there any more"));
+            return objects.raw_of_kind(kind).next().map(|_| format!("its {kind} {name} is not there any more"));
         };
         if maker["metadata"]["deletionTimestamp"].is_string() {
             return Some(format!("its {kind} {name} is being deleted"));
@@ -85,10 +85,10 @@ pub(crate) fn in_range(set: &Value, pod: PodSeen) -> bool {
 /// The Deployment above a pod's ReplicaSet: its name, and the object where it was read.
 pub(crate) fn deployment<'a>(objects: &'a Objects, pod: PodSeen<'a>) -> Option<(&'a str, Option<&'a Value>)> {
     let (_, name) = pod.owner().filter(|(kind, _)| *kind == "ReplicaSet")?;
-    let set = objects.get(&ObjectKey::new("ReplicaSet", pod.namespace(), name))?;
+    let set = objects.raw(&ObjectKey::new("ReplicaSet", pod.namespace(), name))?;
     let mut owners = set["metadata"]["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|o| o["controller"] == true && o["kind"] == "Deployment")?["name"].as_str()?;
-    Some((owner, objects.get(&ObjectKey::new("Deployment", pod.namespace(), owner))))
+    Some((owner, objects.raw(&ObjectKey::new("Deployment", pod.namespace(), owner))))
 }
 
 /// Whether two pods are made for the same purpose: by the same controller, or the same Deployment above it.
@@ -103,7 +103,7 @@ pub(crate) fn successor<'a>(objects: &'a Objects, pod: PodSeen<'a>) -> Option<Po
     if !matches!(Maker::of(objects, pod), Maker::Replicas { .. } | Maker::Job(_)) {
         return None;
     }
-    let all = || objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| same_workload(objects, pod, *p));
+    let all = || objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| same_workload(objects, pod, *p));
     let leaving: Vec<PodSeen> = all().filter(|p| p.due().is_some()).collect();
     let later = |p: &PodSeen| p.created().is_some_and(|at| at + SignedDuration::from_secs(2) >= deleted);
     let mut young: Vec<PodSeen> = all().filter(|p| p.due().is_none() && !p.ended() && later(p)).collect();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::node::time;
-use crate::objects::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 /// Fields that say when something happened. Others, such as a deletionTimestamp, may lie ahead.
 const PAST: [&str; 11] = [
@@ -24,7 +24,7 @@ const PAST: [&str; 11] = [
 /// The newest time in the objects: a dump was made then, or a moment later.
 pub fn newest(objects: &Objects) -> Option<Timestamp> {
     let kinds = ["Node", "Lease", "Event", "Pod", "VolumeAttachment"];
-    kinds.into_iter().flat_map(|kind| objects.of_kind(kind)).filter_map(|(_, object)| newest_in(object)).max()
+    kinds.into_iter().flat_map(|kind| objects.raw_of_kind(kind)).filter_map(|(_, object)| newest_in(object)).max()
 }
 
 fn newest_in(value: &Value) -> Option<Timestamp> {
@@ -43,7 +43,7 @@ fn newest_in(value: &Value) -> Option<Timestamp> {
 
 /// Since when the controllers run, as their lease has it.
 pub fn controllers_since(objects: &Objects) -> Option<Timestamp> {
-    let lease = objects.get(&ObjectKey::new("Lease", "kube-system", "kube-controller-manager"))?;
+    let lease = objects.raw(&ObjectKey::new("Lease", "kube-system", "kube-controller-manager"))?;
     time(&lease["spec"]["acquireTime"])
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::times::seconds;
 pub(crate) use super::times::time;
-use crate::objects::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 /// The taint that lets Kubernetes take pods and volumes from a machine that is known to be off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -101,8 +101,8 @@ pub struct NodeStanding {
 impl NodeStanding {
     /// The node of this name, with its lease; none where there is no such Node object.
     pub fn find(objects: &Objects, name: &str) -> Option<NodeStanding> {
-        let node = objects.get(&ObjectKey::new("Node", "", name))?;
-        let lease = objects.get(&ObjectKey::new("Lease", LEASES, name));
+        let node = objects.raw(&ObjectKey::new("Node", "", name))?;
+        let lease = objects.raw(&ObjectKey::new("Lease", LEASES, name));
         Some(NodeStanding::of(node, lease))
     }
 

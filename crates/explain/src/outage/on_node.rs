@@ -21,8 +21,9 @@ use super::way::{Outcome, Way};
 use super::why::Why;
 use super::words::when;
 use crate::explanation::{some, unread};
-use crate::objects::{ObjectError, ObjectKey, Objects};
 use crate::table::table;
+use stead_model::{ModelError, ObjectKey, Objects};
+use stead_placement::Cluster;
 
 /// What hangs on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -165,7 +166,7 @@ pub fn explain_node(
     name: &str,
     kinds: &BTreeSet<String>,
     clock: &Clock,
-) -> Result<Option<NodeExplanation>, ObjectError> {
+) -> Result<Option<NodeExplanation>, ModelError> {
     let standing = NodeStanding::find(objects, name);
     let pods = pods_on(objects, name);
     let volumes = volumes_on(objects, name, standing.as_ref());
@@ -215,7 +216,7 @@ pub fn explain_node(
 
 /// The pods of a node that have not ended, or whose objects wait for it all the same: the most important first.
 fn pods_on<'a>(objects: &'a Objects, node: &str) -> Vec<PodSeen<'a>> {
-    let all = objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+    let all = objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
     let mut out: Vec<PodSeen> = all.filter(|p| p.node() == Some(node) && (!p.ended() || p.due().is_some())).collect();
     out.sort_by_key(|p| Reverse(p.0["spec"]["priority"].as_i64().unwrap_or_default()));
     out
@@ -242,13 +243,13 @@ fn volumes_on(objects: &Objects, node: &str, standing: Option<&NodeStanding>) ->
             entry.1 = volume.unique_name;
         }
     }
-    let attachments = objects.of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node);
+    let attachments = objects.raw_of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node);
     attachments
         .map(|(key, a)| {
             let volume = a["spec"]["source"]["persistentVolumeName"].as_str().unwrap_or_default().to_owned();
             let (pods, unique) = users.get(&volume).cloned().unwrap_or_default();
             let unique =
-                unique.or_else(|| unique_name(objects.get(&ObjectKey::new("PersistentVolume", "", &volume))?));
+                unique.or_else(|| unique_name(objects.raw(&ObjectKey::new("PersistentVolume", "", &volume))?));
             VolumeOnNode {
                 attachment: key.name.clone(),
                 pods,
@@ -261,10 +262,10 @@ fn volumes_on(objects: &Objects, node: &str, standing: Option<&NodeStanding>) ->
 }
 
 /// What each way means for all the pods, one placed after the other.
-fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> Result<Vec<NodeForecast>, ObjectError> {
+fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> Result<Vec<NodeForecast>, ModelError> {
     let lost: BTreeSet<ObjectKey> = pods.iter().filter(|p| !nodes_own(objects, **p)).map(|p| p.key()).collect();
     let scene = Scene { node: Some(name.to_owned()), lost, ..Scene::default() };
-    let cluster = objects.cluster(&ObjectKey::new("Pod", "", ""))?;
+    let cluster = Cluster::from_objects(objects, None);
     let mut out = Vec::new();
     for way in scene.ways(objects, clock) {
         let targets = if way == Way::ForceDeletePod { scene.lost.clone() } else { BTreeSet::new() };

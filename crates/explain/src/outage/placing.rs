@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stead_placement::{Cluster, evaluate};
+use stead_placement::{Cluster, Pod, evaluate};
 
 use super::course::Course;
 use super::jobs;
@@ -14,7 +14,6 @@ use super::pod::PodSeen;
 use super::volumes::{HeldVolume, volumes_of};
 use super::way::{Miss, Outcome, Way};
 use crate::explanation::some;
-use crate::objects;
 
 impl Course<'_> {
     /// A pod that has no node yet: it goes where placement says. `old` is the pod whose place it takes.
@@ -32,10 +31,10 @@ impl Course<'_> {
         for at in tries {
             let mut cluster = self.stages.at(at).clone();
             if same_name {
-                objects::take(&mut cluster, &old.key());
+                cluster.take_object(&old.key());
             }
             for (gone, _) in self.gone.iter().filter(|(_, gone)| *gone <= at) {
-                objects::take(&mut cluster, gone);
+                cluster.take_object(gone);
             }
             match self.fitting(&cluster, &template) {
                 Ok((best, mut nodes)) => {
@@ -105,7 +104,7 @@ impl Course<'_> {
     /// What is to be known of a pod's volumes and was not read. Where none of a kind is there, they were not read.
     pub(super) fn unread(&self, pod: PodSeen) -> Option<Miss> {
         let volumes = volumes_of(self.objects, pod.namespace(), pod.0);
-        let none = |kind: &str| self.objects.of_kind(kind).next().is_none();
+        let none = |kind: &str| self.objects.raw_of_kind(kind).next().is_none();
         let hangs = |v: &HeldVolume| v.attached && !v.shared && self.may_hang(pod, v);
         let what = match () {
             () if volumes.is_empty() => return None,
@@ -120,17 +119,17 @@ impl Course<'_> {
     /// Whether a volume may be attached to another node than the pod's, as far as Nodes tell; of one that is not there, that
     /// it has a pod with the volume tells as much.
     fn may_hang(&self, pod: PodSeen, volume: &HeldVolume) -> bool {
-        let mut nodes = self.objects.of_kind("Node");
+        let mut nodes = self.objects.raw_of_kind("Node");
         let said = nodes.any(|(key, node)| Some(key.name.as_str()) != pod.node() && volume.is_on(node));
         let has = |p: PodSeen| volumes_of(self.objects, p.namespace(), p.0).iter().any(|v| v.volume == volume.volume);
         let gone = |n: &str| Some(n) != pod.node() && NodeStanding::find(self.objects, n).is_none();
-        let mut pods = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node().is_some_and(gone));
+        let mut pods = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node().is_some_and(gone));
         said || pods.any(|p| !p.ended() && has(p))
     }
 
     /// The nodes that the scheduler takes one of, and all that fit, the best first; or what it says.
     fn fitting(&self, cluster: &Cluster, template: &Value) -> Result<(Vec<String>, Vec<String>), Miss> {
-        let pod = objects::compile_pod(template).map_err(|e| Miss::Unknown(e.to_string()))?;
+        let pod = Pod::from_raw(template).map_err(|e| Miss::Unknown(e.to_string()))?;
         let verdict = evaluate(cluster, &pod).map_err(|e| Miss::Unknown(e.to_string()))?;
         if let Some(error) = verdict.error {
             return Err(Miss::Unknown(format!("kube-scheduler cannot decide: {error}")));

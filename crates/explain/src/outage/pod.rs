@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::jobs::TRACKING;
 use super::timers::LOST;
 use super::times::{deletion, time};
-use crate::objects::ObjectKey;
+use stead_model::ObjectKey;
 
 /// Finalizers that a controller takes away by itself as soon as a pod is being deleted.
 const BY_THEMSELVES: [&str; 3] = [TRACKING, "foregroundDeletion", "orphan"];

@@ -9,7 +9,7 @@ use super::pod::PodSeen;
 use super::volumes::{HeldVolume, volumes_of};
 use super::way::Way;
 use crate::explanation::some;
-use crate::objects::Objects;
+use stead_model::Objects;
 
 /// What can go wrong on a way that is taken for these pods.
 pub(crate) fn risk(course: &Course, scene: &Scene, pods: &[PodSeen]) -> String {
@@ -97,7 +97,7 @@ fn torn(course: &Course, pods: &[PodSeen]) -> Vec<String> {
 
 /// The pods that the way ends and nobody makes anew, in words.
 fn for_good(course: &Course, scene: &Scene) -> String {
-    let all = course.objects.of_kind("Pod").map(|(key, p)| (key, PodSeen(p)));
+    let all = course.objects.raw_of_kind("Pod").map(|(key, p)| (key, PodSeen(p)));
     let theirs = all.filter(|(key, p)| match course.way {
         Way::ForceDeletePod => scene.lost.contains(*key),
         _ => p.node() == scene.node.as_deref() && !p.ended(),

@@ -12,7 +12,7 @@ impl Course<'_> {
     pub(super) fn rolled_out(&self, pod: PodSeen) -> Result<(Timestamp, Value), String> {
         let (name, mut made) = (pod.name(), self.now());
         let above = deployment(self.objects, pod).and_then(|(_, object)| object);
-        let pods = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+        let pods = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
         let pods: Vec<PodSeen> = pods.filter(|p| !p.ended() && same_workload(self.objects, *p, pod)).collect();
         let count = pods.iter().filter(|p| p.due().is_none() && p.key() != pod.key()).count() as u64;
         let Some(above) = above.filter(|d| count < d["spec"]["replicas"].as_u64().unwrap_or(1)) else {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use stead_placement::{Cluster, Pod};
 
-use crate::objects::{self, ObjectError, ObjectKey};
+use stead_model::{ModelError, ObjectKey};
 
 /// The cluster, and how it is from each moment on at which a node changes for the scheduler; the earliest first.
 pub(super) struct Stages {
@@ -23,23 +23,23 @@ impl Stages {
     /// There is no such node.
     pub(super) fn remove(&mut self, node: &ObjectKey) {
         for cluster in self.all() {
-            objects::take(cluster, node);
+            cluster.take_object(node);
         }
     }
 
     /// A node is so.
-    pub(super) fn set(&mut self, key: &ObjectKey, node: &Value) -> Result<(), ObjectError> {
-        self.all().try_for_each(|cluster| objects::put(cluster, key, node))
+    pub(super) fn set(&mut self, key: &ObjectKey, node: &Value) -> Result<(), ModelError> {
+        self.all().try_for_each(|cluster| cluster.put_raw(key, node))
     }
 
     /// From a moment on, a node is so.
-    pub(super) fn set_from(&mut self, from: Timestamp, key: &ObjectKey, node: &Value) -> Result<(), ObjectError> {
+    pub(super) fn set_from(&mut self, from: Timestamp, key: &ObjectKey, node: &Value) -> Result<(), ModelError> {
         let place = self.later.partition_point(|(at, _)| *at < from);
         if self.later.get(place).is_none_or(|(at, _)| *at != from) {
             let before = place.checked_sub(1).and_then(|p| self.later.get(p)).map_or(&self.now, |(_, c)| c);
             self.later.insert(place, (from, before.clone()));
         }
-        self.later.iter_mut().skip(place).try_for_each(|(_, cluster)| objects::put(cluster, key, node))
+        self.later.iter_mut().skip(place).try_for_each(|(_, cluster)| cluster.put_raw(key, node))
     }
 
     /// A pod takes its room on a node.

@@ -76,7 +76,7 @@ impl Course<'_> {
             return Some(Miss::Never(format!("pod {name} does not start: {by} says {reason}: {message:?}")));
         }
         // That another node has its volume: as the attachments tell, that is over.
-        let unread = self.objects.of_kind("VolumeAttachment").next().is_none();
+        let unread = self.objects.raw_of_kind("VolumeAttachment").next().is_none();
         unread.then(|| Miss::Unknown(format!("volumeattachments were not read, and {by} says {reason}: {message:?}")))
     }
 
@@ -119,7 +119,7 @@ impl Course<'_> {
 
     /// The pod and those of the same controller.
     fn alike<'b>(&'b self, pod: PodSeen<'b>) -> impl Iterator<Item = PodSeen<'b>> {
-        let all = self.objects.of_kind("Pod").map(|(_, p)| PodSeen(p));
+        let all = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
         all.filter(move |p| {
             let same = p.name() == pod.name() && p.namespace() == pod.namespace();
             same || makers::same_workload(self.objects, *p, pod)

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::node::{LEASES, Listening, time};
-use crate::objects::Objects;
+use stead_model::Objects;
 
 /// The waiting times of a control plane and of its kubelets. The defaults are those of Kubernetes 1.36.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,7 +123,7 @@ pub struct Clock {
 impl Clock {
     /// That moment, in a cluster with these objects and waiting times.
     pub fn new(objects: &Objects, now: Timestamp, timers: Timers) -> Clock {
-        let renewed = objects.of_kind("Lease").filter(|(key, _)| key.namespace == LEASES);
+        let renewed = objects.raw_of_kind("Lease").filter(|(key, _)| key.namespace == LEASES);
         let newest = renewed.filter_map(|(_, lease)| time(&lease["spec"]["renewTime"])).max();
         let found = timers.node_monitor_grace + timers.node_monitor_period * 2;
         Clock { now, leases: Listening { now: newest.unwrap_or(now).min(now), found }, timers }

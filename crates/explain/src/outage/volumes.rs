@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::objects::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 
 /// A claim of a pod and the volume behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl HeldVolume {
             let label = |key: &str| node["metadata"]["labels"][key].as_str();
             self.only.iter().all(|(key, values)| label(key).is_some_and(|v| values.iter().any(|w| w == v)))
         };
-        objects.of_kind("Node").filter(|(_, node)| fits(node)).map(|(key, _)| key.name.as_str()).collect()
+        objects.raw_of_kind("Node").filter(|(_, node)| fits(node)).map(|(key, _)| key.name.as_str()).collect()
     }
 
     /// Whether a Node says that it has the volume attached or mounted.
@@ -89,13 +89,13 @@ pub fn volumes_of(objects: &Objects, namespace: &str, pod: &Value) -> Vec<HeldVo
 }
 
 fn held(objects: &Objects, namespace: &str, claim: String) -> HeldVolume {
-    let bound = objects.get(&ObjectKey::new("PersistentVolumeClaim", namespace, &claim));
+    let bound = objects.raw(&ObjectKey::new("PersistentVolumeClaim", namespace, &claim));
     let name = bound.and_then(|c| c["spec"]["volumeName"].as_str()).filter(|n| !n.is_empty()).map(str::to_owned);
-    let volume = name.as_ref().and_then(|n| objects.get(&ObjectKey::new("PersistentVolume", "", n)));
+    let volume = name.as_ref().and_then(|n| objects.raw(&ObjectKey::new("PersistentVolume", "", n)));
     let spec = volume.map_or(&Value::Null, |v| &v["spec"]);
     let driver = volume.and_then(driver).map(str::to_owned);
     let by_driver = |driver: &String| {
-        let known = objects.get(&ObjectKey::new("CSIDriver", "", driver));
+        let known = objects.raw(&ObjectKey::new("CSIDriver", "", driver));
         // A driver that says nothing has its volumes attached; so has one that nobody registered.
         known.and_then(|d| d["spec"]["attachRequired"].as_bool()).unwrap_or(true)
     };
@@ -164,7 +164,7 @@ fn google(volume: &Value, disk: &str) -> String {
 }
 
 fn attachments(objects: &Objects, volume: &str) -> Vec<Attachment> {
-    let all = objects.of_kind("VolumeAttachment").map(|(_, a)| a);
+    let all = objects.raw_of_kind("VolumeAttachment").map(|(_, a)| a);
     let ours = all.filter(|a| a["spec"]["source"]["persistentVolumeName"] == volume);
     let text = |value: &Value| value.as_str().map(str::to_owned);
     ours.map(|a| Attachment {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use stead_placement::{NodeInfo, Plugin, Pod, Rejection};
 
 use crate::change::{Change, Trial};
-use crate::objects::ObjectKey;
+use stead_model::ObjectKey;
 
 /// What a way out costs, from nothing to data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -109,7 +109,7 @@ fn pod_key(pod: &Pod) -> ObjectKey {
 
 /// The node as it was found.
 fn raw_node<'a>(trial: &'a Trial, info: &NodeInfo) -> &'a Value {
-    trial.objects.get(&node_key(info)).unwrap_or(&Value::Null)
+    trial.objects.raw(&node_key(info)).unwrap_or(&Value::Null)
 }
 
 /// At most this many pods are asked to leave in one way out.
@@ -132,7 +132,7 @@ fn leave(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
 fn stays(trial: &Trial, pod: &Pod) -> bool {
     let daemon = pod.spec.controller.as_ref().is_some_and(|o| matches!(&*o.kind, "DaemonSet" | "Node"));
     let mirror = || {
-        let raw = trial.objects.get(&pod_key(pod));
+        let raw = trial.objects.raw(&pod_key(pod));
         raw.is_some_and(|v| v["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some())
     };
     daemon || mirror()

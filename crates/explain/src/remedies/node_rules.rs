@@ -7,8 +7,8 @@ use stead_semantics::node_selector::NodeSelectorTerm as CompiledTerm;
 use stead_semantics::taints;
 
 use super::{Harm, Remedy, node_key, raw_node};
+use crate::change::part;
 use crate::change::{Change, Trial, set, set_in, unset};
-use crate::objects::part;
 
 const CORDON: &str = "node.kubernetes.io/unschedulable";
 const HOSTNAME: &str = "kubernetes.io/hostname";

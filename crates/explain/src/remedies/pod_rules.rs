@@ -155,7 +155,7 @@ fn relax_others(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
     let mut changes = Vec::new();
     for pod in pods {
         let key = pod_key(pod);
-        let rules = &trial.objects.get(&key)?["spec"]["affinity"]["podAntiAffinity"];
+        let rules = &trial.objects.raw(&key)?["spec"]["affinity"]["podAntiAffinity"];
         changes.push(Change::patch(&key, vec![set(&["spec", "affinity", "podAntiAffinity"], softened(rules))]));
     }
     let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();

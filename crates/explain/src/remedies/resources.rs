@@ -9,7 +9,7 @@ use stead_semantics::quantity::Quantity;
 
 use super::{Harm, Remedy, leave, raw_node, stays};
 use crate::change::{Change, Trial, set};
-use crate::objects::ObjectKey;
+use stead_model::ObjectKey;
 
 /// What is missing on a node, by resource.
 fn shortfall(pod: &Pod, info: &NodeInfo) -> Vec<(ResourceName, i64)> {

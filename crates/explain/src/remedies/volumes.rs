@@ -8,7 +8,7 @@ use stead_placement::{Claim, NodeInfo, Plugin, Pod, StorageClass, Volume};
 use super::resources::shown;
 use super::{Harm, Remedy, leave, node_key, raw_node};
 use crate::change::{Change, Trial, set, set_in, unset};
-use crate::objects::ObjectKey;
+use stead_model::ObjectKey;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -184,7 +184,7 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
 /// A claim that waits for its pod: another class, a smaller size, a volume made by hand, or another node.
 fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &ObjectKey) -> Vec<Remedy> {
     let mut out = Vec::new();
-    let raw = trial.objects.get(key).unwrap_or(&Value::Null);
+    let raw = trial.objects.raw(key).unwrap_or(&Value::Null);
     if let (Some(selected), Some(info)) = (&claim.selected_node, info)
         && **selected != *info.node.name
     {
@@ -217,12 +217,12 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
 /// The classes that make volumes once the pod is placed, the cluster's default first.
 fn classes(trial: &Trial) -> impl Iterator<Item = &StorageClass> {
     let is_default = |name: &str| {
-        let raw = trial.objects.get(&ObjectKey::new("StorageClass", "", name));
+        let raw = trial.objects.raw(&ObjectKey::new("StorageClass", "", name));
         raw.is_some_and(|v| {
             v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true")
         })
     };
-    let mut names: Vec<&ObjectKey> = trial.objects.of_kind("StorageClass").map(|(k, _)| k).collect();
+    let mut names: Vec<&ObjectKey> = trial.objects.raw_of_kind("StorageClass").map(|(k, _)| k).collect();
     names.sort_by_key(|k| !is_default(&k.name));
     names
         .into_iter()
@@ -294,7 +294,7 @@ fn anew_in(
     key: &ObjectKey,
     harm: Harm,
 ) -> Option<Remedy> {
-    let raw = trial.objects.get(key)?;
+    let raw = trial.objects.raw(key)?;
     let mut new = claim_object(key, &class.name, &raw["spec"]);
     own(&mut new, trial, slot);
     let (harm, note) = match (harm, &claim.volume) {

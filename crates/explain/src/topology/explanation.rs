@@ -11,10 +11,11 @@ use super::carries::carries;
 use super::rules::{Rules, labelled};
 use super::troubles::{Consumer, Trouble, troubles};
 use super::words::says;
+use crate::change::part;
 use crate::explanation::some;
-use crate::objects::{ObjectError, ObjectKey, Objects, part};
 use crate::references::{Level, Reference, chosen, followers, references, titled};
 use crate::workload_pods::{Observer, PodStanding, controlled};
+use stead_model::{ModelError, ObjectKey, Objects};
 
 /// What a Topology says, who uses it, and what it does to them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -87,8 +88,8 @@ pub fn explain(
     objects: &Objects,
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
-) -> Result<TopologyExplanation, ObjectError> {
-    let found = objects.get(key);
+) -> Result<TopologyExplanation, ModelError> {
+    let found = objects.raw(key);
     let topology = found.unwrap_or(&Value::Null);
     let rules = Rules::of(topology);
     let domain = rules.spread.iter().map(|c| c.topology_key.clone()).find(|k| k != "kubernetes.io/hostname");
@@ -119,7 +120,7 @@ pub fn explain(
             });
         }
     }
-    let nodes = || objects.of_kind("Node").map(|(_, node)| node);
+    let nodes = || objects.raw_of_kind("Node").map(|(_, node)| node);
     let mut out = TopologyExplanation {
         topology: format!("{}/{}", key.namespace, key.name),
         exists: found.is_some(),
@@ -139,7 +140,7 @@ pub fn explain(
 
 /// The StatefulSet of a GlanceAPI.
 pub(crate) fn stateful_set<'a>(objects: &'a Objects, api: &ObjectKey) -> Option<(ObjectKey, &'a Value)> {
-    let sets = objects.of_kind("StatefulSet").filter(|(key, _)| key.namespace == api.namespace);
+    let sets = objects.raw_of_kind("StatefulSet").filter(|(key, _)| key.namespace == api.namespace);
     let mut owned = sets.filter(|(_, set)| {
         let mut owners = set["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         owners.any(|o| o["controller"] == true && o["kind"] == "GlanceAPI" && o["name"] == *api.name)
@@ -216,13 +217,13 @@ fn count(
 ) -> Count {
     let honours = rule.node_affinity_policy.as_deref() != Some("Ignore");
     let nodes: BTreeMap<&str, String> = objects
-        .of_kind("Node")
+        .raw_of_kind("Node")
         .map(|(_, node)| labelled(node))
         .filter(|(name, labels)| !honours || rules.allows(name, labels))
         .filter_map(|(name, mut labels)| Some((name, labels.remove(&rule.topology_key)?)))
         .collect();
     let mut domains: BTreeMap<String, usize> = nodes.values().map(|value| (value.clone(), 0)).collect();
-    for (_, pod) in objects.of_kind("Pod").filter(|(pod, _)| pod.namespace == key.namespace) {
+    for (_, pod) in objects.raw_of_kind("Pod").filter(|(pod, _)| pod.namespace == key.namespace) {
         let labels: Labels = part(&pod["metadata"]["labels"]).unwrap_or_default();
         let gone = !pod["metadata"]["deletionTimestamp"].is_null()
             || matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -246,7 +247,7 @@ fn notes(kinds: &BTreeSet<String>) -> Vec<String> {
 
 /// Which Topologies a namespace has: a name may have been mistyped.
 pub(crate) fn there_are(objects: &Objects, namespace: &str) -> String {
-    let there = objects.of_kind("Topology").filter(|(key, _)| key.namespace == namespace);
+    let there = objects.raw_of_kind("Topology").filter(|(key, _)| key.namespace == namespace);
     let names: Vec<String> = there.map(|(key, _)| key.name.clone()).collect();
     match names.as_slice() {
         [] => format!("namespace {namespace} has no Topology at all"),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use stead_semantics::node_selector::{NodeSelectorTerm, validate, validate_preferred};
 use stead_semantics::{Labels, Selector};
 
-use crate::objects::part;
+use crate::change::part;
 
 /// The list of spread constraints, and how the draft of the resource spelled it.
 pub(crate) const SPREAD: &str = "topologySpreadConstraints";

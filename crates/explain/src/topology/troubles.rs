@@ -10,9 +10,9 @@ use stead_semantics::{Labels, Selector};
 use super::rules::{DRAFT, PodRule, Rules, SPREAD, labelled};
 use crate::because::term;
 use crate::explanation::some;
-use crate::objects::ObjectKey;
 use crate::references::titled;
 use crate::remedies::join;
+use stead_model::ObjectKey;
 
 /// Something that follows a Topology, such as a GlanceAPI.
 #[derive(Debug, Clone, PartialEq, Eq)]

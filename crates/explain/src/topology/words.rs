@@ -6,7 +6,7 @@ use stead_semantics::Selector;
 
 use super::rules::{PodRule, Rules};
 use crate::because::term;
-use crate::objects::part;
+use crate::change::part;
 
 /// A line for each rule.
 pub(super) fn says(topology: &Value, rules: &Rules) -> Vec<String> {

@@ -1,8 +1,9 @@
 //! Values that an API server takes, or a dump may hold, and that nobody can reckon with.
 
 use serde_json::{Value, json};
+use stead_explain::explain;
 use stead_explain::outage::{Clock, explain_node, newest};
-use stead_explain::{ObjectKey, explain};
+use stead_model::ObjectKey;
 
 use crate::situation::{Pod, Situation, Storage};
 

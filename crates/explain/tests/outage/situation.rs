@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_explain::outage::{Clock, Forecast, UNREACHABLE, Way};
-use stead_explain::{Explanation, ObjectKey, Objects, explain};
+use stead_explain::{Explanation, explain};
+use stead_model::{ObjectKey, Objects};
 
 /// Everything is some seconds from here.
 pub(crate) const BEGIN: &str = "2026-01-01T00:00:00Z";

@@ -4,7 +4,7 @@ mod database;
 mod inherit;
 
 use serde_json::{Map, Value, json};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::conditions::{Mirrored, Standing, mirror};
 use crate::finalizers;

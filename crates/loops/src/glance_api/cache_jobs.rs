@@ -1,7 +1,7 @@
 //! The jobs that keep an image cache within its size: two for each claim that holds one and has a pod.
 
 use serde_json::{Value, json};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::kinds::hex;
 use crate::layout::{API_NAME, GLANCE_ID, api_name, labels};

@@ -8,7 +8,7 @@ mod waiting;
 
 use ::base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Map, Value, json};
-use stead_explain::ObjectKey;
+use stead_model::ObjectKey;
 
 use crate::conditions::{Severity, Standing};
 use crate::finalizers;

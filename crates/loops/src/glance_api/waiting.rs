@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use stead_explain::{KINDS, ObjectKey, Objects, explain_placement};
+use stead_explain::explain_placement;
+use stead_model::{ObjectKey, Objects, placement_kinds};
 
 use crate::object::{items, name, namespace, present, text, uid};
 use crate::step::World;
@@ -46,7 +47,7 @@ pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
     };
     let key = ObjectKey::new("Pod", namespace(first), name(first));
     let way_out = world.cluster.and_then(|cluster| {
-        let kinds: BTreeSet<String> = KINDS.iter().map(|k| k.kind.to_owned()).collect();
+        let kinds: BTreeSet<String> = placement_kinds().map(|k| k.kind.to_owned()).collect();
         let explanation = explain_placement(cluster, &key, &kinds).ok()?;
         explanation.fixes.into_iter().next().map(|offer| offer.text)
     });
@@ -56,7 +57,7 @@ pub(crate) fn waiting(world: &World<'_>, api: &Value) -> Option<Waiting> {
     };
     let reason = format!("{}{others}: {reason}", name(first));
     let message = format!("{reason}{advice} See: stead explain pod/{} -n {}", name(first), namespace(first));
-    let is_there = |cluster: &Objects| cluster.get(&key).is_some_and(|pod| waits(pod) && uid(pod) == uid(first));
+    let is_there = |cluster: &Objects| cluster.raw(&key).is_some_and(|pod| waits(pod) && uid(pod) == uid(first));
     let again = if world.cluster.is_some_and(is_there) { OFTEN } else { SOON };
     Some(Waiting { message, reason, wants_cluster: world.cluster.is_none(), again })
 }

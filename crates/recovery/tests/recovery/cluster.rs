@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stead_explain::Objects;
+use stead_model::Objects;
 use stead_recovery::{Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
 
 /// When the tests play.

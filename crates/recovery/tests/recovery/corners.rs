@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use stead_explain::Objects;
+use stead_model::Objects;
 use stead_recovery::{
     Deed, End, EvidenceKind, Guards, NodeRecovery, Phase, Policy, Request, Step, Target, View, record_of, step,
 };

@@ -1,7 +1,7 @@
 //! Which pods leave a node, in which order, and which stay.
 
 use serde_json::{Value, json};
-use stead_explain::Objects;
+use stead_model::Objects;
 use stead_recovery::{Plan, Policy, Target, plan};
 
 use crate::cluster::{find, outage, pod, set, with_volume};

@@ -1,7 +1,7 @@
 //! What is stored in a NodeRecovery: how large it gets, and that records of earlier versions are still read.
 
 use serde_json::{Value, json};
-use stead_explain::Objects;
+use stead_model::Objects;
 use stead_recovery::{
     CondemnedPod, Evidence, EvidenceKind, LeftAlone, NodeRecovery, Phase, Policy, Said, Step, Target, Took, record_of,
 };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_explain::Objects;
 use stead_explain::outage::{Clock, Way, controllers_since, explain_node};
+use stead_model::Objects;
 
 use super::Desk;
 use super::look::named;

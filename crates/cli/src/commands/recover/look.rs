@@ -6,8 +6,8 @@ use anyhow::{anyhow, ensure};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_explain::Objects;
 use stead_live::Resource;
+use stead_model::Objects;
 use stead_recovery::NodeRecovery;
 
 use super::Desk;

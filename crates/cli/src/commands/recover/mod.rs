@@ -11,8 +11,8 @@ mod show;
 use anyhow::{Context as _, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stead_explain::Objects;
 use stead_explain::outage::NodeStanding;
+use stead_model::Objects;
 use stead_recovery::{Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
 
 use crate::args::{RecoverArgs, RecoverFormat};
@@ -249,8 +249,8 @@ fn is_under_way(record: &NodeRecovery) -> bool {
 
 /// What is said of a node that is not there: with what it has left behind, where it has.
 fn no_such_node(objects: &Objects, node: &str) -> anyhow::Error {
-    let pods = objects.of_kind("Pod").filter(|(_, p)| p["spec"]["nodeName"] == node).count();
-    let volumes = objects.of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node).count();
+    let pods = objects.raw_of_kind("Pod").filter(|(_, p)| p["spec"]["nodeName"] == node).count();
+    let volumes = objects.raw_of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node).count();
     if pods + volumes == 0 {
         return anyhow!("node {node}: not found");
     }

@@ -12,7 +12,7 @@ use super::pod::PodSeen;
 use super::timers::Clock;
 use super::volumes::volumes_of;
 use super::words::when;
-use crate::objects::Objects;
+use stead_model::Objects;
 
 /// What is said of the pods and nodes of an outage.
 pub(crate) struct Why<'a> {

@@ -1,11 +1,11 @@
 //! How a node stands.
 
 use super::Why;
-use crate::objects::ObjectKey;
 use crate::outage::events;
 use crate::outage::eviction::{self, Brake};
 use crate::outage::node::{NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, time};
 use crate::outage::words::{moment, when};
+use stead_model::ObjectKey;
 
 impl Why<'_> {
     /// How a node stands: since when it is silent, by what, and what was made of it.
@@ -48,7 +48,7 @@ impl Why<'_> {
     }
 
     fn ready_message(&self, name: &str) -> Option<String> {
-        let node = self.objects.get(&ObjectKey::new("Node", "", name))?;
+        let node = self.objects.raw(&ObjectKey::new("Node", "", name))?;
         let ready = node["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
         ready["message"].as_str().filter(|m| !m.is_empty() && ready["status"] != "True").map(str::to_owned)
     }

@@ -2,7 +2,6 @@
 
 use super::Why;
 use crate::explanation::some;
-use crate::objects::ObjectKey;
 use crate::outage::detaching::{held_name, holders, released_before};
 use crate::outage::events;
 use crate::outage::forecast::{Scene, is_lost};
@@ -10,6 +9,7 @@ use crate::outage::pod::PodSeen;
 use crate::outage::risk::may_be_mounted;
 use crate::outage::volumes::{Attachment, HeldVolume, volumes_of};
 use crate::outage::words::{moment, span, when};
+use stead_model::ObjectKey;
 
 impl Why<'_> {
     /// Volumes that can be used only where nobody answers.
@@ -37,7 +37,7 @@ impl Why<'_> {
         let claim = &volume.claim;
         let Some(name) = &volume.volume else {
             let key = ObjectKey::new("PersistentVolumeClaim", pod.namespace(), claim);
-            out.push(match self.objects.get(&key) {
+            out.push(match self.objects.raw(&key) {
                 None if !self.kinds.contains("PersistentVolumeClaim") => format!("claim {claim} was not read"),
                 None => format!("claim {claim} is not there"),
                 Some(c) => {

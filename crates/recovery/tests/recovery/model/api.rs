@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use stead_explain::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects};
 use stead_recovery::{ANNOTATION, Deed};
 
 use super::world::{Node, Pod, Ready, World, at};

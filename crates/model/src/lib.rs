@@ -1,0 +1,50 @@
+//! Kubernetes objects: keys, kinds, typed views, and the rules that several crates need.
+//!
+//! [`Objects`] holds a cluster's objects as raw JSON. An object is parsed into its Kubernetes type when it is first asked
+//! for, and at most once; a malformed object is an error that names the object and the field for whoever asked about it,
+//! and a warning ([`Objects::warnings`]) for everybody else. [`KINDS`] is the one table of kinds.
+//!
+//! On top of the types there are views of what the other crates ask about ([`PodView`], [`NodeView`] and [`NodeHealth`],
+//! [`WorkloadView`], [`EventView`]) and rules that mirror Kubernetes controllers: who controls an object
+//! ([`controller_of`]), StatefulSet ordinals and claims ([`stateful_set`]), tolerations ([`min_toleration_time`]), who
+//! recreates a pod ([`PodController`]), and which volumes a pod uses and how they are attached ([`pod_volumes`]).
+//!
+//! This crate knows no client, no clock (callers pass the time) and no files, and it predicts nothing.
+
+mod error;
+mod event;
+mod key;
+mod kinds;
+mod node;
+mod objects;
+mod openstack;
+mod owner;
+mod pod;
+mod recreation;
+pub mod stateful_set;
+pub mod times;
+mod tolerations;
+mod typed;
+mod volumes;
+mod workload;
+
+pub use error::ModelError;
+pub use event::{Event, EventView};
+pub use key::ObjectKey;
+pub use kinds::{KINDS, Kind, placement_kinds};
+pub use node::{
+    BootId, HeartbeatClock, LeaseView, NODE_LEASES, NOT_READY, NodeHealth, NodeView, OUT_OF_SERVICE, Readiness,
+    SHUTDOWN, UNREACHABLE,
+};
+pub use objects::{ObjectRef, Objects};
+pub use openstack::{
+    Condition, ConditionedStatus, Glance, GlanceApi, GlanceApiSpec, GlanceApiTemplate, GlanceSection, GlanceSpec,
+    OpenStackControlPlane, OpenStackControlPlaneSpec, Storage, Topology, TopologyRef, TopologySpec,
+};
+pub use owner::{controller_of, is_controlled_by, same_controller};
+pub use pod::PodView;
+pub use recreation::{NotRecreated, PodController, deployment_of, not_recreated, replacement_of, same_workload};
+pub use tolerations::{TolerationTime, min_toleration_time};
+pub use typed::{Typed, parse};
+pub use volumes::{PodVolume, VolumeAttachmentView, attachments_on, csi_driver, pod_volumes, unique_volume_name};
+pub use workload::WorkloadView;
