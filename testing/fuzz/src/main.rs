@@ -1,7 +1,7 @@
 //! Broken input for everything that reads any: text → dump reader → objects → cluster → verdict → explanation.
 //!
-//! A case is made from a seed and a number alone, so a failure is named by these two. A worker process judges the
-//! cases; whoever started it looks on, and tells a panic, an abort and a hang apart.
+//! A case is determined by a seed and a number, so these two name a failure. A worker process judges the cases; the
+//! parent tells a panic, an abort and a hang apart.
 #![expect(clippy::print_stdout, reason = "this program reports to the person who runs it")]
 
 mod corpus;
@@ -21,25 +21,25 @@ use clap::Parser;
 use corpus::Corpus;
 use stead_real::Outcome;
 
-/// How to fuzz.
+/// Feed broken input to everything that reads any.
 #[derive(Parser)]
 #[command(name = "cargo xtask fuzz")]
 struct Args {
-    /// How long
+    /// How many minutes
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// What the cases are made from
+    /// The seed of the cases
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The first case: to begin with one that failed
+    /// The number of the first case, to repeat one that failed
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Judge cases and note their numbers in this file: what the started process does
+    /// Judge cases and write their numbers to this file (the worker process)
     #[arg(long, hide = true)]
     worker: Option<PathBuf>,
 }
 
-/// A case that takes longer hangs.
+/// A case that takes longer counts as a hang.
 const LIMIT: Duration = Duration::from_secs(5);
 
 fn main() -> Result<ExitCode> {
@@ -56,7 +56,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(PathBuf::from).unwrap_or_default()
 }
 
-/// Judges case after case until the time is over or one panics.
+/// Judges cases until the time is over or one panics.
 fn work(args: &Args, notes: &Path) -> Result<Outcome> {
     let corpus = Corpus::load(&root())?;
     let notes = File::create(notes)?;
@@ -71,7 +71,7 @@ fn work(args: &Args, notes: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Starts a worker and looks on.
+/// Starts a worker and watches it.
 fn watch(args: &Args) -> Result<Outcome> {
     let folder = root().join("target/fuzz");
     std::fs::create_dir_all(&folder)?;
@@ -83,7 +83,7 @@ fn watch(args: &Args) -> Result<Outcome> {
         .arg(&notes)
         .spawn()
         .context("starting the worker")?;
-    let ending = look_on(&mut worker, &notes)?;
+    let ending = wait_for(&mut worker, &notes)?;
     let number = noted(&notes)?;
     std::fs::remove_file(&notes)?;
     let Some(what) = ending else { return Ok(Outcome::Passed) };
@@ -101,13 +101,13 @@ fn noted(notes: &Path) -> Result<u64> {
 }
 
 /// How the worker failed, if it did.
-fn look_on(worker: &mut Child, notes: &Path) -> Result<Option<String>> {
+fn wait_for(worker: &mut Child, notes: &Path) -> Result<Option<String>> {
     let mut last = (0, Instant::now());
     loop {
         if let Some(status) = worker.try_wait()? {
             return Ok((!status.success()).then(|| format!("the worker ended with {status}")));
         }
-        // Reading the corpus takes its time too, and no case has that.
+        // Before the first case, the worker reads the corpus, which may take longer.
         match noted(notes) {
             Ok(number) if number == last.0 && number > 0 => {
                 if last.1.elapsed() > LIMIT {

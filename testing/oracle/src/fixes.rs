@@ -1,4 +1,4 @@
-//! Every way out that is offered for the recorded cases, judged by kube-scheduler itself.
+//! Every fix that is offered for the recorded cases, judged by kube-scheduler itself.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,13 +15,13 @@ use stead_real::Outcome;
 
 use crate::{program, root};
 
-/// Which cases, judged by what.
+/// Which cases, and the judge.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// kube-scheduler's algorithm as a program [default: stead-real/oracle in the cache].
+    /// kube-scheduler's framework as a program [default: oracle in $STEAD_REAL or the cache]
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
-    /// Recorded cases, gzipped JSON lines [default: the repository's own].
+    /// Recorded cases, gzipped JSON lines [default: testdata/scheduler/cases.jsonl.gz]
     #[arg(long)]
     cases: Option<PathBuf>,
 }
@@ -38,16 +38,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             continue;
         }
         stuck += 1;
-        let given = case["given"].as_object().context("a case without what is given")?;
+        let given = case["given"].as_object().context("a case without `given`")?;
         let start = Instant::now();
         let (objects, pod) = Objects::from_case(given.clone())?;
         let found = fixes(&objects, &pod)?;
         time += start.elapsed();
-        let in_place: Vec<&Fix> = found.iter().filter(|f| !f.changes.iter().any(buys)).collect();
+        let in_place: Vec<&Fix> = found.iter().filter(|f| !f.changes.iter().any(adds_node)).collect();
         let small = |f: &&&Fix| f.changes.len() <= 3;
         helped += usize::from(!in_place.is_empty());
         helped_small += usize::from(in_place.iter().any(|f| small(&f)));
-        helped_well += usize::from(in_place.iter().filter(small).any(|f| !f.changes.iter().any(asks_for_nothing)));
+        helped_well += usize::from(in_place.iter().filter(small).any(|f| !f.changes.iter().any(sets_request_to_zero)));
         for (i, fix) in found.iter().enumerate() {
             let mut changed: Map<String, Value> = given.clone();
             apply_to_case(&mut changed, &fix.changes)?;
@@ -55,13 +55,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             offered.push((fix.text.clone(), Value::Object(changed)));
         }
     }
-    ensure!(stuck > 0, "{}: no case where nothing fits, so that nothing would be checked", cases.display());
-    println!("{stuck} cases where nothing fits: {} ways out offered", offered.len());
-    let share = |n: usize| format!("{n} cases ({:.1} of 100)", 100.0 * n as f64 / f64::from(stuck));
-    println!("{} have one that buys no node", share(helped));
-    println!("{} have one of up to three changes", share(helped_small));
-    println!("{} have one of these that lowers no request to nothing", share(helped_well));
-    println!("{:.1} ms a case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
+    ensure!(stuck > 0, "{}: has no unschedulable pod, so nothing would be checked", cases.display());
+    println!("{stuck} unschedulable pods: {} fixes offered", offered.len());
+    let share = |n: usize| format!("{n} cases ({:.1} %)", 100.0 * n as f64 / f64::from(stuck));
+    println!("{} have a fix without a new node", share(helped));
+    println!("{} have one with at most three changes", share(helped_small));
+    println!("{} have one of these that sets no request to zero", share(helped_well));
+    println!("{:.1} ms per case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
     let Some(oracle) = program::find(args.oracle.as_deref()) else { return Ok(Outcome::Skipped) };
     let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
     let answers: Vec<Value> = program::judge(&oracle, &cases)?
@@ -82,14 +82,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(if refuted.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// Whether a request is lowered to zero: that lets a pod in, but it gets nothing of what it asked for.
-fn asks_for_nothing(c: &Change) -> bool {
+/// Whether a request is set to zero: the pod is then scheduled, but without the resources that it asked for.
+fn sets_request_to_zero(c: &Change) -> bool {
     let operations = json!(c.action)["patch"].as_array().cloned().unwrap_or_default();
     operations
         .iter()
         .any(|op| op["value"] == json!("0") && op["path"].as_str().is_some_and(|p| p.contains("/resources/requests/")))
 }
 
-fn buys(c: &Change) -> bool {
+fn adds_node(c: &Change) -> bool {
     c.kind == "Node" && matches!(c.action, Action::Create(_))
 }

@@ -1,7 +1,6 @@
 //! Fresh random cases, judged by the real kube-scheduler and by us.
 //!
-//! Where the oracle (kube-scheduler's own framework as a program) has not been built the comparison is skipped, which
-//! is said.
+//! Without the oracle (kube-scheduler's own framework as a program) the comparison is skipped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ pub(crate) struct Args {
     /// Another generator of cases than real/cases.py, such as real/odd_cases.py
     #[arg(long)]
     r#gen: Option<PathBuf>,
-    /// kube-scheduler's framework as a program that judges cases [default: stead-real/oracle in the cache]
+    /// kube-scheduler's framework as a program [default: oracle in $STEAD_REAL or the cache]
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
     /// Where the random cases begin
@@ -33,7 +32,7 @@ pub(crate) struct Args {
     count: u64,
 }
 
-/// What makes the cases: the generator's own, with the theme that it drew for each.
+/// Calls the generator, and adds the theme of each case.
 const SCRIPT: &str = r#"
 import importlib.util, json, random, sys
 spec = importlib.util.spec_from_file_location("generator", sys.argv[1])
@@ -50,13 +49,13 @@ for i in range(first, first + count):
 /// Cases are made and judged this many at a time.
 const CHUNK: u64 = 500;
 
-/// How a theme stands.
+/// The results of a theme.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     agree: usize,
     differ: usize,
     unmodelled: usize,
-    /// Of those that agree: both ended in the same error, which is all that was compared.
+    /// Of those that agree: both ended with the same error, so only that was compared.
     errors: usize,
 }
 
@@ -105,13 +104,13 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
     };
     let mut ours = Answer::from(&ours);
     let mut theirs: Answer = serde_json::from_str(verdict)?;
-    // An attempt that ends in an error has no verdict: what the oracle had found until then is chance.
+    // An attempt that ends with an error has no verdict: what the oracle had found before it is random.
     if ours.error.is_some() && theirs.error.is_some() {
         for answer in [&mut ours, &mut theirs] {
             *answer = Answer { error: answer.error.take(), ..Answer::default() };
         }
     }
-    // Which of the equally good nodes is nominated is chance.
+    // Which of several equally good nodes is nominated is random.
     if ours.nominees == theirs.nominees {
         ours.nominated.clone_from(&theirs.nominated);
     }
@@ -144,6 +143,6 @@ fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
     println!("{:<14} {:>6} {:>7} {:>13}", "all", all.agree, all.differ, all.unmodelled);
     println!("seed {}: {} of {} agree in every field", args.seed, all.agree, all.agree + all.differ);
     if all.errors > 0 {
-        println!("in {} of these both ended in the same error, and only that was compared", all.errors);
+        println!("in {} of these both ended with the same error, and only that was compared", all.errors);
     }
 }

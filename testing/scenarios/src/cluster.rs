@@ -1,4 +1,4 @@
-//! A real control plane with stand-in nodes, to try things on.
+//! A real control plane with stand-in nodes, to experiment with.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::{root, runtime};
 /// What kind of cluster.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A tenth of the waiting times: a silent node is noticed after 8 s.
+    /// A tenth of the timeouts: a node is unreachable after 8 s
     #[arg(long)]
     fast: bool,
-    /// Nodes and storage drivers, as JSON [default: the repository's testdata/cluster/nodes.json].
+    /// Nodes and storage drivers, as JSON [default: testdata/cluster/nodes.json]
     #[arg(long)]
     nodes: Option<PathBuf>,
-    /// Storage classes, or anything else to apply [default: the repository's testdata/cluster/storage.yaml].
+    /// Storage classes, or anything else to apply [default: testdata/cluster/storage.yaml]
     #[arg(long)]
     storage: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ async fn up(args: &Args, binaries: &Binaries) -> Result<()> {
     println!("logs        {}", plane.folder().display());
     println!("\nexport KUBECONFIG={}", plane.kubeconfig().display());
     println!("{} get nodes --show-labels", binaries.program("kubectl").display());
-    println!("\nCtrl-C ends it and leaves nothing behind");
+    println!("\nCtrl-C stops it and removes everything");
     loop {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         plane.all_run()?;

@@ -1,14 +1,14 @@
-//! Debian packages, for those who may install them.
+//! Debian packages that a scenario needs.
 
 use std::process::{Command, Stdio};
 
-/// Whether a program is there.
+/// Whether a program is installed.
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     found.is_ok()
 }
 
-/// Whether a program is there; if not, its package is got from Debian, where that can be done.
+/// Whether a program is installed. If not, root installs its Debian package.
 pub(crate) fn get(program: &str, package: &str) -> bool {
     if has(program) {
         return true;
@@ -17,7 +17,7 @@ pub(crate) fn get(program: &str, package: &str) -> bool {
     if !root {
         return false;
     }
-    println!("getting {package} from Debian");
+    println!("installing {package}");
     let apt = |args: &[&str]| {
         let mut apt = Command::new("apt-get");
         apt.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());

@@ -1,4 +1,4 @@
-//! The walk-through with the operator killed again and again, and behind a proxy that misbehaves.
+//! The walk-through with the operator killed at random moments, and behind a faulty proxy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use stead_testbed::{Binaries, Outcome, Tally};
 
 use crate::{root, runtime};
 
-/// How much of it.
+/// How much to play.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Kill the operator so often, over as many walks as that takes.
+    /// How often to kill the operator, over as many walks as that takes
     #[arg(long, default_value_t = 100)]
     kills: u32,
-    /// At most so often in one walk.
+    /// How often at most in one walk
     #[arg(long, default_value_t = 20)]
     kills_a_walk: u32,
-    /// So many walks behind the proxy.
+    /// How many walks behind the proxy
     #[arg(long, default_value_t = 3)]
     proxies: u64,
-    /// Of the requests that each kind of fault can befall, so many per cent.
+    /// How many per cent of the requests fail, for each kind of fault
     #[arg(long, default_value_t = 4.0)]
     percent: f64,
-    /// What is drawn is drawn from this.
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// After the first walk, watch so many minutes that nothing is written.
+    /// How many minutes to check, after the first walk, that nothing is written
     #[arg(long, default_value_t = 1)]
     rest_minutes: u64,
-    /// Say each step of each walk.
+    /// Print each step of each walk
     #[arg(long)]
     steps: bool,
 }
@@ -64,13 +64,18 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
         let most = args.kills_a_walk.min(args.kills - kills);
         let walked = disturb::killed(&stage, &calm, most, &mut random, &mut say).await?;
         kills += walked.kills;
-        println!("killed {} times ({kills} of {}): {}; the same end", walked.kills, args.kills, counts(&walked));
+        println!(
+            "killed {} times ({kills} of {}): {}; the same final state",
+            walked.kills,
+            args.kills,
+            counts(&walked)
+        );
     }
     for index in 0..args.proxies {
         let seed = args.seed.wrapping_add(index);
         let (walked, tally) = disturb::behind_faulty_proxy(&stage, &calm, args.percent / 100.0, seed, &mut say).await?;
         ensure!(tally.faults() > 20, "the proxy made few faults: {tally:?}");
-        println!("behind the proxy, seed {seed}: {}; {}; the same end", faults(&tally), counts(&walked));
+        println!("behind the proxy, seed {seed}: {}; {}; the same final state", faults(&tally), counts(&walked));
     }
     Ok(())
 }
@@ -79,7 +84,7 @@ fn counts(walked: &Walked) -> String {
     let again: u64 = walked.ended.values().sum();
     let made: u64 = walked.made.values().sum();
     format!(
-        "{:.0} s, {} objects in the end, {made} made, of them {again} StatefulSets anew",
+        "{:.0} s, {} objects at the end, {made} created, of them {again} StatefulSets recreated",
         walked.took.as_secs_f64(),
         walked.state.len()
     )
@@ -87,7 +92,7 @@ fn counts(walked: &Walked) -> String {
 
 fn faults(tally: &Tally) -> String {
     format!(
-        "{} requests, {} x 409, {} x 429, {} x 500, {} answers lost, {} delays, {} silent watches",
+        "{} requests, {} x 409, {} x 429, {} x 500, {} lost responses, {} delays, {} stalled watches",
         tally.requests, tally.conflicts, tally.too_many, tally.internal, tally.lost_answers, tally.delays, tally.stalls
     )
 }

@@ -1,4 +1,4 @@
-//! What `stead explain` foresees of outages made at random, and what then happens.
+//! Forecasts of `stead explain` for random outages, compared with what then happens.
 
 use anyhow::Result;
 use stead_machines::Machines;
@@ -11,19 +11,19 @@ use crate::runtime;
 /// How many outages, and how fast.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// So many situations.
+    /// How many situations
     #[arg(long, default_value_t = 40)]
     situations: u32,
-    /// What they are drawn from.
+    /// The seed that they are drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only these of them, by number.
+    /// Only these, by number
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
-    /// So many are played at the same time [default: 10, or all with real timers]
+    /// How many are played at the same time [default: 10, or all with real timers]
     #[arg(long)]
     at_once: Option<usize>,
-    /// Wait as long as Kubernetes does by default: half an hour, and ten seconds may be missed instead of three.
+    /// Use Kubernetes' own timeouts: half an hour, with a tolerance of ten seconds instead of three
     #[arg(long)]
     real_timers: bool,
 }

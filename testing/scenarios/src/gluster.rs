@@ -1,4 +1,4 @@
-//! A Gluster pool on the real thing: every scene, faults at random, and figures.
+//! A Gluster pool on real glusterd: every scene, random faults, and measurements.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use stead_testbed::{Binaries, Outcome};
 
 use crate::{debian, runtime};
 
-/// A peer is connected before this, and an agent stays below that.
+/// The limits for measurements: the time until a peer is connected, and the memory of an agent.
 const LATEST: Duration = Duration::from_secs(10);
 const MEMORY: u64 = 20_000_000;
 
-/// What is played.
+/// What to play.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// So many random runs, with two faults at a time.
+    /// How many random runs, with two faults at a time
     #[arg(long, default_value_t = 0)]
     runs: u32,
-    /// What the random runs are drawn from.
+    /// The seed of the random runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Measure how quick the pool is and what an agent costs.
+    /// Measure how fast peers connect, and what an agent costs
     #[arg(long)]
     measure: bool,
-    /// Play every scene; this is what is done if nothing else is asked for.
+    /// Play every scene (the default)
     #[arg(long)]
     scenes: bool,
 }
@@ -55,19 +55,17 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
         pool::runs(&PoolStage::open(binaries, stead).await?, args.runs, args.seed, &mut say).await?;
     }
     if args.measure {
-        // What is shipped is measured, not what is quick to build.
+        // The shipped program is measured, not a development build.
         let shipped = stead_image::program()?;
         let figures = pool::measure(&PoolStage::open(binaries, &shipped).await?).await?;
         let seconds = |times: &[Duration]| {
             times.iter().map(|time| format!("{:.1} s", time.as_secs_f64())).collect::<Vec<_>>().join(", ")
         };
-        println!("from a new pod that runs to a connected peer: {}", seconds(&figures.joined));
-        println!("from a pod without its state that runs to a connected peer: {}", seconds(&figures.restored));
+        println!("from a running new pod to a connected peer: {}", seconds(&figures.joined));
+        println!("from a running pod without its state to a connected peer: {}", seconds(&figures.restored));
         let (agent, container) = (figures.agent.as_secs_f64(), figures.container.as_secs_f64());
-        println!("the agents' memory at most: {:.1} MB", figures.memory as f64 / 1e6);
-        println!(
-            "CPU time in a minute at rest: the agent {agent:.2} s, with glusterd and what it is asked {container:.2} s"
-        );
+        println!("largest memory of an agent: {:.1} MB", figures.memory as f64 / 1e6);
+        println!("CPU time per minute at rest: {agent:.2} s for the agent, {container:.2} s with glusterd");
         let late = figures.joined.iter().chain(&figures.restored).find(|time| **time > LATEST);
         ensure!(late.is_none(), "a peer took {late:?} to be connected");
         ensure!(figures.memory < MEMORY, "an agent took {} bytes", figures.memory);

@@ -10,22 +10,22 @@ use stead_testbed::{Binaries, ClusterSpec, Options, Outcome, skip};
 
 use crate::{root, runtime};
 
-/// Which of them, and how much is shown.
+/// Which recordings, and how much is shown.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the cases whose name contains this.
+    /// Only the cases whose name contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// Show the differences of so many cases.
+    /// Of how many cases to show the differences
     #[arg(long, default_value_t = 10)]
     show: usize,
-    /// So many differences of each step.
+    /// How many differences of each step
     #[arg(long, default_value_t = 6)]
     lines: usize,
-    /// Play so many cases at the same time.
+    /// How many cases to play at the same time
     #[arg(long, default_value_t = 10)]
     workers: usize,
-    /// Other recordings, in the same form.
+    /// Other recordings, in the same form
     #[arg(long)]
     recordings: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path, python: &Path) -> 
     println!("starting the control plane, nodes and the operator");
     let stage = Stage::open(binaries, stead, Options::default(), ClusterSpec::seven()).await?;
     let storage = root().join("testdata/cluster/storage.yaml");
-    stage.kubectl(&["apply", "-f", storage.to_str().context("a path that is no text")?]).await?;
+    stage.kubectl(&["apply", "-f", storage.to_str().context("the path is not UTF-8")?]).await?;
     stage.define().await?;
     stage.collects().await?;
     let operator = stage.operate(&stage.plane.kubeconfig(), &["--default-anti-affinity=replace"]).await?;
@@ -70,7 +70,7 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path, python: &Path) -> 
     Ok(status.success())
 }
 
-/// A Python that has what the player needs: the one at hand, or one in the user's cache.
+/// A Python with the modules that the player needs: the installed one, or one in the user's cache.
 fn python() -> Result<Option<PathBuf>> {
     let has = |python: &Path| {
         let asked = Command::new(python).args(["-c", "import requests"]).output();
@@ -84,7 +84,7 @@ fn python() -> Result<Option<PathBuf>> {
     let folder = cache.join("player");
     let own = folder.join("bin/python");
     if !has(&own) {
-        println!("getting Python's requests");
+        println!("installing Python's requests");
         let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status().is_ok_and(|s| s.success());
         let got = made && Command::new(&own).args(["-m", "pip", "install", "-q", "requests"]).status()?.success();
         if !got {

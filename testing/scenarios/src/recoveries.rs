@@ -1,4 +1,4 @@
-//! Recoveries at random on the real control plane: never two that can write one disk.
+//! Random recoveries on the real control plane: a volume never has two writers.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,25 +13,25 @@ use stead_testbed::{Binaries, Outcome};
 
 use crate::runtime;
 
-/// How a run ends in which nobody could truly say that the machine is off, or nobody came as far as the first write.
-const NOTHING: &str = "nothing begun";
+/// The result of a run in which nobody could truthfully confirm that the machine is off, or nothing was written.
+const NOTHING: &str = "not started";
 
-/// How much of it.
+/// How much to play.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// So many runs.
+    /// How many runs
     #[arg(long, default_value_t = 60)]
     runs: u32,
-    /// What is drawn is drawn from this.
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of the first run: with `--runs 1`, one of them again.
+    /// The number of the first run: with `--runs 1`, repeats one
     #[arg(long, default_value_t = 0)]
     from: u32,
-    /// So many at a time.
+    /// How many at the same time
     #[arg(long, default_value_t = 4)]
     lanes: usize,
-    /// Tell the whole story of each run, not only of those that fail.
+    /// Print every step of each run, not only of those that fail
     #[arg(long)]
     steps: bool,
 }
@@ -71,7 +71,7 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
     stage.play(args.from..args.from + args.runs, args.seed, &mut say).await;
     let sum = |what: fn(&Ended) -> u64| all.iter().map(what).sum::<u64>();
     println!(
-        "{} runs of seed {} in {:.0} s: {} without two writers, with nothing lost and nothing left; {} failed {failed:?}",
+        "{} runs of seed {} in {:.0} s: {} passed (never two writers, nothing lost, nothing left behind), {} failed {failed:?}",
         args.runs,
         args.seed,
         began.elapsed().as_secs_f64(),
@@ -79,22 +79,22 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
         failed.len()
     );
     println!(
-        "{} calls, {} writes, {} taints put, {} faults of the API, {} disks taken from processes that had been resumed",
+        "{} calls, {} writes, {} taints applied, {} API faults, {} disks detached from resumed processes",
         sum(|e| e.calls),
         sum(|e| e.writes),
         sum(|e| e.taints),
         sum(|e| e.faults),
         sum(|e| e.taken)
     );
-    println!("ended as: {}", counted(all.iter().map(|e| e.phase.clone().unwrap_or_else(|| NOTHING.into()))));
+    println!("final phases: {}", counted(all.iter().map(|e| e.phase.clone().unwrap_or_else(|| NOTHING.into()))));
     println!("killed after write: {}", counted(all.iter().flat_map(|e| e.killed_after.clone())));
-    println!("the machine came back while it was: {}", counted(all.iter().flat_map(|e| e.back_at.clone())));
+    println!("phase when the machine came back: {}", counted(all.iter().flat_map(|e| e.back_at.clone())));
     // Runs in which nothing happens would show nothing.
     ensure!(args.runs < 5 || sum(|e| e.taints) > 0, "no run got as far as the taint");
     Ok(failed.len())
 }
 
-/// How often each of these was there.
+/// How often each of these occurred.
 fn counted<T: Ord + Display>(all: impl Iterator<Item = T>) -> String {
     let mut counts = BTreeMap::<T, usize>::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
@@ -105,6 +105,6 @@ fn told(ended: &Ended) -> String {
     let Ended { phase, calls, killed_after, writes, taints, faults, taken, .. } = ended;
     let (phase, kills) = (phase.as_deref().unwrap_or(NOTHING), killed_after.len());
     format!(
-        "{phase}; {calls} calls, {kills} killed, {writes} writes, {taints} taints put, {faults} faults, {taken} taken"
+        "{phase}; {calls} calls, {kills} killed, {writes} writes, {taints} taints applied, {faults} faults, {taken} detached"
     )
 }

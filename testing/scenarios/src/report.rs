@@ -10,22 +10,22 @@ use crate::runtime;
 /// Which report.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The report to play.
+    /// The report to play
     #[arg(value_enum)]
     report: Report,
 
-    /// On a control plane with Kubernetes' own waiting times, not with a tenth of them (cinder alone)
+    /// Use Kubernetes' own timeouts, not a tenth of them (cinder only)
     #[arg(long)]
     real_timers: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Report {
-    /// Glance in three zones by Topologies, from one node to a node that falls silent and is recovered.
+    /// Glance in three zones by Topologies, up to a node that becomes unreachable and is recovered
     Glance,
-    /// A Gluster pool that scales, loses pods and nodes, and comes back as itself.
+    /// A Gluster pool that scales, loses pods and nodes, and keeps its identity
     Gluster,
-    /// An application with one Cinder volume, and machines that are shut down, deleted and recovered from.
+    /// An application with one Cinder volume, and machines that are shut down, deleted and recovered
     Cinder,
 }
 

@@ -1,4 +1,4 @@
-//! Many GlanceAPIs: what they cost the operator, and what its restart costs.
+//! Many GlanceAPIs: what they cost the operator, and what a restart costs.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::{root, runtime};
 /// How many.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// So many GlanceAPIs, with a pod each.
+    /// How many GlanceAPIs, with a pod each
     #[arg(long, default_value_t = 200)]
     apis: usize,
-    /// In so many namespaces, with a Glance each.
+    /// In how many namespaces, with a Glance each
     #[arg(long, default_value_t = 5)]
     namespaces: usize,
 }
@@ -41,16 +41,16 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<bool> {
     println!("|---|---|---|");
     let seconds = |effort: &Effort| [effort.ready, effort.done].map(|time| format!("{:.1} s", time.as_secs_f64()));
     let ([ready, done], [again, idle]) = (seconds(&first), seconds(&second));
-    println!("| until ready to work | {ready} | {again} |");
-    println!("| until all is done and the queue is empty | {done} | {idle} |");
-    println!("| writes beside the Lease | {} | {} |", first.writes.len(), second.writes.len());
+    println!("| until ready | {ready} | {again} |");
+    println!("| until everything is done and the queue is empty | {done} | {idle} |");
+    println!("| writes, without the Lease | {} | {} |", first.writes.len(), second.writes.len());
     let verbs = first.requests.keys().chain(second.requests.keys().filter(|v| !first.requests.contains_key(*v)));
     for verb in verbs {
         let count = |effort: &Effort| effort.requests.get(verb).copied().unwrap_or(0);
         println!("| requests: {verb} | {} | {} |", count(&first), count(&second));
     }
     let mib = |effort: &Effort| effort.memory / (1 << 20);
-    println!("| memory at most | {} MiB | {} MiB |", mib(&first), mib(&second));
-    second.writes.iter().for_each(|write| println!("needless: {write}"));
+    println!("| peak memory | {} MiB | {} MiB |", mib(&first), mib(&second));
+    second.writes.iter().for_each(|write| println!("unnecessary write: {write}"));
     Ok(second.writes.is_empty())
 }

@@ -30,7 +30,7 @@ pub(super) fn helpers(tokens: &[TokenTree]) -> Vec<String> {
         let Some(TokenTree::Ident(name)) = tokens.get(i + 1) else { continue };
         // Behind the name there may be generics.
         let parameters = tokens[i + 2..].iter().find_map(|token| parentheses(Some(token)));
-        let Some(parameters) = parameters.map(|group| trees(group)) else { continue };
+        let Some(parameters) = parameters.map(trees) else { continue };
         let takes_json = parameters.iter().any(|token| is_ident(Some(token), "Value") || is_ident(Some(token), "Map"));
         let named = parameters.windows(3).any(|window| {
             PARAMETERS.iter().any(|name| is_ident(window.first(), name))

@@ -1,4 +1,5 @@
-//! How fast pods are placed, beside kube-scheduler's own algorithm on the same batches, and what a large cluster costs.
+//! How fast pods are placed, compared with kube-scheduler's own algorithm on the same batches, and what a large cluster
+//! costs.
 
 mod batches;
 mod memory;
@@ -15,16 +16,16 @@ use batches::Kind;
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// kube-scheduler's algorithm as a program, to be measured beside ours [default: stead-real/oracle in the cache].
+    /// kube-scheduler's algorithm as a program, for comparison [default: oracle in $STEAD_REAL or the cache]
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
-    /// Leave kube-scheduler out.
+    /// Do not measure kube-scheduler
     #[arg(long)]
     alone: bool,
-    /// Only batches whose name contains this.
+    /// Only batches whose name contains this
     #[arg(long)]
     only: Option<String>,
-    /// How often ours is run; the middle one of the times counts.
+    /// How often ours is run; the median counts
     #[arg(long, default_value_t = 5)]
     runs: usize,
 }
@@ -41,7 +42,7 @@ const BATCHES: [(usize, usize, Kind, usize); 5] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(!cfg!(debug_assertions), "only an optimized build is worth measuring: `cargo xtask bench`");
     let wanted = |name: &str| args.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
-    // First of all, while the memory is untouched.
+    // First, while no memory has been used.
     if wanted("memory") {
         memory::measure()?;
     }
