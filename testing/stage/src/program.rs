@@ -28,7 +28,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
 fn build(name: &str) -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args(["build", "--quiet", "--workspace", "--bin", name, "--message-format=json"])
+        .args(["build", "--quiet", "--workspace", "--bin", name, "--message-format=json-render-diagnostics"])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .stderr(Stdio::inherit());
     // Cargo describes the calling package in these variables. Build scripts (ring's) depend on them, so leaving them set

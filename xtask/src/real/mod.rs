@@ -89,8 +89,12 @@ fn build(suites: &[&Suite]) -> Result<BTreeMap<String, PathBuf>> {
 
 /// What a cargo command builds, by name.
 fn executables(args: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
-    let output =
-        cargo::cargo().args(args).arg("--message-format=json").stderr(Stdio::inherit()).output().context("cargo")?;
+    let output = cargo::cargo()
+        .args(args)
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo")?;
     ensure!(output.status.success(), "cargo {}: {}", args[0], output.status);
     let messages = String::from_utf8_lossy(&output.stdout);
     Ok(messages
