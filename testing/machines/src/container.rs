@@ -1,7 +1,7 @@
-//! A container: processes with a root file system, a process table and a host name of their own.
+//! A container: processes with their own root file system, process table and host name.
 //!
-//! Its files are the host's, seen through an overlay: what it writes goes with it. Its first process is the container's
-//! own program, as with any container runtime, so that signals mean what they mean there.
+//! Its files are the host's, seen through an overlay: what it writes is removed with it. Its first process is the
+//! container's own program, as with any container runtime, so signals behave as there.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

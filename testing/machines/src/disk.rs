@@ -1,9 +1,9 @@
-//! A disk in a machine: a file system that passes on to a volume's directory until the disk is pulled out. From then on
-//! whoever has it mounted, or has files of it open, gets EIO, and nothing else, for ever.
+//! A disk in a machine: a file system on a volume's directory until the disk is detached. From then on every process
+//! that has it mounted, or has files of it open, gets only EIO.
 //!
-//! It is FUSE, without a cache: what a process reads or writes comes by here. Locks are the kernel's own, for all on
-//! the machine. Files cannot be mapped to be shared. A flush is not passed on to the real disk: a machine here dies
-//! without the kernel that has its files.
+//! It is FUSE without a cache, so every read and write passes through here. Locks are the kernel's own, for the whole
+//! machine. Files cannot be mapped shared. A flush is not passed on to the real disk: a machine here dies without the
+//! kernel that holds its files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! The cluster's DNS server: questions by UDP, answers from the zone.
+//! The cluster's DNS server: questions over UDP, answers from the zone.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

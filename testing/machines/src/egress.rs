@@ -1,4 +1,4 @@
-//! The API server's way to pods and kubelets: a proxy that speaks HTTP's CONNECT, as konnectivity does in a real cluster.
+//! The API server's connection to pods and kubelets: an HTTP CONNECT proxy, as konnectivity is in a real cluster.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,7 +1,7 @@
-//! Acts in namespaces: on a thread that enters them, and ends.
+//! Runs code in namespaces: on a thread that enters them, and ends.
 //!
-//! A namespace is a property of a thread. What a thread starts is in the thread's namespaces, so that programs begin
-//! where they should without anything of ours running between fork and exec.
+//! A namespace is a property of a thread. What a thread starts is in the thread's namespaces, so programs start in the
+//! right place without any code of ours between fork and exec.
 
 use std::fs::File;
 use std::io::Write;

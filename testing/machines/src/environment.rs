@@ -1,4 +1,4 @@
-//! What a container is given to start with: its words and its environment, as the kubelet puts them together.
+//! The command and environment of a container, as the kubelet computes them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Control groups (cgroup v2): what is in one can be frozen, killed and measured as a whole.
+//! Control groups (cgroup v2), to freeze, kill and measure processes as a whole.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! All nodes of a cluster: their power, their network, what runs on them.
+//! All nodes of a cluster: their power, their network, and what runs on them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

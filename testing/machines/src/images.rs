@@ -1,4 +1,4 @@
-//! What an image is here: the host's own files, and what is said of it.
+//! An image: the host's own files, and what is added to them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

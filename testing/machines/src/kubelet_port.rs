@@ -1,8 +1,8 @@
-//! The port of the kubelets, where the API server asks for logs and runs commands for `kubectl logs` and `exec`.
+//! The port of the kubelets, where the API server gets logs and runs commands for `kubectl logs` and `exec`.
 //!
-//! Each node has one on loopback, with the API server's own certificate: the API server does not look at it. A
-//! command's streams are those of WebSocket protocol `v5.channel.k8s.io`, which Kubernetes 1.36 speaks to nodes that
-//! declare the feature.
+//! Each node has one on loopback, with the API server's own certificate, which the API server does not verify. The
+//! streams of a command are those of the WebSocket protocol `v5.channel.k8s.io`, which Kubernetes 1.36 uses for nodes
+//! that declare the feature.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The life of a pod on a node: its place is made, its containers run, it is reported and removed.
+//! The life of a pod on a node: it is set up, its containers run, it is reported and removed.
 
 use std::sync::Arc;
 use std::time::Duration;

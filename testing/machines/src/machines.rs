@@ -1,4 +1,4 @@
-//! The nodes of a cluster as a test sees them.
+//! The nodes of a cluster as a test uses them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
-//! The cluster's network: a switch with two sides, nodes with bridges of their own, pods on these.
+//! The cluster's network: a switch with two sides, nodes with bridges, pods on these bridges.
 //!
-//! All of it is one network, 10.0.0.0/8, in namespaces that have no name and no way out. The switch has two bridges;
-//! nodes that are cut off are on the second. Each side has a namespace with the addresses that a cluster's services
-//! have, where the API server is reached and names are asked for.
+//! It is one network, 10.0.0.0/8, in unnamed namespaces without a route to the outside. The switch has two bridges;
+//! nodes that are cut off are on the second. Each side has a namespace with the addresses of the cluster's services,
+//! for the API server and DNS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! What a pod is given of the API's own objects: values of ConfigMaps and Secrets, a token of its service account.
+//! API objects that a pod uses: values of ConfigMaps and Secrets, a token of its service account.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How a pod stands, and what its kubelet says of it, as data.
+//! The state of a pod, and the status that its kubelet reports, as data.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Probes and hooks, really made.
+//! Runs probes and hooks.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};

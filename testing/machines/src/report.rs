@@ -1,4 +1,4 @@
-//! A pod's status, written whenever it is not what the API server has.
+//! Writes a pod's status whenever it differs from what the API server has.
 
 use std::convert::Infallible;
 use std::sync::PoisonError;

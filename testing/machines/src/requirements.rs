@@ -1,4 +1,4 @@
-//! What this machine has to have so that pods can be processes on it.
+//! What this machine needs so that pods can be processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

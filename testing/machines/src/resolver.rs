@@ -1,4 +1,4 @@
-//! How a pod calls itself and finds others: `/etc/hostname`, `/etc/hosts` and `/etc/resolv.conf`, as a kubelet writes them.
+//! The names of a pod: `/etc/hostname`, `/etc/hosts` and `/etc/resolv.conf`, as a kubelet writes them.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt;

@@ -1,4 +1,4 @@
-//! The disks in the machines: plugged in and pulled out by the storage, mounted for pods.
+//! The disks in the machines: attached and detached by the storage, mounted for pods.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One container of a pod: started, probed, ended, and started again with a growing delay.
+//! One container of a pod: started, probed, stopped, and restarted with a growing delay.
 
 use std::convert::Infallible;
 use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,4 @@
-//! A pod's volumes, as directories of the host.
+//! The volumes of a pod, as directories of the host.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,8 @@
-//! A witness of who could write to a disk, and when; and of what must not be.
+//! Records who could write to a disk and when, and finds violations.
 //!
-//! A holder is a pod that has a disk mounted on a machine. It can write from then until it has been unmounted, the disk
-//! was taken from the machine, or all its processes are dead. One that is frozen in between can write as soon as it is
-//! resumed, so that counts too.
+//! A holder is a pod that has a disk mounted on a machine. It can write from then until it has been unmounted, the
+//! disk was detached from the machine, or all its processes are dead. A pod that is frozen in between can write as
+//! soon as it is resumed, so that counts too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

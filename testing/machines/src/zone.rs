@@ -1,4 +1,4 @@
-//! What a cluster's DNS knows: names of Services and of the pods behind headless ones.
+//! The data of the cluster's DNS: names of Services and of the pods behind headless ones.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

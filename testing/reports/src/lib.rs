@@ -1,8 +1,8 @@
-//! The field reports that Stead comes from, played on a real control plane.
+//! The field reports behind Stead, played on a real control plane.
 //!
-//! A report is a walk: lines that somebody typed, what they saw, and what they said about it. [`glance::play`] types the
-//! same lines into a real shell, with the real kubectl, while `stead operator` runs; prints them with what came; and
-//! fails where something that the report asserts does not hold.
+//! A report is a list of lines that somebody typed, what they saw, and what they said about it. [`glance::play`] types
+//! the same lines into a real shell, with the real kubectl, while `stead operator` runs; prints them with their
+//! output; and fails if something that the report asserts does not hold.
 
 pub mod cinder;
 pub mod glance;

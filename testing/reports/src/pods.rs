@@ -1,4 +1,4 @@
-//! Glance's pods, as they stand.
+//! The state of the pods of a Glance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A shell that somebody types into, and what they see.
+//! A shell that somebody types into, and its output.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What somebody did, as the API server's audit log has it.
+//! The requests of a user, from the API server's audit log.
 
 use std::collections::BTreeMap;
 

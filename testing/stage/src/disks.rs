@@ -1,4 +1,4 @@
-//! A stage for what happens to disks and those who write to them when a machine is off.
+//! A stage for volumes and their writers when a machine is off.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

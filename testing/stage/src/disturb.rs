@@ -1,5 +1,5 @@
-//! The walk-through undisturbed, with the operator killed again and again, and behind a proxy that misbehaves: the end is
-//! the same, and nothing is made twice.
+//! The walk-through undisturbed, with the operator killed at random moments, and behind a faulty proxy: the final
+//! state is the same, and nothing is created twice.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

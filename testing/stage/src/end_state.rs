@@ -1,4 +1,4 @@
-//! What a namespace holds in the end, without what no two runs have in common.
+//! The final state of a namespace, without the values that differ between runs.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,14 @@
-//! A real control plane with Stead's definitions and its operator on it, for tests and walk-throughs.
+//! A real control plane with Stead's CRDs and its operator, for tests and scenarios.
 //!
-//! [`Stage::open`] starts Kubernetes' own programs and stand-in nodes; [`Stage::define`] installs what `stead manifests`
-//! prints; [`Stage::operate`] starts `stead operator` as a process of its own, which can be killed and started again.
-//! What then happens is looked at through kubectl, as a user would.
+//! [`Stage::open`] starts Kubernetes' own programs and stand-in nodes; [`Stage::define`] installs what `stead
+//! manifests` prints; [`Stage::operate`] starts `stead operator` as a process, which can be killed and started again.
+//! Tests look at the results through kubectl, as a user would.
 //!
-//! [`walk`] is a walk-through of all that the operator does, [`disturb`] plays it undisturbed, with the operator killed
-//! again and again, and behind a proxy that misbehaves, and compares the ends. [`scale`] plays many APIs at once. What
-//! the operator did is read from the API server's audit log ([`audited`]). [`pool`] is a stage for a Gluster pool, with
-//! pods that are processes; [`disks`] and [`recoveries`] are for machines that are off, and what they wrote to.
-//! [`forecasts`] compares what `stead explain` foresees with what then happens.
+//! [`walk`] is a walk-through of everything that the operator does. [`disturb`] plays it undisturbed, with the
+//! operator killed at random moments, and behind a faulty proxy, and compares the final states. [`scale`] creates many
+//! APIs at once. [`audited`] reads from the API server's audit log what the operator did. [`pool`] is a stage for a
+//! Gluster pool, with pods that are processes; [`disks`] and [`recoveries`] are about dead machines and the volumes
+//! that they wrote to. [`forecasts`] compares the forecasts of `stead explain` with what then happens.
 
 pub mod audited;
 pub mod disks;

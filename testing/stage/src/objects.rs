@@ -1,4 +1,4 @@
-//! The objects of a namespace through the API alone: what a walk-through writes, and looks at again and again.
+//! The objects of a namespace through the API, without kubectl: for what a walk-through reads and writes often.
 
 use anyhow::{Context, Result, bail};
 use http::{Method, Request};

@@ -1,4 +1,4 @@
-//! Many APIs at once, and an operator that comes to a cluster where all is done.
+//! Many APIs at once, and an operator that starts in a cluster where everything is done.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

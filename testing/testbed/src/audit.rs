@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what.
+//! Reads the API server's audit log.
 
 use std::path::Path;
 

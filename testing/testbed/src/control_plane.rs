@@ -1,4 +1,4 @@
-//! Kubernetes' own control plane, running.
+//! Runs Kubernetes' own control plane.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,4 +1,4 @@
-//! Child processes and a folder that leave nothing behind.
+//! Child processes and a folder that are always cleaned up.
 
 use std::fs::File;
 use std::io::Write;

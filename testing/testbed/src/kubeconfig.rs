@@ -1,4 +1,4 @@
-//! Files that tell a client where the API server is and who asks.
+//! Kubeconfig files.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The real kubectl, run.
+//! Runs the real kubectl.
 
 use std::path::Path;
 use std::process::Stdio;

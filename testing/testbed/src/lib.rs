@@ -1,8 +1,8 @@
 //! A real Kubernetes control plane on loopback, with stand-in nodes, for tests.
 //!
-//! [`Binaries`] finds Kubernetes' own programs, [`ControlPlane`] runs them, [`Nodes`] plays the machines, their
-//! kubelets and their storage through the public API alone, and [`FaultProxy`] stands between a client and the API
-//! server and misbehaves on demand. A test that needs the programs begins with
+//! [`Binaries`] finds Kubernetes' own programs, [`ControlPlane`] runs them, [`Nodes`] simulates the machines, their
+//! kubelets and their storage through the public API, and [`FaultProxy`] injects faults between a client and the API
+//! server. A test that needs the programs begins with
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! It knows nothing of the rest of the project: what runs on the cluster is the test's business.
+//! It does not know the rest of the project: the test decides what runs on the cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 

@@ -1,4 +1,4 @@
-//! A cluster's machines and storage, as data.
+//! The machines and storage of a cluster, as data.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The reports about Cinder: an application with one volume that one machine has at a time, and machines that are shut
-//! down. Played as they stand, and then with `stead explain` and `stead recover`.
+//! The reports about Cinder: an application with one volume that is attached to one machine at a time, and machines
+//! that are shut down. Played as written, and then with `stead explain` and `stead recover`.
 
 mod stage;
 

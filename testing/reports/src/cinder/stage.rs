@@ -1,4 +1,4 @@
-//! The reports' cluster: two zones, a Cinder-like storage, and the demo application as a process.
+//! The cluster of the reports: two zones, Cinder-like storage, and the demo application as a process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The end: the control plane, then the operator, then the claims by hand, since nobody else deletes them.
+//! The end: the control plane, then the operator, then the claims by hand, because nothing else deletes them.
 
 use anyhow::{Result, ensure};
 use stead_stage::Operator;

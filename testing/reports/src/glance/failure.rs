@@ -1,4 +1,4 @@
-//! A node falls silent: its pods are Terminating until it answers again, or somebody deletes them by force.
+//! A node becomes unreachable: its pods are Terminating until it is back, or until somebody deletes them by force.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

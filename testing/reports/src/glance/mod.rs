@@ -1,4 +1,4 @@
-//! The report about Glance and its Topologies: one node without zones, then seven nodes in three.
+//! The report about Glance and its Topologies: one node without zones, then seven nodes in three zones.
 
 mod clean_up;
 mod failure;

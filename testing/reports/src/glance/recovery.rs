@@ -1,5 +1,5 @@
-//! The report's failure once more, with `stead explain` and `stead recover`: on machines whose pods are processes, with
-//! volumes that can move within a zone, so that something could be lost.
+//! The failure of the report again, with `stead explain` and `stead recover`, on machines whose pods are processes,
+//! with volumes that can move within a zone: data could be lost.
 
 use std::collections::BTreeMap;
 use std::io::Write;

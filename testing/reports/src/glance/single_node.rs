@@ -1,4 +1,4 @@
-//! One node that is in no zone, and a Topology that asks for zones.
+//! One node without a zone, and a Topology that needs zones.
 
 use anyhow::{Context, Result, ensure};
 

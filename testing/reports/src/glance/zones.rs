@@ -1,4 +1,4 @@
-//! Seven nodes in three zones: pods held in a zone, pods spread over them, and volumes in the way.
+//! Seven nodes in three zones: pods bound to a zone, pods spread over zones, and volumes that prevent it.
 
 use std::collections::BTreeMap;
 

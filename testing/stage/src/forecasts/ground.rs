@@ -1,4 +1,4 @@
-//! The cluster that the situations are on: a node each, others of its zone, and some for all.
+//! The cluster of the situations: a node for each, other nodes of its zone, and some for all.
 
 use std::path::{Path, PathBuf};
 

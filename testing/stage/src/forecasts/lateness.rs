@@ -1,4 +1,4 @@
-//! How late things are on a machine with much to do: that is no fault of a forecast.
+//! How late a busy machine is: a forecast is not blamed for that.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Forecasts against what then happens, in situations made at random.
+//! Forecasts compared with what then happens, in random situations.
 //!
-//! A situation is drawn from a seed ([`Situation`]): a workload, its storage, what happens to its node, what a person does
-//! about it before anybody asks. It is played on a real control plane with machines ([`play()`]): something breaks, `stead
-//! explain` is asked after a while, its own commands for one way out are typed, and a watch tells when the pod is Ready
-//! again, and where. What was foreseen beside what came is a [`Verdict`]. Many situations are played at once, each on a
-//! node of its own.
+//! A situation is drawn from a seed ([`Situation`]): a workload, its storage, what happens to its node, and what a
+//! person does about it before `stead explain` is called. It is played on a real control plane with machines
+//! ([`play()`]): something breaks, `stead explain` is called after a while, the commands of one of its options are
+//! run, and a watch reports when and where the pod is Ready again. The comparison is a [`Verdict`]. Many situations
+//! are played at once, each on a node of its own.
 
 mod ground;
 mod lateness;

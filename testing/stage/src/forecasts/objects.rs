@@ -1,4 +1,4 @@
-//! A situation's objects.
+//! The objects of a situation.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! One situation, from its beginning to what came of it.
+//! One situation, from its start to its result.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

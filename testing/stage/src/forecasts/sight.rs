@@ -1,4 +1,4 @@
-//! When which pod was Ready, as it says itself.
+//! When which pod was Ready, according to its own conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What may happen to a pod, drawn at random.
+//! What can happen to a pod, drawn at random.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What was foreseen beside what came.
+//! Compares a forecast with what happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How long a control plane waits for what.
+//! The timeouts of a control plane.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `gluster peer status` prints.
+//! Reads the output of `gluster peer status`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How quick the pool is, and what an agent costs.
+//! How fast peers connect, and what an agent costs.
 
 use std::time::{Duration, Instant};
 

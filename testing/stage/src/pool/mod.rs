@@ -1,6 +1,7 @@
-//! A Gluster pool on a real control plane: `stead gluster manifests` applied, real glusterd in pods that are processes.
+//! A Gluster pool on a real control plane: the output of `stead gluster manifests` applied, real glusterd in pods that
+//! are processes.
 //!
-//! What is asserted of the pool is asserted from what each peer's own `gluster peer status` prints.
+//! Assertions about the pool use the output of each peer's own `gluster peer status`.
 
 mod files;
 mod friends;

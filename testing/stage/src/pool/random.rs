@@ -1,4 +1,4 @@
-//! Faults at random, two at a time, on a pool of five.
+//! Random faults, two at a time, on a pool of five.
 
 use std::time::{Duration, Instant};
 

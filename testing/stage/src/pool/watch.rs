@@ -1,4 +1,4 @@
-//! Who belongs to the pool, as each peer has it on its disk, looked at all the time.
+//! The members of the pool according to each peer's state directory, checked continuously.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is read and written through the API alone: quick, and without a person's faults.
+//! Reads and writes through the API directly: fast, and without the faults that users of `stead recover` see.
 
 use anyhow::{Context, Result};
 use http::Request;

@@ -1,4 +1,4 @@
-//! What a run is, drawn from a seed.
+//! A run, drawn from a seed.
 
 use std::fmt;
 use std::time::Duration;

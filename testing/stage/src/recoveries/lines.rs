@@ -1,4 +1,4 @@
-//! What writers have written: a line each time, with who they are and how often they have.
+//! What writers have written: a line each time, with their name and a counter.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The machine of a run, and what is true of it at each moment.
+//! The machine of a run, and its true state at each moment.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

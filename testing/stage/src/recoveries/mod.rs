@@ -1,9 +1,9 @@
-//! Recoveries at random, on the real control plane: a node with writers on disks is lost, people call `stead recover`
-//! through an API server that is slow, stale or fails, are killed after any write and call again, two at a time, and the
-//! machine comes back whenever it likes. Never two that can write one disk; and in the end nothing is lost or left.
+//! Random recoveries on the real control plane. A node with pods that write to volumes is lost. People call `stead
+//! recover` through an API server that is slow, stale or fails; they are killed after any write and call again, two at
+//! a time; the machine comes back at any moment. A volume never has two writers, and at the end nothing is lost or
+//! left behind.
 //!
-//! Those who say `--confirm-off` here say the truth: the machine is off at that moment. What it does afterwards is its own
-//! affair.
+//! Every `--confirm-off` here is true: the machine is off at that moment. It may come back afterwards.
 
 mod checks;
 mod cluster;

@@ -1,4 +1,4 @@
-//! Somebody who calls `stead recover`, through an API server of moods, and is killed.
+//! A person who calls `stead recover` through a faulty API server, and is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! One run: a node is lost, people recover it, it comes back when it likes, and in the end all is well.
+//! One run: a node is lost, people recover it, it comes back at some moment, and at the end everything works.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

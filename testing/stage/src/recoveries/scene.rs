@@ -1,4 +1,4 @@
-//! What is on a node when it is lost: writers, and others that are none of a recovery's business.
+//! The pods on a node when it is lost: writers, and others that a recovery must leave alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A walk-through of all that the operator does to one control plane: each step is something that a user does, and what
-//! then has to come of it. The next step waits for that, so that every walk has the same history.
+//! A walk-through of everything that the operator does for one control plane. Each step is an action of a user and its
+//! expected result. The next step waits for this result, so that every walk has the same history.
 
 mod scene;
 mod steps;

@@ -1,4 +1,4 @@
-//! What stands on the stage at one moment of a walk.
+//! The objects of a namespace at one moment of a walk.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Volumes attached to nodes, as an external attacher does it: a VolumeAttachment is a wish, and the storage
-//! ([`Disks`](super::Disks)) says what came of it.
+//! Attaches volumes to nodes, like an external attacher: a VolumeAttachment is a request, and the storage
+//! ([`Disks`](super::Disks)) decides the result.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

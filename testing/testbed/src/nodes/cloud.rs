@@ -1,4 +1,4 @@
-//! The cloud that the machines are of, as its controller manager's node lifecycle controller shows it to Kubernetes.
+//! The cloud of the machines, as the node lifecycle controller of a cloud controller manager shows it to Kubernetes.
 
 use std::sync::Arc;
 use std::time::Duration;

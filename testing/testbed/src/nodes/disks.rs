@@ -1,4 +1,4 @@
-//! The storage behind drivers whose volumes are attached: which machine has which disk, whatever the API server holds.
+//! The storage behind drivers with attachable volumes: which machine has which disk, independent of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

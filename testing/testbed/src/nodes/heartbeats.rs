@@ -1,4 +1,4 @@
-//! The heartbeats of nodes, on a thread of their own: whatever else this process does cannot delay them.
+//! The heartbeats of nodes, on a thread of their own, so that nothing else in this process can delay them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

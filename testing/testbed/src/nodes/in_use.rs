@@ -1,8 +1,8 @@
 //! Which volumes a node uses, and what of that the API server has been told.
 //!
-//! Whoever detaches takes a volume off the node's list of those attached, and then looks whether it is in use; a kubelet
-//! says that it is in use, and then looks whether it is attached. One of the two sees the other. That holds only for
-//! what the API server has: what a kubelet merely intends to say protects nothing.
+//! The attach-detach controller takes a volume off the node's list of attached volumes, and then checks whether it is
+//! in use; a kubelet reports that it is in use, and then checks whether it is attached. One of the two sees the other.
+//! That holds only for what the API server has: what a kubelet merely intends to report protects nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

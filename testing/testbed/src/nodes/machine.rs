@@ -1,4 +1,4 @@
-//! A node by itself: how it registers, how it shows that it lives, and what it says of itself.
+//! A node: its registration, its heartbeats and its status.
 
 use std::sync::Arc;
 use std::time::Duration;

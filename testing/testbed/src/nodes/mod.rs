@@ -1,9 +1,9 @@
-//! Stand-ins for machines, kubelets and storage, which speak the public API alone.
+//! Stand-ins for machines, kubelets and storage. They use only the public API.
 //!
-//! What they see comes from watches (`world.rs`); what they do is in a file each: a node's lease and status
-//! (`machine.rs`), the life of a pod (`pods.rs`, with its status as data in `pod_status.rs`), volumes made for claims
-//! (`provision.rs`), attached to nodes (`attach.rs`) by the storage that has them (`disks.rs`), said to be in use
-//! (`in_use.rs`) and waited for by pods (`mounts.rs`), what a cloud says of its machines (`cloud.rs`).
+//! They see the cluster through watches (`world.rs`). What they do is in a file each: a node's lease (`heartbeats.rs`)
+//! and status (`machine.rs`), the life of a pod (`pods.rs`, with its status as data in `pod_status.rs`), volumes
+//! created for claims (`provision.rs`), attached to nodes (`attach.rs`) by the storage (`disks.rs`), reported as in
+//! use (`in_use.rs`) and awaited by pods (`mounts.rs`), and what a cloud reports about its machines (`cloud.rs`).
 
 mod attach;
 mod cloud;

@@ -1,4 +1,4 @@
-//! What a kubelet says of a pod, as data.
+//! The status that a kubelet reports for a pod, as data.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The life of each pod on a stand-in node, as its kubelet leads it: who leads it is told of what happens to the pod;
-//! [`Delays`] only say that containers run, after a while.
+//! The life of each pod on a stand-in node. [`Kubelets`] are told what happens to a pod; [`Delays`] only report
+//! containers as running after a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Volumes for claims, as an external provisioner makes and removes them.
+//! Creates and deletes volumes for claims, like an external provisioner.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

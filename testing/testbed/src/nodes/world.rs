@@ -1,4 +1,4 @@
-//! What the stand-ins see, and what they know of each other.
+//! What the stand-ins see, and their shared state.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! What the proxy answers: what the API server said, all of it or not, or a refusal of its own.
+//! The proxy's responses: the API server's, complete or truncated, or an error of its own.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! Which requests go wrong, and how: drawn from a seed.
+//! Which requests fail, and how: drawn from a seed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A gate that closes after a write: whoever made it, and all others, wait there until it is opened.
+//! A gate that closes after a write: every request waits there until it is opened.
 
 use tokio::sync::watch;
 

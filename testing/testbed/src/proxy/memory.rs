@@ -1,4 +1,4 @@
-//! What reads were answered, for those that are answered as before.
+//! Earlier responses to reads, for stale reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Stands between a client and the API server, and misbehaves on demand.
+//! A proxy between a client and the API server that injects faults on demand.
 
 mod answer;
 mod faults;
