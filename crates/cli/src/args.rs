@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::StyledStr;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::Timestamp;
@@ -25,59 +26,50 @@ pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
 pub(crate) use timers::TimerArgs;
 
+/// The end of `stead --help`.
 const EXAMPLES: &str = "\
 Examples:
-  Why is this pod Pending, and what would let it in?
-    stead explain pod/glance-default-external-api-2 -n openstack
+  Why is this pod stuck, and what fixes it?
+    stead explain pod/web-0 -n shop
 
-  Why is it Terminating, or ContainerCreating, for hours? When does each way out have it Ready?
-    stead explain pod/glance-azone-edge-api-1 -n openstack
-
-  What hangs on this node that nothing is heard of?
+  Which pods and volumes does this unreachable node hold, and what happens next?
     stead explain node/worker-0
 
-  Who uses this Topology, what does it do to them, and what is wrong with it?
-    stead explain topology/glance-default-spread-pods -n openstack
-
-  A machine is off. What hangs on it, when would that be well again, and how is it freed safely?
-    stead explain node/worker-0
+  The machine is powered off. Move its pods and volumes to other nodes:
     stead recover node/worker-0 --confirm-off 'powered off in the console'
 
-  How are Glance's APIs, and which of their pods wait for what?
-    stead explain glance/glance -n openstack
+  Where would this workload go?
+    stead place -f statefulset.yaml
 
-  The same without a cluster at hand, from what kubectl printed:
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,pdb,csinodes -A -o yaml --show-managed-fields > cluster.yaml
-    kubectl get leases,events,volumeattachments,csidrivers,deploy,ds,jobs -A -o yaml --show-managed-fields > outage.yaml
-    kubectl get topologies,glances,glanceapis,openstackcontrolplanes -A -o yaml > openstack.yaml
-    stead explain pod/glance-default-external-api-2 -n openstack --from cluster.yaml outage.yaml openstack.yaml
-
-  Where would this pod go, and why not elsewhere?
-    stead place -f pod.yaml
-
-  The same in an OpenShift must-gather, with the scores of each plugin:
-    stead place -f statefulset.yaml -n openstack --from must-gather.tar.gz -o wide
-
-  Thousands of recorded cases, one JSON object a line:
-    stead place cases.jsonl > answers.jsonl
-
-  A Gluster pool whose peers come back as themselves, and how it stands:
-    stead gluster manifests --storage-class disks | kubectl apply -f -
-    stead gluster status
+  Without access to the cluster, from files that kubectl or a must-gather wrote:
+    stead explain pod/web-0 -n shop --from must-gather.tar.gz
 
 Exit codes:
-  0  fine
-  1  the answer is no, or the input is wrong
-  2  the command line is wrong";
+  0  success
+  1  the answer is no, the action was refused, or the input is wrong
+  2  the command line is wrong
 
-/// Keeps stateful services in their place on Kubernetes.
+Run `stead COMMAND --help` for the examples and details of a command.";
+
+/// The commands in `stead --help`, grouped by what people want to do.
+const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
+    ("Diagnose (read-only)", &["explain", "place"]),
+    ("Act", &["recover"]),
+    ("Run in a cluster", &["install", "uninstall", "manifests", "operator", "gluster"]),
+    ("Other", &["completions"]),
+];
+
+/// Diagnoses and repairs stateful services on Kubernetes.
 ///
-/// Stead tells where kube-scheduler would put a pod, exactly as kube-scheduler would decide it, why a pod waits or cannot
-/// end, and what can be done. For that it looks at the live cluster that kubectl would talk to, with read rights only, or at
-/// files that kubectl or a must-gather left behind. What changes a cluster (recover, install, uninstall) shows first
-/// what it would do, and asks.
+/// Stead explains why pods are stuck and which changes fix them, moves pods and volumes off dead nodes, and runs OpenStack
+/// Glance and GlusterFS on any cluster. Commands that change a cluster show a plan first and ask for confirmation.
 #[derive(Debug, Parser)]
-#[command(name = "stead", version, after_long_help = EXAMPLES, after_help = "`--help` has examples and exit codes.")]
+#[command(
+    name = "stead",
+    version,
+    after_help = "Run `stead COMMAND --help` for examples and details, `stead --help` for exit codes.",
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -86,93 +78,146 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
-    Recover(RecoverArgs),
     Place(PlaceArgs),
-    Operator(OperatorArgs),
+    Recover(RecoverArgs),
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Manifests(ManifestsArgs),
+    Operator(OperatorArgs),
     Gluster(GlusterArgs),
     Completions(CompletionsArgs),
 }
 
-/// Say why a pod is Pending, Terminating or not Ready, and every way out; what hangs on a node; or how a Topology or a
-/// Glance stands.
+/// Explain why a pod, node, Topology or Glance is not healthy, and how to fix it
 ///
-/// Of a pod that waits for a node: the reasons with the nodes of each, what stands behind them (which Topology, which volume and where it
-/// lies, how the spread counts stand), and the ways out: the smallest sets of changes that let the pod in, each tried
-/// on a copy of the cluster with the scheduler's own rules, the least harmful first, with the commands to type.
+/// Examples:
+///   Why is this pod Pending, Terminating or ContainerCreating, and what fixes it?
+///     stead explain pod/web-0 -n shop
 ///
-/// Of a pod that is Terminating, or on a node and not Ready: which node is silent and since when, what Kubernetes waits
-/// for and whether that ever comes, which volume hangs where and who holds it; and a forecast: for each way out (do
-/// nothing, wait for the node, delete the pod by force, delete the Node object, taint it out of service, change the update
-/// strategy) when the pod would be Ready, or never, where, and what can go wrong. Times are those of Kubernetes' own
-/// settings; flags tell of others.
+///   Which pods and volumes does this unreachable node hold, and what happens next?
+///     stead explain node/worker-0
 ///
-/// Of a node: how it stands, which pods and volumes hang on it, and the same forecast for all of them. A Node object that
-/// is gone is explained too, while something still hangs on it.
+///   Who uses this Topology, and what is wrong with it?
+///     stead explain topology/glance-default-spread-pods -n openstack
 ///
-/// Of a Topology: what it says in plain words, who uses it and through which reference, where their pods are, and what
-/// is wrong with it. Of a Glance or GlanceAPI: its APIs, which of their pods are not ready, and why.
+///   Which Glance pods are not ready, and why?
+///     stead explain glance/glance -n openstack
 ///
-/// The cluster is the one that kubectl would talk to, read once and with the right to list only; with --from, a dump of
-/// one. Nothing is changed.
+///   From files instead of a live cluster:
+///     stead explain pod/web-0 -n shop --from cluster.yaml
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+What is explained:
+  A pod that is Pending: the nodes grouped by the scheduler's reason, the cause of each reason (which Topology, which volume, \
+which pods are counted), and possible fixes with their commands, the least harmful first. Each fix was verified with the \
+scheduler's own rules on a copy of the cluster.
+
+  A pod that is Terminating, or assigned to a node and not Ready: which node is unreachable and since when, what Kubernetes \
+waits for, which node holds the volume; and a forecast for each option (do nothing, wait for the node, force-delete the pod, \
+delete the Node, taint it out of service, change the update strategy): when and where the pod would be Ready, or why it would \
+never be, and the risk.
+
+  A node: its health, its pods and volumes, and the same forecast for all of them. A deleted Node is explained as long as \
+pods or volumes refer to it.
+
+  A Topology: its rules in plain words, who uses it, where their pods are, and what is wrong with it.
+
+  A Glance or GlanceAPI: its APIs, and why pods are not ready.
+
+Permissions:
+  Stead reads the cluster that kubectl would use, once, and needs only the `list` verb. It changes nothing. \
+docs/EXPLAIN.md has a ClusterRole.
+
+Dumps:
+  --from reads files that kubectl printed, folders of such files, and must-gathers. These commands print everything that \
+is used:
+
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,pdb \\
+      -A -o yaml --show-managed-fields > workloads.yaml
+    kubectl get csinodes,csidrivers,csistoragecapacities,volumeattachments,leases,events \\
+      -A -o yaml --show-managed-fields > storage.yaml
+    kubectl get topologies,glances,glanceapis,openstackcontrolplanes -A -o yaml > openstack.yaml
+    stead explain pod/web-0 -n shop --from workloads.yaml storage.yaml openstack.yaml
+
+Exit codes:
+  0  the object was explained
+  1  the object was not found, its state is not known, or the input is wrong
+  2  the command line is wrong"
+)]
 pub(crate) struct ExplainArgs {
-    /// What to explain: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+    /// Object to explain: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME
     #[arg(value_name = "KIND/NAME")]
     pub(crate) target: String,
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// How to print it (wide is table)
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) output: Format,
 
-    /// The moment that a dump tells of; without it, the newest time in the dump
-    #[arg(long, value_name = "RFC3339", value_parser = timers::moment, requires = "from")]
+    /// Time at which a dump was taken [default: the newest time in the dump]
+    #[arg(long, value_name = "RFC3339", value_parser = timers::timestamp, requires = "from")]
     pub(crate) now: Option<Timestamp>,
 
     #[command(flatten)]
     pub(crate) timers: TimerArgs,
 }
 
-/// Say where kube-scheduler would put a pod.
+/// Show where kube-scheduler would place a pod, and why not on the other nodes
 ///
-/// Three forms. With -f, for people: the nodes with verdict, score and reasons for one pod, in the live cluster or one
-/// that was dumped to files. Without: cases, one JSON object a line, answered one a line in the same order. With --batch: a
-/// whole queue, each pod placed before the next.
+/// Examples:
+///   Where would this pod go?
+///     stead place -f pod.yaml
+///
+///   Where would the first pod of this StatefulSet go, with the score of each scheduler plugin?
+///     stead place -f statefulset.yaml -n openstack -o wide
+///
+///   The same from a must-gather instead of a live cluster:
+///     stead place -f statefulset.yaml -n openstack --from must-gather.tar.gz
+///
+///   Recorded cases, one JSON object per line:
+///     stead place cases.jsonl > answers.jsonl
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-The file of -f may hold a Pod or a StatefulSet, Deployment, ReplicaSet or Job, whose first pod is placed as the API \
-server and the controllers would make it, with its claims. Whatever else the file holds counts as created before.
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+One pod (-f):
+  The file holds a Pod, StatefulSet, Deployment, ReplicaSet or Job. Of a workload, the first pod is placed, with its claims, \
+as the API server and the controllers would create it. Other objects in the file count as created before. The exit code is \
+1 if no node can run the pod.
 
-A case is {\"id\": ..., \"given\": {\"nodes\": [...], \"pods\": [...], ..., \"pod\": {...}}}, or the same without \
-\"given\" around the lists. Its answer has the id and feasible, rejected, codes, scores, totals, best, message, \
-nominated and nominees, as far as there is something to say; a case that cannot be read has an error instead, and \
-the exit code is 1 after the last one.")]
+Cases (CASES or standard input):
+  A case is {\"id\": ..., \"given\": {\"nodes\": [...], \"pods\": [...], ..., \"pod\": {...}}}, or the same without \
+\"given\" around the lists. Its answer has the id and, where they apply, feasible, rejected, codes, scores, totals, best, \
+message, nominated and nominees. A case that cannot be read gets an answer with an error, and the exit code is 1.
+
+Batch (--batch):
+  The pods of the queue are placed one after the other, each before the next. Prints how many were placed and how fast."
+)]
 pub(crate) struct PlaceArgs {
-    /// A file of cases, one JSON object a line; standard input where none is given
+    /// File with cases, one JSON object per line [default: standard input]
     #[arg(value_name = "CASES", conflicts_with_all = ["pod", "batch"])]
     pub(crate) cases: Option<PathBuf>,
 
-    /// Add to each unschedulable case's answer the changes that would let its pod in
+    /// Add possible fixes to the answer of each unschedulable case
     #[arg(long, conflicts_with_all = ["pod", "batch"])]
     pub(crate) fixes: bool,
 
-    /// A file with the pod to place, or with a workload that makes it (- for standard input)
+    /// File with the pod to place, or with the workload that creates it (- for standard input)
     #[arg(short = 'f', long = "filename", value_name = "FILE", id = "pod")]
     pub(crate) pod: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// How to print the answer about one pod
+    /// Output format for one pod
     #[arg(short, long, value_enum, default_value_t = Format::Table, requires = "pod", value_name = "FORMAT")]
     pub(crate) output: Format,
 
-    /// Place the queue of a file {"nodes", "pods", "queue"} in order, and print how fast that went
+    /// Place the queue of a file {"nodes", "pods", "queue"} in order, and print the rate
     #[arg(long, value_name = "FILE", conflicts_with = "pod")]
     pub(crate) batch: Option<PathBuf>,
 }
@@ -180,15 +225,15 @@ pub(crate) struct PlaceArgs {
 /// Where a cluster is read from.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// A dump instead of the live cluster: a file or folder of what `kubectl get ... -A -o yaml|json` prints, or a
-    /// must-gather, as a folder or an archive; can be given more than once
+    /// Read a dump instead of the live cluster: a file or folder with the output of `kubectl get ... -A -o yaml|json`, or a
+    /// must-gather folder or archive; can be given more than once
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) limit: DumpLimitArgs,
 
-    /// The namespace, where the object does not say one (on a live cluster: the context's)
+    /// Namespace of the object [default: the namespace of the kubeconfig context; in a dump, the only one that has the object]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
@@ -213,9 +258,9 @@ fn size(text: &str) -> Result<u64, String> {
 /// How an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table for people
+    /// Text for people
     Table,
-    /// The table with the score of each plugin
+    /// Text with more columns: `place` adds the score of each plugin
     Wide,
     /// JSON
     Json,
@@ -223,16 +268,18 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// Print a script that completes commands and flags.
+/// Print a shell completion script
 ///
-/// For bash, in ~/.bashrc: `source <(stead completions bash)`.
+/// Example, in ~/.bashrc:
+///   source <(stead completions bash)
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct CompletionsArgs {
-    /// The shell to write it for
+    /// Shell to complete for
     pub(crate) shell: Shell,
 }
 
-/// The command line of this process. Ends it where there is nothing to run: after help, or a mistake.
+/// Parses the command line of this process. Ends the process after printing help or a command line error.
 pub(crate) fn parse() -> Cli {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let command = command(arguments.first().map(Path::new));
@@ -240,10 +287,30 @@ pub(crate) fn parse() -> Cli {
     Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command.clone()).exit())
 }
 
-/// The command as it is called: kubectl runs `kubectl-stead` for those who type `kubectl stead`.
+/// The clap command. kubectl runs `kubectl-stead` when a user types `kubectl stead`.
 fn command(program: Option<&Path>) -> clap::Command {
-    let plugin = program.and_then(Path::file_stem).is_some_and(|stem| stem == "kubectl-stead");
-    if plugin { Cli::command().bin_name("kubectl stead") } else { Cli::command() }
+    let command = Cli::command();
+    let template = help_template(&command);
+    let command = command.help_template(template);
+    let is_plugin = program.and_then(Path::file_stem).is_some_and(|stem| stem == "kubectl-stead");
+    if is_plugin { command.bin_name("kubectl stead") } else { command }
+}
+
+/// The template of `stead --help`: clap's own, with the commands in groups, which clap cannot do by itself.
+fn help_template(command: &clap::Command) -> StyledStr {
+    let (heading, literal) = (command.get_styles().get_header(), command.get_styles().get_literal());
+    let width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or_default();
+    let mut template = String::from("{about-with-newline}\n{usage-heading} {usage}\n\n");
+    for (title, names) in COMMAND_GROUPS {
+        template.push_str(&format!("{heading}{title}:{heading:#}\n"));
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about).cloned().unwrap_or_default();
+            template.push_str(&format!("  {literal}{name:width$}{literal:#}  {about}\n"));
+        }
+        template.push('\n');
+    }
+    template.push_str(&format!("{heading}Options:{heading:#}\n{{options}}{{after-help}}"));
+    StyledStr::from(template)
 }
 
 #[cfg(test)]
@@ -251,12 +318,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+    fn clap_accepts_the_command_line() {
+        command(None).debug_assert();
     }
 
     #[test]
-    fn usage_shows_what_was_typed() {
+    fn every_command_is_in_one_help_group() {
+        let command = Cli::command();
+        let mut known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        known.sort();
+        grouped.sort();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn usage_shows_the_name_that_the_user_typed() {
         for (program, usage) in [
             ("/usr/local/bin/stead", "Usage: stead <COMMAND>"),
             ("kubectl-stead", "Usage: kubectl stead <COMMAND>"),

@@ -13,11 +13,11 @@ use crate::output::Hinted;
 /// Which cluster.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ConnectArgs {
-    /// The kubeconfig's context to use, if not its current one
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "CONTEXT")]
     pub(crate) context: Option<String>,
 
-    /// The kubeconfig, if not $KUBECONFIG or ~/.kube/config
+    /// Kubeconfig file [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 }

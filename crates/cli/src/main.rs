@@ -1,8 +1,8 @@
-//! The `stead` binary: what people type and what they see.
+//! The `stead` binary.
 //!
-//! `args` holds the command line and nothing else, `commands` has a file for each command, `output` knows how
-//! answers and complaints are printed, `connect` finds the cluster. What a command says comes from the libraries; this
-//! crate reads, asks and prints.
+//! `args` defines the command line, `commands` has one file per command, `output` prints results and errors, `connect`
+//! finds the cluster, `cluster` reads its objects, `workload` builds the pod that `stead place -f` places. The libraries
+//! compute the answers; this crate reads, asks and prints.
 
 mod args;
 mod cluster;

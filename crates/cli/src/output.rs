@@ -1,20 +1,20 @@
-//! How things are printed: answers on standard output, complaints on standard error, in one line each.
+//! How results are printed: data on standard output, messages on standard error with one line each.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
 
-/// How a command ended that ran to its end.
+/// The result of a command that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Fine.
+    /// Success.
     Yes,
-    /// The answer is no, or some of the input was wrong.
+    /// The answer is no, or part of the input was wrong.
     No,
 }
 
-/// An error with advice.
+/// An error with a hint.
 #[derive(Debug)]
 pub(crate) struct Hinted {
     pub(crate) message: String,
@@ -29,14 +29,14 @@ impl std::fmt::Display for Hinted {
 
 impl std::error::Error for Hinted {}
 
-/// Turns how a command ended into an exit code, and says what went wrong.
+/// Prints the error, if any, and returns the exit code.
 pub(crate) fn finish(result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
         Ok(Outcome::Yes) => return ExitCode::SUCCESS,
         Ok(Outcome::No) => return ExitCode::from(1),
         Err(error) => error,
     };
-    // Whoever reads the output has seen enough: `stead … | head` is no fault.
+    // A reader that closes the pipe early, as in `stead … | head`, is not an error.
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
@@ -51,19 +51,38 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Says something on standard error, in one line.
-pub(crate) fn complain(sort: &str, text: &str) {
-    // There is nowhere left to say that standard error is closed.
-    let _ = writeln!(io::stderr(), "{sort}: {}", text.replace('\n', " "));
+/// Prints one line on standard error, such as `warning: …`.
+pub(crate) fn complain(level: &str, text: &str) {
+    // If standard error is closed, there is nowhere to report that.
+    let _ = writeln!(io::stderr(), "{level}: {}", text.replace('\n', " "));
 }
 
-/// Says more to people, beside what programs read.
+/// Prints text for people on standard error while standard output has the data.
 pub(crate) fn aside(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// What is wrong with a YAML text, by its reader's words. A picture of the place follows them, which one line of
-/// complaint has no room for.
+/// Text in lines of at most 100 columns, each indented by two spaces.
+pub(crate) fn indented(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if column == 0 || column + 1 + width > WIDTH {
+            out.push_str(if column == 0 { "  " } else { "\n  " });
+            column = 2 + width;
+        } else {
+            out.push(' ');
+            column += 1 + width;
+        }
+        out.push_str(word);
+    }
+    out.push('\n');
+    out
+}
+
+/// The first line of a YAML parser's error. The lines after it quote the input, which does not fit in a one-line error.
 pub(crate) fn first_line(text: &str) -> &str {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text);
     line.strip_prefix("error: ").unwrap_or(line)
@@ -77,7 +96,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a value as JSON for people.
+/// Prints a value as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
@@ -87,7 +106,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// Prints a value as YAML.
 pub(crate) fn yaml(value: &impl Serialize) -> anyhow::Result<()> {
-    // Through JSON's own types, so that both forms say the same.
+    // Through serde_json's types, so that JSON and YAML have the same content.
     let mut text = serde_saphyr::to_string(&serde_json::to_value(value)?)?;
     if !text.ends_with('\n') {
         text.push('\n');

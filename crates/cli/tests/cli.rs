@@ -1,13 +1,13 @@
-//! The program as people and scripts meet it: what it prints where, and how it exits.
+//! The program as people and scripts use it: what it prints on which stream, and its exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use expect_test::{Expect, expect};
+use expect_test::{Expect, expect, expect_file};
 use serde_json::Value;
 
-/// What a run left behind.
+/// The result of a run.
 struct Run {
     code: Option<i32>,
     stdout: String,
@@ -29,7 +29,7 @@ fn stead(args: &[&str], input: &str) -> Run {
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("an input");
     let output = std::thread::scope(|scope| {
-        // Beside the reading: both pipes could be full. A program that ends before it has read all is no fault.
+        // In a thread, because both pipes can be full. The program may end before it has read everything.
         scope.spawn(move || stdin.write_all(input.as_bytes()));
         child.wait_with_output().expect("the program ends")
     });
@@ -69,12 +69,14 @@ spec:
 "#;
 
 #[test]
-fn a_workloads_first_pod_for_people() {
+fn place_prints_a_table_for_the_first_pod_of_a_workload() {
     check(
         &["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones"],
         &SET.replace("CLASS", "lvms-local-storage"),
         0,
         &expect![[r#"
+            pod openstack/db-0: kube-scheduler would choose worker-0
+
             NODE       VERDICT   SCORE   REASONS
             worker-0   best      661
             master-0   fits      660
@@ -83,38 +85,39 @@ fn a_workloads_first_pod_for_people() {
             worker-1   no        -       node(s) didn't match Pod's node affinity/selector
             worker-2   no        -       node(s) didn't match Pod's node affinity/selector
             worker-3   no        -       node(s) didn't match Pod's node affinity/selector
-
-            pod openstack/db-0 goes to worker-0.
         "#]],
         &expect![[r#""#]],
     );
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_exits_with_1() {
+fn place_exits_with_1_if_no_node_can_run_the_pod() {
     check(
         &["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones", "-o", "wide"],
         &SET.replace("zoneA", "zoneX").replace("CLASS", "lvms-local-storage"),
         1,
         &expect![[r#"
-            NODE       VERDICT   SCORE   REASONS
-            master-0   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
-            master-1   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
-            master-2   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
-            worker-0   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
-            worker-1   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
-            worker-2   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
-            worker-3   no        -       node(s) didn't match Pod's node affinity/selector (evicting pods cannot help)
+            pod openstack/db-0: 0 of 7 nodes can run it
 
-            pod openstack/db-0 fits nowhere:
-              0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+            kube-scheduler says
+              0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to
+              deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
+
+            NODE       VERDICT   SCORE   REASONS
+            master-0   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
+            master-1   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
+            master-2   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
+            worker-0   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
+            worker-1   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
+            worker-2   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
+            worker-3   no        -       node(s) didn't match Pod's node affinity/selector (preemption cannot help)
         "#]],
         &expect![[r#""#]],
     );
 }
 
 #[test]
-fn machines_get_json_and_yaml_that_say_the_same() {
+fn place_prints_the_same_as_json_and_yaml() {
     let args = ["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones", "-o"];
     let set = SET.replace("CLASS", "lvms-local-storage");
     let json = stead(&[&args[..], &["json"]].concat(), &set);
@@ -126,7 +129,7 @@ fn machines_get_json_and_yaml_that_say_the_same() {
 }
 
 #[test]
-fn mistakes_are_said_in_one_line() {
+fn errors_are_one_line() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, ports: [{hostPort: x}]}]}";
     check(
         &["place", "-f", "-", "--from", "examples/glance-zones"],
@@ -143,7 +146,7 @@ fn mistakes_are_said_in_one_line() {
         1,
         &expect![""],
         &expect![[r#"
-            error: the file has no pod to place: it needs one of Pod, StatefulSet, Deployment, ReplicaSet, Job
+            error: no pod to place in the file: it needs one of Pod, StatefulSet, Deployment, ReplicaSet, Job
         "#]],
     );
     check(
@@ -195,9 +198,9 @@ fn max_dump_size() {
     }
 }
 
-/// A cluster that cannot be reached is named, with what might help.
+/// The error names the cluster, and a hint says what to check.
 #[test]
-fn no_cluster_to_look_at() {
+fn a_cluster_that_cannot_be_reached() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join("kubeconfig");
     let config = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
@@ -237,7 +240,7 @@ fn no_cluster_to_look_at() {
 }
 
 #[test]
-fn topologies_and_glances_of_a_dump() {
+fn explain_topologies_and_glances_from_a_dump() {
     for (target, code, says) in [
         ("topology/glance-default-spread-pods", 0, "used by 2 GlanceAPIs with 6 pods: 4 ready, 2 that no node takes"),
         ("topo/default-sample", 0, "NoNodeHasKey"),
@@ -259,9 +262,8 @@ fn topologies_and_glances_of_a_dump() {
     }
 }
 
-/// What is filled into a pod before it is placed must not trip over fields of another shape.
 #[test]
-fn fields_of_another_shape_are_named() {
+fn malformed_workloads_are_named_with_the_field() {
     let pod = |spec: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n");
     let set = |spec: &str| format!("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: p}}\nspec: {spec}\n");
     let template = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}";
@@ -279,13 +281,32 @@ fn fields_of_another_shape_are_named() {
     ] {
         let run = stead(&["place", "-f", "-", "--from", "examples/glance-zones"], &file);
         assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{file}: {}", run.stderr);
-        assert!(run.stderr.starts_with("error: ") && run.stderr.contains(field), "{file}: {}", run.stderr);
+        assert!(run.stderr.contains(&format!(" default/p: {field}")), "{file}: {}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1, "{file}: {}", run.stderr);
     }
 }
 
+/// The StatefulSet controller uses a claim that exists. This one is bound to a volume on worker-3.
 #[test]
-fn a_wrong_command_line_exits_with_2() {
+fn place_uses_the_existing_claim_of_a_stateful_set() {
+    let set = SET
+        .replace("name: db\nspec:", "name: glance-default-external-api\nspec:\n  ordinals: {start: 2}")
+        .replace("nodeSelector: {zone: zoneA}", "nodeSelector: {}")
+        .replace("metadata: {name: data}", "metadata: {name: glance}")
+        .replace("CLASS", "lvms-local-storage");
+    let run = stead(&["place", "-f", "-", "-n", "openstack", "--from", "examples/glance-zones"], &set);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let first = run.stdout.lines().next();
+    assert_eq!(
+        first,
+        Some("pod openstack/glance-default-external-api-2: kube-scheduler would choose worker-3"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn command_line_errors_exit_with_2() {
     for args in [
         &["fly"][..],
         &["place", "-f", "pod.yaml", "--from", "x", "--context", "y"],
@@ -301,7 +322,7 @@ fn a_wrong_command_line_exits_with_2() {
 }
 
 #[test]
-fn cases_that_cannot_be_read_are_answered_too() {
+fn malformed_cases_get_an_error_as_answer() {
     let good = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}"#;
     let cases = [
         "not json".to_owned(),
@@ -337,7 +358,7 @@ fn cases_that_cannot_be_read_are_answered_too() {
 }
 
 #[test]
-fn answers_come_as_the_cases_do() {
+fn each_case_is_answered_before_the_next_is_read() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
         .arg("place")
         .stdin(Stdio::piped())
@@ -358,7 +379,7 @@ fn answers_come_as_the_cases_do() {
 }
 
 #[test]
-fn recorded_verdicts_are_repeated() {
+fn place_repeats_recorded_verdicts() {
     let file = std::fs::File::open(root().join("testdata/scheduler/cases.jsonl.gz")).expect("the recording");
     let mut lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines().map(|l| l.expect("a line"));
     let cases: Vec<String> = lines.by_ref().take(200).collect();
@@ -379,7 +400,7 @@ fn recorded_verdicts_are_repeated() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_fault() {
+fn a_closed_pipe_is_not_an_error() {
     let case = r#"{"id":"x","pod":{"metadata":{"name":"p"}}}"#;
     let mut child = Command::new(env!("CARGO_BIN_EXE_stead"))
         .arg("place")
@@ -390,7 +411,7 @@ fn a_reader_that_goes_away_is_no_fault() {
         .expect("the program starts");
     drop(child.stdout.take());
     let mut input = child.stdin.take().expect("an input");
-    // It may be gone before all is written.
+    // The program may end before everything is written.
     let _ = input.write_all(format!("{case}\n").repeat(10_000).as_bytes());
     drop(input);
     let mut said = String::new();
@@ -400,7 +421,7 @@ fn a_reader_that_goes_away_is_no_fault() {
 }
 
 #[test]
-fn completions_and_version() {
+fn completions_and_version_are_printed() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let run = stead(&["completions", shell], "");
         assert!(run.code == Some(0) && run.stdout.contains("place"), "{shell}");
@@ -409,16 +430,51 @@ fn completions_and_version() {
 }
 
 #[test]
-fn help_says_what_it_is_with_examples_and_exit_codes() {
-    let help = stead(&["--help"], "").stdout;
-    for part in ["kube-scheduler", "Examples:", "stead place -f", "stead explain pod/", "Exit codes:", "  2  "] {
-        assert!(help.contains(part), "{part}: {help}");
+fn help_is_grouped_and_starts_with_examples() {
+    for (args, golden) in [
+        (&["--help"][..], expect_file!["help/stead.txt"]),
+        (&["-h"], expect_file!["help/stead-short.txt"]),
+        (&["explain", "--help"], expect_file!["help/explain.txt"]),
+    ] {
+        let run = stead(args, "");
+        golden.assert_eq(&run.stdout);
+        assert_eq!(run.code, Some(0), "{args:?}");
     }
-    assert!(!help.contains('\u{1b}'), "no colour where nobody sees it");
+}
+
+/// Every command has a one-line summary, then examples, then details.
+#[test]
+fn long_help_of_every_command_starts_with_a_sentence_and_examples() {
+    for command in [
+        &["explain"][..],
+        &["place"],
+        &["recover"],
+        &["install"],
+        &["uninstall"],
+        &["manifests"],
+        &["operator"],
+        &["gluster"],
+        &["gluster", "manifests"],
+        &["gluster", "status"],
+        &["gluster", "agent"],
+        &["completions"],
+    ] {
+        let help = stead(&[command, &["--help"]].concat(), "").stdout;
+        let mut lines = help.lines();
+        let summary = lines.next().unwrap_or_default();
+        assert!(!summary.ends_with('.') && summary.chars().next().is_some_and(char::is_uppercase), "{summary}");
+        assert_eq!(lines.next(), Some(""), "{command:?}: the summary is one line");
+        assert!(lines.next().is_some_and(|line| line.starts_with("Example")), "{command:?}: {help}");
+        // clap does not wrap the usage line.
+        let text = help.lines().filter(|line| !line.starts_with("Usage: "));
+        let wide: Vec<&str> = text.filter(|line| line.chars().count() > 100).collect();
+        assert!(wide.is_empty(), "{command:?}: {wide:?}");
+        assert!(!help.contains('\u{1b}'), "no colour if the output is not a terminal");
+    }
 }
 
 #[test]
-fn a_batch_prints_one_line() {
+fn a_batch_prints_its_rate_in_one_line() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("batch.json");
     let node = |i| format!(r#"{{"metadata":{{"name":"n{i}"}},"status":{{"allocatable":{{"cpu":"1","pods":"10"}}}}}}"#);
     let pod = |i| {
@@ -435,7 +491,7 @@ fn a_batch_prints_one_line() {
     assert!(line["seconds"].is_number() && line["podsPerSecond"].is_number());
 }
 
-/// A silent node with a StatefulSet's pod on it, and one that is well.
+/// An unreachable node with a pod of a StatefulSet, and a healthy node.
 const OUTAGE: &str = r#"
 apiVersion: v1
 kind: List
@@ -478,7 +534,7 @@ items:
 "#;
 
 #[test]
-fn an_outage_in_a_dump_is_foreseen_from_its_own_time() {
+fn forecasts_from_a_dump_start_at_the_time_of_the_dump() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outage.yaml");
     std::fs::write(&file, OUTAGE).expect("a file");
     let file = file.to_str().expect("UTF-8");
@@ -495,13 +551,13 @@ fn an_outage_in_a_dump_is_foreseen_from_its_own_time() {
     let answer = ask(&["pod/db-0"]);
     assert_eq!((&answer["state"], &answer["asOf"]), (&"not-ready".into(), &"2026-01-01T00:02:00Z".into()));
     assert_eq!(way(&answer, "do-nothing"), Value::Null);
-    // Half of the collector's twenty seconds, one to start as before, and one to be ready.
+    // Half of the pod garbage collector's 20 s, one second to start, as before, and one to be ready.
     assert_eq!(way(&answer, "out-of-service"), "2026-01-01T00:02:12Z");
     let told = ask(&["pod/db-0", "--now", "2026-01-01T00:03:00Z", "--pod-gc-period", "4s", "--pod-start", "7s"]);
-    assert_eq!(way(&told, "out-of-service"), "2026-01-01T00:03:04Z", "it started in a second before");
+    assert_eq!(way(&told, "out-of-service"), "2026-01-01T00:03:04Z", "it took one second to start before");
     let node = ask(&["node/a"]);
     assert_eq!(node["pods"][0]["fares"], "with-help");
     assert_eq!(way(&node, "node-returns"), "2026-01-01T00:02:01Z");
     let run = stead(&["explain", "pod/db-0", "--now", "2026-01-01T00:03:00Z"], "");
-    assert_eq!(run.code, Some(2), "a live cluster has its own time: {}", run.stderr);
+    assert_eq!(run.code, Some(2), "--now needs a dump: {}", run.stderr);
 }

@@ -7,29 +7,45 @@ use stead_manifests::{AntiAffinity, Options, Part};
 
 use crate::connect::ConnectArgs;
 
-/// Print what `stead install` would install.
+/// Print the manifests that `stead install` applies
 ///
-/// The same objects, in the same order, for those who install by other means.
+/// Examples:
+///   For GitOps:
+///     stead manifests --image registry.example/stead:0.1.0 > stead.yaml
+///
+///   Only the CRDs and their admission policies:
+///     stead manifests --only crds | kubectl apply --server-side -f -
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct ManifestsArgs {
     #[command(flatten)]
     pub(crate) options: OperatorOptions,
 
-    /// Only the definitions (with their policies), or only the operator
+    /// Print only this part [default: everything]
     #[arg(long, value_enum, value_name = "PART")]
     pub(crate) only: Option<OnlyPart>,
 
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = ManifestFormat::Yaml, value_name = "FORMAT")]
     pub(crate) output: ManifestFormat,
 }
 
-/// Install the definitions and the operator in a cluster.
+/// Install the operator and its CRDs in a cluster
 ///
-/// Looks first: at the server's version, at your rights, and at definitions of the same names that belong to somebody
-/// else (the OpenStack operators), which are never touched. Shows what it will do, asks, applies, and waits until the
-/// operator is ready. A second time, nothing changes.
+/// Examples:
+///   Show what would be installed:
+///     stead install --dry-run
+///
+///   Install, with the image in your registry:
+///     stead install --image registry.example/stead:0.1.0
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Checks the server version, your permissions, and whether CRDs with the same names exist. CRDs that belong to someone else (the \
+OpenStack operators) are never changed: the operator then only explains and reports. Shows what will change, asks for \
+confirmation, applies it, and waits until the operator is ready. Running it again changes nothing."
+)]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
@@ -45,58 +61,68 @@ pub(crate) struct InstallArgs {
     pub(crate) no_wait: bool,
 }
 
-/// Take the operator and the definitions away again.
+/// Remove the operator and its CRDs from a cluster
 ///
-/// First the control planes, Glances and their APIs, while the operator can still let go of what they hold; then the
-/// operator, the policies, the definitions, the namespace. Claims are kept and listed. What belongs to somebody else
-/// is not touched. While the recovery of a node is not over, it is refused: its record would go.
+/// Examples:
+///   Show what would be removed:
+///     stead uninstall --dry-run
+///
+///   Remove only the operator; keep the CRDs and all their objects:
+///     stead uninstall --keep-crds
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Deletes control planes, Glances and GlanceAPIs first, while the operator can still remove their finalizers; then the operator, \
+the policies, the CRDs and the namespace. PersistentVolumeClaims are kept and listed. Objects that belong to someone else are \
+not changed. Refused while the recovery of a node is unfinished, because its record would be deleted."
+)]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
-    /// The operator's namespace
+    /// Namespace of the operator
     #[arg(short, long, value_name = "NAMESPACE", default_value = "stead-system")]
     pub(crate) namespace: String,
 
     #[command(flatten)]
     pub(crate) consent: ConsentArgs,
 
-    /// Keep the definitions and all objects of their kinds; only the operator goes
+    /// Keep the CRDs and all their objects; remove only the operator
     #[arg(long)]
     pub(crate) keep_crds: bool,
 }
 
-/// What an installer decides about the operator.
+/// Options of the installed operator.
 #[derive(Debug, Args)]
 pub(crate) struct OperatorOptions {
-    /// The operator's namespace
+    /// Namespace of the operator
     #[arg(short, long, value_name = "NAMESPACE", default_value = "stead-system")]
     pub(crate) namespace: String,
 
-    /// The operator's image
+    /// Image of the operator
     #[arg(long, value_name = "IMAGE", default_value_t = Options::default().image)]
     pub(crate) image: String,
 
-    /// How many operators run; one of them leads
+    /// Number of operator pods; one of them is the leader
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=9))]
     pub(crate) replicas: u32,
 
-    /// Whether a Topology without an affinity of its own leaves the default anti-affinity in place
-    #[arg(long, value_enum, default_value_t = DefaultAntiAffinity::Keep, value_name = "WAY")]
+    /// What happens to the default anti-affinity when a Topology has no affinity
+    #[arg(long, value_enum, default_value_t = DefaultAntiAffinity::Keep, value_name = "MODE")]
     pub(crate) default_anti_affinity: DefaultAntiAffinity,
 
-    /// Glance's image, where an object names none
+    /// Glance image for objects that do not name one
     #[arg(long, value_name = "IMAGE", default_value = "")]
     pub(crate) glance_image: String,
 
-    /// The domain of the cluster's Services, such as cluster.local
+    /// DNS domain of the cluster, such as cluster.local
     #[arg(long, value_name = "DOMAIN", default_value = "")]
     pub(crate) cluster_domain: String,
 }
 
 impl OperatorOptions {
-    /// The same, for those who make the manifests.
+    /// Converts to `stead_manifests::Options`.
     pub(crate) fn options(&self) -> Options {
         Options {
             namespace: self.namespace.clone(),
@@ -112,18 +138,18 @@ impl OperatorOptions {
     }
 }
 
-/// Whether, and for how long.
+/// Confirmation and time limit of a command that changes a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct ConsentArgs {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// Show what would be done, and do nothing
+    /// Show what would be done, without changing anything
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
 
-    /// How long to wait, such as 90s or 5m
+    /// Maximum time to wait, such as 90s or 5m
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
@@ -131,23 +157,23 @@ pub(crate) struct ConsentArgs {
 /// What a Topology without an affinity of its own does to the default anti-affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DefaultAntiAffinity {
-    /// It stays
+    /// Keep it
     Keep,
-    /// It goes, as with the released OpenStack operators
+    /// Remove it, as the released OpenStack operators do
     Replace,
 }
 
 /// A part of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnlyPart {
-    /// The definitions, with their policies
+    /// The CRDs and their admission policies
     Crds,
-    /// The operator and what it needs to run
+    /// The operator and its RBAC rules
     Operator,
 }
 
 impl OnlyPart {
-    /// The same, for those who make the manifests.
+    /// Converts to `stead_manifests::Part`.
     pub(crate) fn part(self) -> Part {
         match self {
             OnlyPart::Crds => Part::Definitions,
@@ -159,9 +185,9 @@ impl OnlyPart {
 /// How manifests are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ManifestFormat {
-    /// YAML, one document for each object
+    /// YAML, one document per object
     Yaml,
-    /// JSON, one List
+    /// JSON, one List object
     Json,
 }
 

@@ -7,52 +7,70 @@ use clap::{ArgGroup, Args, ValueEnum};
 use crate::args::ConsentArgs;
 use crate::connect::ConnectArgs;
 
-/// Free the pods and volumes of a machine that is off, in the safe order, with proof.
+/// Move pods and volumes off a node whose machine is off
 ///
-/// Shows a plan first: which pods and volumes, where each would go, what is left alone and why. Then, if the machine is
-/// known to be off, it puts Kubernetes' out-of-service taint on the node, waits until pods are collected and volumes are
-/// detached, and follows each pod until its successor is ready. Every step is written down in a NodeRecovery object.
+/// Examples:
+///   Show the plan, without changing anything:
+///     stead recover node/worker-0 --dry-run
 ///
-/// A node that is Ready, or whose Lease is fresh, is refused whatever one says. Otherwise it takes your word
-/// (--confirm-off), or evidence of a kind that a policy accepts. YOUR WORD HAS TO BE TRUE: if the machine still runs, it
-/// may go on writing to a volume that another pod has by then.
+///   Recover, after you made sure that the machine is powered off:
+///     stead recover node/worker-0 --confirm-off 'powered off in the console, ticket 4711'
 ///
-/// If --timeout passes, what was begun stays. Called again, it goes on where it was: after it was killed, and when the node is back, to take the taint away. That
-/// happens only when nothing of the node's old life can write any more.
+///   When the machine is back: remove the taint as soon as that is safe
+///     stead recover node/worker-0 --wait-return
+///
+///   List all recoveries:
+///     stead recover --list
 #[derive(Debug, Args)]
 #[command(
+    verbatim_doc_comment,
     group = ArgGroup::new("deed").args(["list", "status", "abort"]),
     after_long_help = "\
-A policy is a file such as
-  accept: [Person, CloudShutdown]   # Person, CloudShutdown, BootIdChanged
-  atOnce: 2                         # nodes at a time
+WARNING: what you confirm with --confirm-off must be true. If the machine still runs, it may keep writing to a volume that \
+another pod already uses.
+
+What it does:
+  1. Shows a plan: which pods and volumes are released, where each pod would go and when, what is left alone and why.
+  2. Records the plan and the evidence in a NodeRecovery object.
+  3. Applies the taint node.kubernetes.io/out-of-service to the node. Kubernetes then deletes the pods and detaches the volumes.
+  4. Follows each pod until its replacement is Ready.
+  5. Removes the taint when the node is back and nothing from before the outage can write any more.
+
+A node that is Ready or whose Lease is fresh is always refused. Otherwise recovery needs --confirm-off, or evidence of a type \
+that the policy accepts.
+
+A recovery that was interrupted or timed out is not undone: run the same command again, and it continues where it stopped.
+
+A policy is a file such as:
+  accept: [Person, CloudShutdown]   # accepted evidence: Person, CloudShutdown, BootIdChanged
+  atOnce: 2                         # nodes that are recovered at the same time
   atOncePerZone: 1
   allowPending: false
   includeTolerating: false
 
 Exit codes:
-  0  done, or there is nothing left to do for now
+  0  done, or nothing left to do for now
   1  refused, stopped or failed; the last line says why
   2  the command line is wrong"
 )]
 pub(crate) struct RecoverArgs {
-    /// The node: node/NAME
+    /// Node to recover
     #[arg(value_name = "node/NAME", required_unless_present = "list")]
     pub(crate) target: Option<String>,
 
-    /// Your word that the machine is off, and how you know it; written down with your name and the time
+    /// Confirm that the machine is off, and say how you know; recorded with your user name and the time
     #[arg(long, value_name = "REASON", conflicts_with = "deed")]
     pub(crate) confirm_off: Option<String>,
 
-    /// A file that says which evidence is accepted and how much may be done at once
+    /// File that says which evidence is accepted and how many nodes may be recovered at once
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 
-    /// Take pods along that are being deleted already though their successors would find no place for now
+    /// Include Terminating pods whose replacements no node can run at present
     #[arg(long, conflicts_with = "deed")]
     pub(crate) allow_pending: bool,
 
-    /// Take pods along that tolerate the out-of-service taint
+    /// Include pods that tolerate the out-of-service taint
     #[arg(long, conflicts_with = "deed")]
     pub(crate) include_tolerating: bool,
 
@@ -60,22 +78,22 @@ pub(crate) struct RecoverArgs {
     #[arg(long, conflicts_with = "target")]
     pub(crate) list: bool,
 
-    /// Show how the node's recovery stands
+    /// Show the state of the node's recovery
     #[arg(long)]
     pub(crate) status: bool,
 
-    /// End the recovery and undo it, as long as no pod was collected
+    /// Abort the recovery and undo it; possible until the first pod is deleted or the first volume detached
     #[arg(long)]
     pub(crate) abort: bool,
 
-    /// Stay until the node is back and the taint is gone
+    /// Wait until the node is back and the taint is removed
     #[arg(long, conflicts_with = "deed")]
     pub(crate) wait_return: bool,
 
     #[command(flatten)]
     pub(crate) consent: ConsentArgs,
 
-    /// How to print the plan, the list or the status
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = RecoverFormat::Table, value_name = "FORMAT")]
     pub(crate) output: RecoverFormat,
 
@@ -86,7 +104,7 @@ pub(crate) struct RecoverArgs {
 /// How a recovery is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecoverFormat {
-    /// For people
+    /// Text for people
     Table,
     /// JSON
     Json,

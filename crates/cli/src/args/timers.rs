@@ -1,78 +1,80 @@
-//! The waiting times of a cluster that changed them.
+//! The timing flags of `stead explain`, for clusters that do not use the defaults.
 
+use anyhow::ensure;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use stead_explain::outage::{CENTURY, Timers, is_near};
 
-/// Waiting times that are not Kubernetes' own, as the cluster's programs were told them.
+/// Timing of the cluster's components where it differs from the defaults.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Waiting times, where the cluster has other ones than Kubernetes 1.36")]
+#[command(next_help_heading = "Timing, for clusters that do not use the defaults of Kubernetes 1.36")]
 pub(crate) struct TimerArgs {
-    /// kube-controller-manager's flag of that name, whose own default was 40s before Kubernetes 1.32 [default: 50s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time without a heartbeat after which a node is marked unreachable (kube-controller-manager flag; 40s before
+    /// Kubernetes 1.32) [default: 50s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     node_monitor_grace_period: Option<SignedDuration>,
 
-    /// kube-controller-manager's flag of that name [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time between two checks of the nodes' heartbeats (kube-controller-manager flag) [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     node_monitor_period: Option<SignedDuration>,
 
-    /// kube-controller-manager's flag of that name: nodes per second, none for 0 [default: 0.1]
+    /// Nodes per second whose pods are evicted; 0 means none (kube-controller-manager flag) [default: 0.1]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     node_eviction_rate: Option<f64>,
 
-    /// kube-controller-manager's flag of that name, for large zones of which most nodes are not ready [default: 0.01]
+    /// The same in large zones where most nodes are not ready (kube-controller-manager flag) [default: 0.01]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     secondary_node_eviction_rate: Option<f64>,
 
-    /// kube-controller-manager's flag of that name [default: 0.55]
-    #[arg(long, value_name = "PART")]
+    /// Fraction of nodes that are not ready from which a zone is unhealthy (kube-controller-manager flag) [default: 0.55]
+    #[arg(long, value_name = "FRACTION")]
     unhealthy_zone_threshold: Option<f64>,
 
-    /// kube-controller-manager's flag of that name [default: 50]
+    /// Number of nodes above which a zone is large (kube-controller-manager flag) [default: 50]
     #[arg(long, value_name = "NODES")]
     large_cluster_size_threshold: Option<usize>,
 
-    /// How often the pod collector looks [default: 20s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time between two runs of the pod garbage collector [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pod_gc_period: Option<SignedDuration>,
 
-    /// A moment at which it looked (the newest line of gc_controller.go in kube-controller-manager's log): with it, its
-    /// next looks are known, and not only to be expected
-    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    /// Time of a run of the pod garbage collector (the newest line of gc_controller.go in kube-controller-manager's log);
+    /// makes the times of its next runs exact
+    #[arg(long, value_name = "RFC3339", value_parser = timestamp)]
     pod_gc_seen: Option<Timestamp>,
 
-    /// How long a volume that is still mounted stays on a node that is not ready [default: 6m]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time after which a mounted volume is force-detached from a node that is not ready [default: 6m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     force_detach_after: Option<SignedDuration>,
 
-    /// kube-controller-manager's flag of that name: it stays there for ever
+    /// Volumes are never force-detached (kube-controller-manager flag)
     #[arg(long, conflicts_with = "force_detach_after")]
     disable_force_detach_on_timeout: bool,
 
-    /// Since when kube-controller-manager runs: its timers began anew then [default: as its lease says]
-    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    /// Start time of kube-controller-manager; its timers restart with it [default: from its Lease]
+    #[arg(long, value_name = "RFC3339", value_parser = timestamp)]
     controllers_since: Option<Timestamp>,
 
-    /// kubelet's nodeStatusUpdateFrequency [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time between two status updates of a node (kubelet's nodeStatusUpdateFrequency) [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     node_status_period: Option<SignedDuration>,
 
-    /// What a kubelet needs to speak of its pods after its machine is back [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time that a kubelet needs to report its pods after its machine is back [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     kubelet_return: Option<SignedDuration>,
 
-    /// What a container needs to end [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time that a container needs to stop [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pod_stop: Option<SignedDuration>,
 
-    /// What a pod needs from a node and its volumes to containers that run, where it has not started before [default:
-    /// 2s]
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Time that a pod which has not started before needs to start its containers, once its volumes are attached
+    /// [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pod_start: Option<SignedDuration>,
 }
 
 impl TimerArgs {
-    /// These, and Kubernetes' own where nothing is said.
+    /// The timers of the cluster: the flags that were given, and Kubernetes' defaults.
     pub(crate) fn timers(&self) -> Timers {
         let own = Timers::default();
         let interval = |rate: f64| SignedDuration::try_from_secs_f64(1.0 / rate).ok().filter(|long| *long <= CENTURY);
@@ -101,26 +103,26 @@ impl TimerArgs {
     }
 }
 
-/// A waiting time that can be reckoned with.
-fn length(text: &str) -> Result<SignedDuration, String> {
-    let long: SignedDuration = text.parse().map_err(|e: jiff::Error| e.to_string())?;
-    match long {
-        _ if long.is_negative() => Err("a waiting time is not negative".into()),
-        _ if long > CENTURY => Err("longer than a century".into()),
-        _ => Ok(long),
-    }
+/// Parses a duration that forecasts can compute with.
+fn duration(text: &str) -> anyhow::Result<SignedDuration> {
+    let duration: SignedDuration = text.parse()?;
+    ensure!(!duration.is_negative(), "a duration cannot be negative");
+    ensure!(duration <= CENTURY, "longer than a century");
+    Ok(duration)
 }
 
-/// A moment that can be reckoned with.
-pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    let at: Timestamp = text.parse().map_err(|e: jiff::Error| e.to_string())?;
-    if is_near(at) { Ok(at) } else { Err("not between the years 1970 and 3000".into()) }
+/// Parses a time that forecasts can compute with.
+pub(super) fn timestamp(text: &str) -> anyhow::Result<Timestamp> {
+    let timestamp: Timestamp = text.parse()?;
+    ensure!(is_near(timestamp), "not between the years 1970 and 3000");
+    Ok(timestamp)
 }
 
-/// So many in a second.
-fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if rate.is_finite() && rate >= 0.0 { Ok(rate) } else { Err("not a rate: 0 or more".into()) }
+/// Parses a rate per second.
+fn rate(text: &str) -> anyhow::Result<f64> {
+    let rate: f64 = text.parse()?;
+    ensure!(rate.is_finite() && rate >= 0.0, "a rate must be 0 or more");
+    Ok(rate)
 }
 
 #[cfg(test)]
@@ -129,18 +131,17 @@ mod tests {
     use clap::Parser;
 
     #[derive(Debug, Parser)]
-    struct Told {
+    struct TestArgs {
         #[command(flatten)]
         timers: TimerArgs,
     }
 
-    fn told(flags: &[&str]) -> Result<Timers, String> {
-        let told = Told::try_parse_from(["stead"].iter().chain(flags)).map_err(|e| e.to_string())?;
-        Ok(told.timers.timers())
+    fn parse(flags: &[&str]) -> Result<Timers, clap::Error> {
+        TestArgs::try_parse_from(["stead"].iter().chain(flags)).map(|args| args.timers.timers())
     }
 
     #[test]
-    fn what_cannot_be_reckoned_with_is_refused_by_the_flags_name() {
+    fn values_out_of_range_are_rejected_with_the_name_of_the_flag() {
         for (flag, value) in [
             ("--force-detach-after", "99999999h"),
             ("--pod-gc-period", "99999999h"),
@@ -150,23 +151,23 @@ mod tests {
             ("--node-eviction-rate", "-1"),
             ("--secondary-node-eviction-rate", "NaN"),
         ] {
-            let said = told(&[&format!("{flag}={value}")]).expect_err(value);
-            assert!(said.contains(flag) && said.contains(value), "{said}");
+            let error = parse(&[&format!("{flag}={value}")]).expect_err(value).to_string();
+            assert!(error.contains(flag) && error.contains(value), "{error}");
         }
     }
 
     #[test]
-    fn a_rate_is_one_over_the_time_between_two() {
+    fn the_interval_between_evictions_is_one_over_the_rate() {
         let seconds = SignedDuration::from_secs;
-        assert_eq!(told(&[]), Ok(Timers::default()));
-        let both = |rate: &str| {
+        assert_eq!(parse(&[]).expect("no flags"), Timers::default());
+        let intervals = |rate: &str| {
             let flags = [format!("--node-eviction-rate={rate}"), format!("--secondary-node-eviction-rate={rate}")];
-            let timers = told(&flags.each_ref().map(String::as_str)).expect("rates");
+            let timers = parse(&flags.each_ref().map(String::as_str)).expect("rates");
             (timers.eviction_interval, timers.secondary_eviction_interval)
         };
-        assert_eq!(both("0.5"), (Some(seconds(2)), Some(seconds(2))));
-        for never in ["0", "1e-300"] {
-            assert_eq!(both(never), (None, None), "{never}");
+        assert_eq!(intervals("0.5"), (Some(seconds(2)), Some(seconds(2))));
+        for no_eviction in ["0", "1e-300"] {
+            assert_eq!(intervals(no_eviction), (None, None), "{no_eviction}");
         }
     }
 }

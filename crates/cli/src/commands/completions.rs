@@ -1,4 +1,4 @@
-//! `stead completions`: what a shell needs to complete the command line.
+//! `stead completions`: prints a shell completion script.
 
 use clap::CommandFactory;
 

@@ -1,4 +1,4 @@
-//! `stead place`: which of its three forms is meant.
+//! `stead place`: selects one of its three forms.
 
 use std::io::{self, IsTerminal};
 
@@ -15,8 +15,8 @@ pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
     }
     if args.cases.is_none() && io::stdin().is_terminal() {
         return Err(Hinted {
-            message: "no cases to place".into(),
-            hint: "name a file of cases, pipe them in, or ask about one pod with -f FILE".into(),
+            message: "nothing to place".into(),
+            hint: "give a pod with -f FILE, or a file of cases as argument or on standard input".into(),
         }
         .into());
     }

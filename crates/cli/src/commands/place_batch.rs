@@ -1,4 +1,4 @@
-//! `stead place --batch FILE`: a whole queue, each pod placed before the next.
+//! `stead place --batch FILE`: places a queue of pods in order, and prints the rate.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use stead_placement::{Batch, place_all};
 
 use crate::output::{self, Outcome};
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rate {
@@ -27,7 +27,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<Outcome> {
     let batch: Batch =
         serde_path_to_error::deserialize(json).map_err(|e| anyhow!("{name}: {}: {}", e.path(), e.inner()))?;
     let mut cluster = batch.cluster()?;
-    // What is measured is the placing, as kube-scheduler's own benchmark does; reading the file is not.
+    // Measures placement only, not reading the file, as kube-scheduler's own benchmark does.
     let start = Instant::now();
     let placed = place_all(&mut cluster, &batch.queue, 0)?.iter().flatten().count();
     let seconds = start.elapsed().as_secs_f64();

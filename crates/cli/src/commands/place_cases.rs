@@ -1,4 +1,4 @@
-//! `stead place CASES`: one answer a line, in the order of the cases.
+//! `stead place CASES`: prints one answer per line, in the order of the cases.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -13,24 +13,24 @@ use stead_placement::{Answer, Cluster, Pod, evaluate};
 
 use crate::output::{self, Outcome, complain};
 
-/// What is printed of a case.
+/// The printed line of a case.
 #[derive(Serialize)]
 struct Line {
     id: Value,
     #[serde(flatten)]
-    answer: Said,
+    answer: CaseAnswer,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Said {
-    Answer(Box<Fixed>),
+enum CaseAnswer {
+    Answer(Box<AnswerWithFixes>),
     Error { error: String },
 }
 
-/// An answer, and what would change it.
+/// An answer, with possible fixes if they were asked for.
 #[derive(Serialize)]
-struct Fixed {
+struct AnswerWithFixes {
     #[serde(flatten)]
     answer: Answer,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,9 +57,12 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
             continue;
         }
         cases += 1;
-        let (id, said) = judge(&line, number, fixes);
-        let answer = said.map_or_else(|e| Said::Error { error: format!("{e:#}") }, |a| Said::Answer(Box::new(a)));
-        bad += usize::from(matches!(answer, Said::Error { .. }));
+        let (id, result) = answer_line(&line, number, fixes);
+        let answer = match result {
+            Ok(answer) => CaseAnswer::Answer(Box::new(answer)),
+            Err(error) => CaseAnswer::Error { error: format!("{error:#}") },
+        };
+        bad += usize::from(matches!(answer, CaseAnswer::Error { .. }));
         output::json_line(&Line { id, answer })?;
     }
     if bad == 0 {
@@ -69,8 +72,8 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
     Ok(Outcome::No)
 }
 
-/// A case's id, and what is said of it.
-fn judge(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<Fixed>) {
+/// The id of a case, and its answer.
+fn answer_line(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<AnswerWithFixes>) {
     let mut case: Map<String, Value> = match serde_json::from_slice(line) {
         Ok(case) => case,
         Err(e) => return (Value::Null, Err(e).with_context(|| format!("line {number}: not a JSON object"))),
@@ -79,7 +82,7 @@ fn judge(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<Fixe
     (id, answer(case, fixes))
 }
 
-fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<Fixed> {
+fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<AnswerWithFixes> {
     let given = match case.remove("given") {
         Some(Value::Object(given)) => given,
         Some(_) => bail!("given: not an object"),
@@ -90,7 +93,7 @@ fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<Fixe
     let pod = Pod::from_objects(&objects, &key)?;
     objects.check()?;
     let answer = Answer::from(&evaluate(&cluster, &pod)?);
-    let stuck = with_fixes && answer.message.is_some();
-    let fixes = stuck.then(|| fixes(&objects, &key)).transpose()?;
-    Ok(Fixed { answer, fixes })
+    let is_unschedulable = answer.message.is_some();
+    let fixes = (with_fixes && is_unschedulable).then(|| fixes(&objects, &key)).transpose()?;
+    Ok(AnswerWithFixes { answer, fixes })
 }

@@ -8,69 +8,75 @@ use clap::Args;
 use crate::args::LogFormat;
 use crate::connect::ConnectArgs;
 
-/// Look after one pod of a Gluster pool, as its first process.
+/// Run the agent in a pod of a pool; the printed manifests start it
 ///
-/// Gives the pod its identity back if its state was lost, keeps glusterd running, and tells on HTTP how the pod is. One
-/// agent of the pool decides for all: it probes who is missing, has those cured that are rejected, and detaches who has
-/// left for good. Runs until it is told to end (SIGTERM or SIGINT); glusterd and its bricks end with it.
+/// Example, as in the printed StatefulSet:
+///   stead gluster agent --pool glusterfs --service glusterfs
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+The agent is the first process of the container. It restores the identity of a peer that lost its state, keeps glusterd \
+running, and reports the peer's state over HTTP. One agent is the leader: it probes missing peers, repairs rejected ones, and \
+detaches peers that were scaled away. On SIGTERM or SIGINT it stops glusterd and the bricks, and ends."
+)]
 pub(crate) struct GlusterAgentArgs {
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
-    /// The pool: the name of its StatefulSet
+    /// Name of the pool's StatefulSet
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: String,
 
-    /// The headless Service of the StatefulSet
+    /// Headless Service of the StatefulSet
     #[arg(long, value_name = "NAME")]
     pub(crate) service: String,
 
-    /// The domain of the cluster's own names
+    /// DNS domain of the cluster
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub(crate) cluster_domain: String,
 
-    /// The namespace, if not the one that this runs in
+    /// Namespace of the pool [default: the pod's]
     #[arg(short, long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
-    /// The pod's name
+    /// Name of this pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub(crate) pod_name: String,
 
-    /// The pod's uid
+    /// UID of this pod
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pub(crate) pod_uid: String,
 
-    /// The pod's address
+    /// IP address of this pod
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
     pub(crate) pod_ip: String,
 
-    /// Where /livez, /readyz, /state, /pool, /metrics and /prestop are; the pool's other agents use the same port
+    /// Address of /livez, /readyz, /state, /pool, /metrics and /prestop; all agents of a pool use the same port
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:24080")]
     pub(crate) listen: SocketAddr,
 
-    /// glusterd's state
+    /// State directory of glusterd
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/glusterd")]
     pub(crate) state_dir: PathBuf,
 
-    /// What runs glusterd in the foreground: a program and its arguments, separated by spaces
+    /// Command that runs glusterd in the foreground: a program and its arguments, separated by spaces
     #[arg(long, value_name = "COMMAND", default_value = "glusterd --no-daemon --log-file=- --log-level=WARNING")]
     pub(crate) glusterd_command: String,
 
-    /// The program that talks to glusterd
+    /// Command line client of glusterd
     #[arg(long, value_name = "PROGRAM", default_value = "gluster")]
     pub(crate) gluster_program: String,
 
-    /// How many seconds a pod that leaves for good waits to be detached; less than its grace period
+    /// Seconds that a pod which was scaled away waits to be detached; less than its termination grace period
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub(crate) leave_seconds: u64,
 
-    /// How the log is written
+    /// Log format
     #[arg(long, value_enum, default_value_t = LogFormat::Human, value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
 
-    /// From which level on: error, warn, info, debug or trace
+    /// Log level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: String,
 }

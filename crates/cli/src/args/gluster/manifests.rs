@@ -8,43 +8,48 @@ use super::PoolValues;
 use crate::args::{DumpLimitArgs, ManifestFormat};
 use crate::connect::ConnectArgs;
 
-const MORE: &str = "\
-Examples:
-  The pool of the quick start, applied:
-    stead gluster manifests | kubectl apply -f -
+const DETAILS: &str = "\
+Values are checked before anything is printed. The cluster is not contacted, except with --check or to read a Topology.
 
-  Five peers over the zones, on disks of a class of their own, looked at by the cluster first:
-    stead gluster manifests -n storage --replicas 5 --storage-class bricks --brick-size 500Gi \\
-      --spread-by topology.kubernetes.io/zone --check > pool.yaml
+Values file:
+  Every value has the name of its flag. Flags override the file.
 
-  The same from a file, in which every value has the name of its flag:
     replicas: 5
     storage-class: bricks
     brick-size: 500Gi
     liveness: {period: 30, failures: 4}
     requests: {cpu: 500m, memory: 1Gi}
 
-Scaling later needs nothing of this: kubectl scale statefulsets glusterfs --replicas=5";
+Scaling:
+  To scale the pool later, use `kubectl scale statefulsets glusterfs --replicas=5`.";
 
-/// Print a pool as one file: Service, StatefulSet, rights, budget, policy.
+/// Print the manifests of a pool: Service, StatefulSet, RBAC, PodDisruptionBudget, admission policy
 ///
-/// Nothing is asked of a cluster, unless with --check or for a Topology that is in it. What is wrong is said before
-/// anything is printed.
+/// Examples:
+///   A pool of three peers:
+///     stead gluster manifests | kubectl apply -f -
+///
+///   Five peers spread over the zones, checked against the cluster first:
+///     stead gluster manifests -n storage --replicas 5 --storage-class bricks --brick-size 500Gi \
+///       --spread-by topology.kubernetes.io/zone --check > pool.yaml
+///
+///   With values from a file:
+///     stead gluster manifests -f values.yaml | kubectl apply -f -
 #[derive(Debug, Args)]
-#[command(after_long_help = MORE)]
+#[command(verbatim_doc_comment, after_long_help = DETAILS)]
 pub(crate) struct GlusterManifestsArgs {
     #[command(flatten)]
     pub(crate) values: PoolValues,
 
-    /// A file of values in YAML, in which each has the name of its flag; flags count more
+    /// YAML file with values; each has the name of its flag, and flags override the file
     #[arg(short = 'f', long = "values", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Ask the cluster first: classes are there, names are free or this pool's, and the API server takes all of it
+    /// Check with the cluster first: storage classes exist, names are free, and the API server accepts every object
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Where the Topology is, if not in the cluster: a file or a dump; can be given more than once
+    /// File or dump with the Topology, if it is not in the cluster; can be given more than once
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) from: Vec<PathBuf>,
 
@@ -54,7 +59,7 @@ pub(crate) struct GlusterManifestsArgs {
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = ManifestFormat::Yaml, value_name = "FORMAT")]
     pub(crate) output: ManifestFormat,
 }

@@ -14,11 +14,24 @@ pub(crate) use manifests::GlusterManifestsArgs;
 pub(crate) use status::{GlusterStatusArgs, StatusFormat};
 pub(crate) use values::PoolValues;
 
-/// Run a Gluster pool as a StatefulSet whose peers come back as themselves.
+/// Run a GlusterFS storage pool as a StatefulSet that repairs itself
 ///
-/// The pool belongs to its pods: there is no operator and no definition. `manifests` prints all that it needs, `status`
-/// says how it stands.
+/// Examples:
+///   Create a pool:
+///     stead gluster manifests --storage-class disks | kubectl apply -f -
+///
+///   Show its state:
+///     stead gluster status
+///
+///   Scale it:
+///     kubectl scale statefulsets glusterfs --replicas=5
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+The pool needs no operator and no CRD. Each pod runs an agent that starts glusterd, restores the identity of a peer that lost \
+its state, and repairs the pool."
+)]
 pub(crate) struct GlusterArgs {
     #[command(subcommand)]
     pub(crate) command: GlusterCommand,
@@ -34,11 +47,11 @@ pub(crate) enum GlusterCommand {
 
 /// Copy this program to a file.
 ///
-/// What the pods' init container does, so that an image that knows nothing of Stead can run it.
+/// The init container runs it, so that the agent can run in an image that does not contain Stead.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct CopyAgentArgs {
-    /// The file to make
+    /// File to create
     #[arg(value_name = "FILE")]
     pub(crate) to: PathBuf,
 }

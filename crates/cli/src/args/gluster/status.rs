@@ -4,27 +4,39 @@ use clap::{Args, ValueEnum};
 
 use crate::connect::ConnectArgs;
 
-/// Say how a pool stands: every peer as every other sees it.
+/// Show the state of a pool: peers, connections, bricks, heals and repairs
 ///
-/// Reads the StatefulSet, its pods, the record, the Lease and events, and asks every agent through the API server. What
-/// does not agree is marked; what the agents do, and why, is said. Nothing is changed.
+/// Examples:
+///   The only pool of a namespace:
+///     stead gluster status -n storage
 ///
-/// Exit code 0 if the pool is whole: every peer that is wanted answers and sees every other in the pool and connected,
-/// nothing waits to be healed, and nothing is being repaired. Otherwise 1.
+///   A pool by the name of its StatefulSet, as JSON:
+///     stead gluster status glusterfs -n storage -o json
 #[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_long_help = "\
+Reads the StatefulSet, its pods, the pool record, the Lease and events, and asks each agent through the API server how it sees \
+every other peer. Disagreements are marked with `!`. Nothing is changed.
+
+Exit codes:
+  0  the pool is healthy: each peer answers and sees each other peer connected, no heal is pending, nothing is being repaired
+  1  the pool is not healthy, or an error occurred
+  2  the command line is wrong"
+)]
 pub(crate) struct GlusterStatusArgs {
-    /// The pool's StatefulSet; not needed where a namespace has one pool
+    /// Name of the pool's StatefulSet; not needed if the namespace has one pool
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// The namespace, if not the context's
+    /// Namespace of the pool [default: the namespace of the kubeconfig context]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = StatusFormat::Table, value_name = "FORMAT")]
     pub(crate) output: StatusFormat,
 }
@@ -32,7 +44,7 @@ pub(crate) struct GlusterStatusArgs {
 /// How a status is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatusFormat {
-    /// Tables and sentences for people
+    /// Text for people
     Table,
     /// JSON
     Json,

@@ -12,79 +12,79 @@ use stead_manifests::gluster::Probe;
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct PoolValues {
-    /// The StatefulSet's name, and that of what stands around it [default: glusterfs]
+    /// Name of the StatefulSet and its related objects [default: glusterfs]
     #[arg(long, value_name = "NAME", help_heading = "Pool")]
     pub(crate) name: Option<String>,
 
-    /// The namespace [default: default]
+    /// Namespace of the pool [default: default]
     #[arg(short, long, value_name = "NAMESPACE", help_heading = "Pool")]
     pub(crate) namespace: Option<String>,
 
-    /// Make the namespace too, as one that lets privileged pods in
+    /// Create the namespace too, with permission for privileged pods
     #[arg(long, help_heading = "Pool")]
     pub(crate) create_namespace: bool,
 
-    /// The headless Service's name [default: the pool's]
+    /// Name of the headless Service [default: the name of the pool]
     #[arg(long, value_name = "NAME", help_heading = "Pool")]
     pub(crate) service: Option<String>,
 
-    /// How many peers; an odd number is best [default: 3]
+    /// Number of peers; an odd number is best [default: 3]
     #[arg(long, value_name = "COUNT", help_heading = "Pool")]
     pub(crate) replicas: Option<u32>,
 
-    /// An image with glusterd and gluster [default: docker.io/gluster/gluster-centos:latest]
+    /// Image with glusterd and gluster [default: docker.io/gluster/gluster-centos:latest]
     #[arg(long, value_name = "IMAGE", help_heading = "Pool")]
     pub(crate) image: Option<String>,
 
-    /// The image that the agent is copied from [default: stead:VERSION]
+    /// Image that the agent is copied from [default: stead:VERSION]
     #[arg(long, value_name = "IMAGE", help_heading = "Pool")]
     pub(crate) stead_image: Option<String>,
 
-    /// The domain of the cluster's own names [default: cluster.local]
+    /// DNS domain of the cluster [default: cluster.local]
     #[arg(long, value_name = "DOMAIN", help_heading = "Pool")]
     pub(crate) cluster_domain: Option<String>,
 
-    /// Leave the admission policy out, which only an administrator of the cluster may make
+    /// Omit the admission policy, which only a cluster administrator can create
     #[arg(long, help_heading = "Pool")]
     pub(crate) no_policy: bool,
 
-    /// The class of the bricks' claims [default: the cluster's]
+    /// StorageClass of the brick claims [default: the cluster's default class]
     #[arg(long, value_name = "CLASS", help_heading = "Storage")]
     pub(crate) storage_class: Option<String>,
 
-    /// The class of the claims for /var/lib/glusterd [default: the bricks']
+    /// StorageClass of the claims for /var/lib/glusterd [default: the class of the bricks]
     #[arg(long, value_name = "CLASS", help_heading = "Storage")]
     pub(crate) state_storage_class: Option<String>,
 
-    /// Make the bricks' class too, with this provisioner
+    /// Create the StorageClass of the bricks too, with this provisioner
     #[arg(long, value_name = "PROVISIONER", help_heading = "Storage")]
     pub(crate) storage_class_provisioner: Option<String>,
 
-    /// What the provisioner of a class that is made is told, such as type=gp3,encrypted=true
+    /// Parameters of the created StorageClass, such as type=gp3,encrypted=true
     #[arg(long, value_name = "KEY=VALUE,...", help_heading = "Storage")]
     pub(crate) storage_class_parameters: Option<Amounts>,
 
-    /// The size of a bricks' claim [default: 10Gi]
+    /// Size of a brick claim [default: 10Gi]
     #[arg(long, value_name = "SIZE", help_heading = "Storage")]
     pub(crate) brick_size: Option<String>,
 
-    /// The size of a claim for /var/lib/glusterd [default: 1Gi]
+    /// Size of a claim for /var/lib/glusterd [default: 1Gi]
     #[arg(long, value_name = "SIZE", help_heading = "Storage")]
     pub(crate) state_size: Option<String>,
 
-    /// The name of the claim template for /var/lib/glusterd: a pod's claim is TEMPLATE-POD [default: glusterd]
+    /// Name of the claim template for /var/lib/glusterd; a pod's claim is TEMPLATE-POD [default: glusterd]
     #[arg(long, value_name = "NAME", help_heading = "Storage")]
     pub(crate) state_claim: Option<String>,
 
-    /// The name of the claim template for the bricks [default: bricks]
+    /// Name of the claim template for the bricks [default: bricks]
     #[arg(long, value_name = "NAME", help_heading = "Storage")]
     pub(crate) brick_claim: Option<String>,
 
-    /// Where the bricks' claim is in a pod [default: /data/bricks]
+    /// Mount path of the brick claim [default: /data/bricks]
     #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
     pub(crate) brick_path: Option<String>,
 
-    /// Place the pods as this Topology says; it is read from the cluster, or with --from from a file
+    /// Place the pods by this Topology, which is read from the cluster or, with --from, from a file
     #[arg(long, value_name = "NAME", help_heading = "Placement", conflicts_with = "spread_by")]
     pub(crate) topology: Option<String>,
 
@@ -92,47 +92,48 @@ pub(crate) struct PoolValues {
     #[arg(long, value_name = "LABEL", help_heading = "Placement")]
     pub(crate) spread_by: Option<String>,
 
-    /// The labels that a node must have, such as disk=ssd
+    /// Required node labels, such as disk=ssd
     #[arg(long, value_name = "KEY=VALUE,...", help_heading = "Placement")]
     pub(crate) node_selector: Option<Amounts>,
 
-    /// Use the nodes' network, one pod a node
+    /// Use the host network, with one pod per node
     #[arg(long, help_heading = "Placement")]
     pub(crate) host_network: bool,
 
-    /// Do with capabilities instead of a privileged container; volumes cannot be mounted inside the pods then
+    /// Run the container with capabilities instead of privileged; volumes cannot be mounted inside the pods then
     #[arg(long, help_heading = "Pods")]
     pub(crate) unprivileged: bool,
 
-    /// Let the pods use OpenShift's security context constraints `privileged`
+    /// Let the pods use the OpenShift security context constraint `privileged`
     #[arg(long, help_heading = "Pods")]
     pub(crate) openshift: bool,
 
-    /// What a pod asks for [default: cpu=100m,memory=256Mi]
+    /// Resource requests of a pod [default: cpu=100m,memory=256Mi]
     #[arg(long, value_name = "RESOURCE=AMOUNT,...", help_heading = "Pods")]
     pub(crate) requests: Option<Amounts>,
 
-    /// What a pod gets at most [default: no limits]
+    /// Resource limits of a pod [default: no limits]
     #[arg(long, value_name = "RESOURCE=AMOUNT,...", help_heading = "Pods")]
     pub(crate) limits: Option<Amounts>,
 
-    /// Times in seconds of the probe until the agent first answers [default: delay=0,period=2,timeout=5,failures=60]
+    /// Startup probe, in seconds [default: delay=0,period=2,timeout=5,failures=60]
     #[arg(long, value_name = "TIMES", help_heading = "Pods")]
     pub(crate) startup: Option<Times>,
 
-    /// Of the probe whether to restart a container [default: delay=0,period=10,timeout=5,failures=6]
+    /// Liveness probe, in seconds [default: delay=0,period=10,timeout=5,failures=6]
     #[arg(long, value_name = "TIMES", help_heading = "Pods")]
     pub(crate) liveness: Option<Times>,
 
-    /// Of the probe whether a peer is in the pool with nothing to heal [default: delay=0,period=5,timeout=5,failures=2]
+    /// Readiness probe, in seconds: the peer is in the pool and no heal is pending [default:
+    /// delay=0,period=5,timeout=5,failures=2]
     #[arg(long, value_name = "TIMES", help_heading = "Pods")]
     pub(crate) readiness: Option<Times>,
 
-    /// How many seconds a pod has to end [default: 120]
+    /// Termination grace period of a pod, in seconds [default: 120]
     #[arg(long, value_name = "SECONDS", help_heading = "Pods")]
     pub(crate) grace_seconds: Option<u32>,
 
-    /// The port on which the agents answer [default: 24080]
+    /// Port of the agents [default: 24080]
     #[arg(long, value_name = "PORT", help_heading = "Pods")]
     pub(crate) agent_port: Option<u16>,
 }
