@@ -1,7 +1,7 @@
-//! A page that lists the rows of a SQLite file on a volume, adds one, and says which pod on which node shows it.
+//! A web page that lists the rows of a SQLite file on a volume, can add a row, and names its pod and node.
 //!
-//! `DATA` is the file (`/data/test.db`), `LISTEN` where to listen (`0.0.0.0:8080`); `POD_NAME` and `NODE_NAME` come from
-//! the downward API. A volume that is gone is an answer with status 500 that says so: the process lives on.
+//! `DATA` is the file (`/data/test.db`), `LISTEN` the address (`0.0.0.0:8080`); `POD_NAME` and `NODE_NAME` come from the
+//! downward API. If the volume is gone, the page has status 500 and says so; the process continues.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
@@ -38,23 +38,23 @@ async fn main() -> Result<()> {
     let router = Router::new()
         .route("/", get(list).post(add))
         .route("/healthz", get(|| async { "ok\n" }))
-        // As OpenStack's services have it: the application can stand in for one.
+        // The path that OpenStack services have: the application can run in place of one.
         .route("/healthcheck", get(|| async { "ok\n" }))
         .with_state(Arc::new(app));
     let address = variable("LISTEN", "0.0.0.0:8080");
     let listener = TcpListener::bind(&address).await.with_context(|| format!("listening on {address}"))?;
-    // The first process of a container dies of no signal by itself.
-    let mut leave = signal(SignalKind::terminate()).context("waiting for SIGTERM")?;
+    // The first process of a container has no default signal handlers.
+    let mut terminate = signal(SignalKind::terminate()).context("waiting for SIGTERM")?;
     tokio::select! {
         served = serve(listener, router) => served.context("serving"),
-        _ = leave.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
     }
 }
 
 async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let asked = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let plain = asked.contains("text/plain");
-    match off_the_loop(app.clone(), |app| app.rows.all()).await {
+    match blocking(app.clone(), |app| app.rows.all()).await {
         Ok(rows) if plain => page::text(&rows, &app.whereabouts).into_response(),
         Ok(rows) => Html(page::html(&rows, &app.whereabouts)).into_response(),
         Err(e) => failure(&app, &e),
@@ -65,17 +65,14 @@ async fn add(State(app): State<Arc<App>>, Form(row): Form<Row>) -> Response {
     if let Err(why) = row.check() {
         return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response();
     }
-    match off_the_loop(app.clone(), move |app| app.rows.add(&row)).await {
+    match blocking(app.clone(), move |app| app.rows.add(&row)).await {
         Ok(()) => Redirect::to("/").into_response(),
         Err(e) => failure(&app, &e),
     }
 }
 
-/// A disk may take its time, or never answer: others are served meanwhile.
-async fn off_the_loop<T: Send + 'static>(
-    app: Arc<App>,
-    act: impl FnOnce(&App) -> Result<T> + Send + 'static,
-) -> Result<T> {
+/// Accesses the volume on another thread, so that a disk which hangs does not block other requests.
+async fn blocking<T: Send + 'static>(app: Arc<App>, act: impl FnOnce(&App) -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(move || act(&app)).await.context("a thread that reads the volume")?
 }
 

@@ -2,13 +2,13 @@
 
 use crate::rows::Row;
 
-/// Which pod shows it, and on which node.
+/// The pod that shows the page, and its node.
 pub(crate) struct Whereabouts {
     pub(crate) pod: String,
     pub(crate) node: String,
 }
 
-/// A row a line, then where this is.
+/// One line per row, then the pod and the node.
 pub(crate) fn text(rows: &[Row], Whereabouts { pod, node }: &Whereabouts) -> String {
     let rows: String = rows.iter().map(|row| format!("{}|{}\n", row.name, row.email)).collect();
     format!("{rows}My pod name: {pod}\nMy node name {node}\n")
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_of_the_report() {
+    fn the_page_is_that_of_the_report() {
         let rows = [Row { name: "<foo>".to_owned(), email: "foo@example.com".to_owned() }];
         let whereabouts = Whereabouts { pod: "test-cinder-568c454cf-v5qtc".to_owned(), node: "node-3-nude".to_owned() };
         let plain = "<foo>|foo@example.com\nMy pod name: test-cinder-568c454cf-v5qtc\nMy node name node-3-nude\n";

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rusqlite::Connection;
 use serde::Deserialize;
 
-/// So long is waited for whoever else has the file locked.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a lock on the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest name, and the longest address.
-const LONGEST: usize = 200;
+/// Maximum length of a name and of an address, in bytes.
+const MAX_LENGTH: usize = 200;
 
-/// Somebody with an address.
+/// A person with an email address.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -22,22 +22,21 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// What is wrong with it.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// An error if a field is empty, too long, or contains a separator of the page.
+    pub(crate) fn check(&self) -> Result<()> {
         for (field, value) in [("name", &self.name), ("email", &self.email)] {
-            if value.trim().is_empty() || value.len() > LONGEST {
-                return Err(format!("{field} must have 1 to {LONGEST} bytes"));
+            if value.trim().is_empty() || value.len() > MAX_LENGTH {
+                bail!("{field} must have 1 to {MAX_LENGTH} bytes");
             }
-            // The page separates by these.
             if value.contains(['|', '\n', '\r']) {
-                return Err(format!("{field} must have no '|' and no line break"));
+                bail!("{field} must not contain '|' or a line break");
             }
         }
         Ok(())
     }
 }
 
-/// A file of rows. It is opened when it is first needed, stays open, and is opened anew after an error.
+/// A file of rows. It is opened on first use, stays open, and is reopened after an error.
 pub(crate) struct Rows {
     path: PathBuf,
     open: Mutex<Option<Connection>>,
@@ -55,7 +54,7 @@ impl Rows {
             let rows = query.query_map([], |row| Ok(Row { name: row.get(0)?, email: row.get(1)? }))?;
             rows.collect()
         })
-        .with_context(|| self.said("reading"))
+        .with_context(|| self.failure("reading"))
     }
 
     /// Adds a row. When this returns, it is in the file.
@@ -64,11 +63,11 @@ impl Rows {
             let mut insert = file.prepare_cached("INSERT INTO people (name, email) VALUES (?1, ?2)")?;
             insert.execute([&row.name, &row.email]).map(drop)
         })
-        .with_context(|| self.said("adding a row to"))
+        .with_context(|| self.failure("adding a row to"))
     }
 
-    /// What was done when something failed, and whether the volume is to blame: of that SQLite has few words.
-    fn said(&self, what: &str) -> String {
+    /// Describes a failed operation, and says if the volume is gone, which SQLite does not report.
+    fn failure(&self, what: &str) -> String {
         let folder = self.path.parent().unwrap_or(&self.path);
         match std::fs::read_dir(folder) {
             Ok(_) => format!("{what} {}", self.path.display()),
@@ -89,7 +88,7 @@ impl Rows {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let connection = Connection::open(&self.path)?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(LOCK_TIMEOUT)?;
         connection.execute(
             "CREATE TABLE IF NOT EXISTS people (id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL)",
             [],
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_kept_and_a_file_that_is_gone_is_named() {
+    fn rows_are_stored_and_a_missing_volume_is_named() {
         let folder = std::env::temp_dir().join(format!("cinder-demo-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let row = |name: &str| Row { name: name.to_owned(), email: format!("{name}@example.com") };
@@ -112,18 +111,18 @@ mod tests {
         rows.add(&row("bar")).unwrap();
         assert_eq!(Rows::new(folder.join("test.db")).all().unwrap(), [row("foo"), row("bar")]);
         std::fs::remove_dir_all(&folder).unwrap();
-        let said = format!("{:#}", Rows::new(folder.join("test.db")).all().unwrap_err());
-        assert!(said.starts_with(&format!("the volume at {} is gone: ", folder.display())), "{said}");
-        assert!(said.contains("unable to open database file"), "{said}");
+        let message = format!("{:#}", Rows::new(folder.join("test.db")).all().unwrap_err());
+        assert!(message.starts_with(&format!("the volume at {} is gone: ", folder.display())), "{message}");
+        assert!(message.contains("unable to open database file"), "{message}");
     }
 
     #[test]
-    fn what_would_break_the_page_is_refused() {
-        for (name, email, well) in
+    fn rows_that_would_break_the_page_are_rejected() {
+        for (name, email, is_valid) in
             [("foo", "foo@example.com", true), (" ", "x", false), ("a|b", "x", false), ("a", "x\ny", false)]
         {
             let row = Row { name: name.to_owned(), email: email.to_owned() };
-            assert_eq!(row.check().is_ok(), well, "{row:?}");
+            assert_eq!(row.check().is_ok(), is_valid, "{row:?}");
         }
     }
 }
