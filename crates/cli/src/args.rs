@@ -241,18 +241,19 @@ pub(crate) struct SourceArgs {
     pub(crate) connect: ConnectArgs,
 }
 
-/// How large a dump may be.
+/// The size limit of a dump.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DumpLimitArgs {
-    /// Refuse a dump (--from) whose files are larger than this in total, decompressed, such as 500Mi or 8Gi
+    /// Maximum total size of a dump (--from) when decompressed, such as 500Mi or 8Gi
     #[arg(long, value_name = "SIZE", default_value = "2Gi", value_parser = size, requires = "from")]
     pub(crate) max_dump_size: u64,
 }
 
-/// A number of bytes, as a Kubernetes quantity.
-fn size(text: &str) -> Result<u64, String> {
-    let quantity = Quantity::parse(text).map_err(|e| e.to_string())?;
-    u64::try_from(quantity.value()).ok().filter(|size| *size > 0).ok_or_else(|| "must be more than zero".to_owned())
+/// Parses a number of bytes, written as a Kubernetes quantity.
+fn size(text: &str) -> anyhow::Result<u64> {
+    let size = u64::try_from(Quantity::parse(text)?.value()).unwrap_or_default();
+    anyhow::ensure!(size > 0, "must be more than zero");
+    Ok(size)
 }
 
 /// How an answer is printed.
