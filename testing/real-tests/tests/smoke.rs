@@ -26,7 +26,7 @@ const NAMESPACE: &str = "smoke";
 const POD: &str = "pod/glance-default-single-0";
 
 const STORAGE_CLASS: &str = r#"{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-  "metadata": {"name": "disks"}, "provisioner": "disk.csi.test", "volumeBindingMode": "WaitForFirstConsumer"}"#;
+  "metadata": {"name": "disks"}, "provisioner": "cinder.csi.openstack.org", "volumeBindingMode": "WaitForFirstConsumer"}"#;
 
 struct Smoke {
     stage: Stage,
@@ -88,7 +88,7 @@ fn cluster() -> ClusterSpec {
         labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
         ..NodeSpec::default()
     };
-    let driver = DriverSpec { name: "disk.csi.test".to_owned(), attach: true, ..DriverSpec::default() };
+    let driver = DriverSpec { name: "cinder.csi.openstack.org".to_owned(), attach: true, ..DriverSpec::default() };
     ClusterSpec {
         nodes: ["node-1", "node-2", "node-3"].map(node).to_vec(),
         drivers: vec![driver],
