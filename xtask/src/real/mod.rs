@@ -61,9 +61,26 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::passed(ended.iter().all(|suite| suite.outcome != Outcome::Failed)))
 }
 
-/// The programs by name, built beforehand: suites that run side by side do not wait for each other's builds.
-fn build(suites: &[&Suite]) -> Result<BTreeMap<String, PathBuf>> {
-    let mut programs = BTreeMap::new();
+/// Paths by name. A test program may have the name of a program that it tests.
+#[derive(Default)]
+struct Programs {
+    tests: BTreeMap<String, PathBuf>,
+    bins: BTreeMap<String, PathBuf>,
+}
+
+impl Programs {
+    fn bin(&self, name: &str) -> Result<&PathBuf> {
+        self.bins.get(name).with_context(|| format!("cargo built no program {name}"))
+    }
+
+    fn test(&self, name: &str) -> Result<&PathBuf> {
+        self.tests.get(name).with_context(|| format!("cargo built no test {name}"))
+    }
+}
+
+/// Builds everything beforehand: suites that run side by side do not wait for each other's builds.
+fn build(suites: &[&Suite]) -> Result<Programs> {
+    let mut programs = Programs::default();
     // `--workspace` throughout, so that everything is compiled with the same features, once.
     let mut bins: Vec<&str> = vec!["stead", "cinder-demo"];
     let mut tests: Vec<&str> = Vec::new();
@@ -79,11 +96,11 @@ fn build(suites: &[&Suite]) -> Result<BTreeMap<String, PathBuf>> {
     tests.dedup();
     if !tests.is_empty() {
         let targets: Vec<&str> = tests.iter().flat_map(|name| ["--test", name]).collect();
-        programs.extend(executables(&[&["test", "--no-run", "--workspace", "--locked"], &targets[..]].concat())?);
+        programs.tests = executables(&[&["test", "--no-run", "--workspace", "--locked"], &targets[..]].concat())?;
     }
     // After the tests: where their features differ, the programs are those that are used.
     let targets: Vec<&str> = bins.iter().flat_map(|name| ["--bin", name]).collect();
-    programs.extend(executables(&[&["build", "--workspace", "--locked"], &targets[..]].concat())?);
+    programs.bins = executables(&[&["build", "--workspace", "--locked"], &targets[..]].concat())?;
     Ok(programs)
 }
 
@@ -107,7 +124,7 @@ fn executables(args: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
         .collect())
 }
 
-fn run_all(suites: &[&Suite], programs: &BTreeMap<String, PathBuf>, folder: &Path, jobs: usize) -> Result<Vec<Ended>> {
+fn run_all(suites: &[&Suite], programs: &Programs, folder: &Path, jobs: usize) -> Result<Vec<Ended>> {
     let total = suites.len();
     let (alone, together): (Vec<&Suite>, Vec<&Suite>) = suites.iter().copied().partition(|suite| suite.alone);
     let ended: Mutex<Vec<Result<Ended>>> = Mutex::default();
@@ -135,26 +152,18 @@ fn run_all(suites: &[&Suite], programs: &BTreeMap<String, PathBuf>, folder: &Pat
     ended.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-fn run_suite(suite: &Suite, programs: &BTreeMap<String, PathBuf>, folder: &Path) -> Result<Ended> {
-    let program = |name: &str| programs.get(name).with_context(|| format!("cargo built no {name}"));
-    let mut command = match suite.run {
-        Run::Tests(name, filters) => {
-            let mut command = Command::new(program(name)?);
-            command.args(filters);
-            command
-        }
-        Run::Program(name, args) => {
-            let mut command = Command::new(program(name)?);
-            command.args(args);
-            command
-        }
+fn run_suite(suite: &Suite, programs: &Programs, folder: &Path) -> Result<Ended> {
+    let (program, args) = match suite.run {
+        Run::Tests(name, filters) => (programs.test(name)?, filters),
+        Run::Program(name, args) => (programs.bin(name)?, args),
     };
     let log = folder.join(format!("{}.log", suite.name));
     let notes = folder.join(format!("{}.skipped", suite.name));
     let output = File::create(&log).with_context(|| format!("writing {}", log.display()))?;
-    let built = program("stead")?.parent().context("a program has a folder")?;
+    let built = programs.bin("stead")?.parent().context("a program has a folder")?;
     let start = Instant::now();
-    let status = command
+    let status = Command::new(program)
+        .args(args)
         .current_dir(root())
         .env(SKIPPED, &notes)
         .env("STEAD_PROGRAMS", built)
