@@ -68,11 +68,7 @@ fn read_stream(name: &str, stream: impl Read, budget: &Budget, collector: &mut C
     if is_tar {
         return read_archive(name, whole, budget, collector);
     }
-    let (bytes, error) = read_text(name, whole, budget);
-    if let Some(error) = error {
-        return Err(error);
-    }
-    let text = String::from_utf8_lossy(&bytes);
+    let text = read_text(name, whole, budget).map_err(|broken| broken.error)?;
     collector.text(&Arc::from(name), &text, Origin::Named)?;
     Ok(())
 }
@@ -96,15 +92,22 @@ fn head(stream: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The bytes of a file that should be text, as far as they can be read, and the error, if any.
-fn read_text(file: &str, mut stream: impl Read, budget: &Budget) -> (Vec<u8>, Option<DumpError>) {
+/// A file that is not complete text: the error, and the part that could be read.
+struct BrokenText {
+    error: DumpError,
+    readable: String,
+}
+
+fn read_text(file: &str, mut stream: impl Read, budget: &Budget) -> Result<String, BrokenText> {
     let mut bytes = Vec::new();
-    let error = match (stream.read_to_end(&mut bytes), str::from_utf8(&bytes)) {
-        (Err(source), _) => Some(budget.error(file, source, read_error)),
-        (Ok(_), Err(source)) => Some(DumpError::NotText { file: file.to_owned(), source }),
-        (Ok(_), Ok(_)) => None,
-    };
-    (bytes, error)
+    let broken = |error, bytes: &[u8]| BrokenText { error, readable: String::from_utf8_lossy(bytes).into_owned() };
+    if let Err(source) = stream.read_to_end(&mut bytes) {
+        return Err(broken(budget.error(file, source, read_error), &bytes));
+    }
+    String::from_utf8(bytes).map_err(|invalid| {
+        let error = DumpError::NotText { file: file.to_owned(), source: invalid.utf8_error() };
+        broken(error, invalid.as_bytes())
+    })
 }
 
 fn read_directory(
@@ -247,13 +250,14 @@ impl Tree {
         budget: &Budget,
         collector: &mut Collector<'_>,
     ) -> Result<(), DumpError> {
-        let (bytes, error) = read_text(file, stream, budget);
-        // The readable part of a broken file still shows whether the file matters.
-        let text = String::from_utf8_lossy(&bytes);
-        let outcome = match error {
-            Some(error) => Err(error),
-            None if outline::all_unwanted(&text, collector.wanted) => Ok(Vec::new()),
-            None => collector.text(&Arc::from(file), &text, Origin::Found),
+        let (text, outcome) = match read_text(file, stream, budget) {
+            // The readable part of a broken file still shows whether the file matters.
+            Err(broken) => (broken.readable, Err(broken.error)),
+            Ok(text) if outline::all_unwanted(&text, collector.wanted) => (text, Ok(Vec::new())),
+            Ok(text) => {
+                let outcome = collector.text(&Arc::from(file), &text, Origin::Found);
+                (text, outcome)
+            }
         };
         let errors = match outcome {
             Ok(not_objects) => not_objects,

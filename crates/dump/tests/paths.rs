@@ -279,7 +279,7 @@ fn total_size() {
     put(&directory, "b.yml.gz", gzip(&b));
     for (paths, size, last) in [
         (&files[..], both, "b.yaml.gz"),
-        (&[directory.clone()], both, "b.yml.gz"),
+        (std::slice::from_ref(&directory), both, "b.yml.gz"),
         (&[zipped], archive_size, "dump.tar.gz"),
         (&[nested], nested_size, "dump.tar"),
     ] {

@@ -95,6 +95,7 @@ pub struct NodeInfo {
     /// Memory as NodeResourcesFit's score counts it.
     pub nonzero_memory: i64,
     ports: BTreeSet<HostPort>,
+    pods_with_anti_affinity: usize,
 }
 
 impl NodeInfo {
@@ -106,12 +107,14 @@ impl NodeInfo {
             nonzero_cpu: 0,
             nonzero_memory: 0,
             ports: BTreeSet::new(),
+            pods_with_anti_affinity: 0,
         }
     }
 
     pub(crate) fn add(&mut self, pod: Arc<Pod>) {
         self.count(&pod, 1);
         self.ports.extend(pod.spec.host_ports.iter().cloned());
+        self.pods_with_anti_affinity += usize::from(!pod.spec.anti_affinity.is_empty());
         self.pods.push(pod);
     }
 
@@ -120,6 +123,7 @@ impl NodeInfo {
         let at = self.pods.iter().position(|p| p.key == *key)?;
         let pod = self.pods.swap_remove(at);
         self.count(&pod, -1);
+        self.pods_with_anti_affinity -= usize::from(!pod.spec.anti_affinity.is_empty());
         for port in &pod.spec.host_ports {
             self.ports.remove(port);
         }
@@ -131,6 +135,11 @@ impl NodeInfo {
         self.requested.add(&r.taken, sign);
         self.nonzero_cpu = self.nonzero_cpu.wrapping_add(sign * r.taken_nonzero_cpu);
         self.nonzero_memory = self.nonzero_memory.wrapping_add(sign * r.taken_nonzero_memory);
+    }
+
+    /// Whether a pod on this node has a required anti-affinity.
+    pub(crate) fn has_anti_affinity(&self) -> bool {
+        self.pods_with_anti_affinity > 0
     }
 
     /// Whether a pod on this node uses the port, or one that conflicts with it.

@@ -114,20 +114,20 @@ fn victims_on<'a>(
     budgets: &[&Budget],
 ) -> Result<(Vec<Arc<Pod>>, usize), Fault> {
     let node = &*info.node;
-    let mut state = state.clone();
-    let mut without = info.clone();
     let mut potential: Vec<Arc<Pod>> =
         info.pods.iter().filter(|p| p.spec.priority < pod.spec.priority).cloned().collect();
-    for victim in &potential {
-        without.remove(&victim.key);
-        state.update(victim, node, -1);
-    }
     if potential.is_empty() {
         return Err(Fault::Rejected(Rejection::new(
             Plugin::DefaultPreemption,
             Code::Unresolvable,
             RejectionReason::NoPreemptionVictims,
         )));
+    }
+    let mut state = state.clone();
+    let mut without = info.clone();
+    for victim in &potential {
+        without.remove(&victim.key);
+        state.update(victim, node, -1);
     }
     state.filter_with_nominated(&without, node)?;
     // kube-scheduler has them in the order of the API server's list.

@@ -71,13 +71,14 @@ impl<'a> State<'a> {
             with: Counts::new(),
             against: Counts::new(),
         };
-        for info in cluster.nodes() {
+        // As in kube-scheduler: without rules of its own, only existing pods with a required anti-affinity matter.
+        let own_rules = !state.affinity.is_empty() || !state.anti_affinity.is_empty();
+        for info in cluster.nodes().filter(|i| own_rules || i.has_anti_affinity()) {
             for other in &info.pods {
                 state.update(pod, other, &info.node, 1);
             }
         }
-        let applies = !state.existing.is_empty() || !state.affinity.is_empty() || !state.anti_affinity.is_empty();
-        applies.then_some(state)
+        (own_rules || !state.existing.is_empty()).then_some(state)
     }
 
     /// Adds a pod to a node or removes it.
