@@ -1,4 +1,4 @@
-//! A cluster as files show it, or as it is.
+//! Reads a cluster, from files or from its API server.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -15,34 +15,34 @@ use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
 use crate::output::{Hinted, complain};
 
-/// What a cluster says.
+/// What was read.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The objects.
     pub(crate) items: Vec<Value>,
-    /// The kinds that were read, those of which there are none included.
+    /// The kinds that were read, even those without objects.
     pub(crate) kinds: BTreeSet<String>,
-    /// The namespace to look in: the one that was asked for, or on a live cluster the context's.
+    /// The namespace to look in: the given one, or for a live cluster that of the context.
     pub(crate) namespace: Option<String>,
-    /// What was looked at, for messages.
+    /// Where it was read from, for messages.
     pub(crate) place: &'static str,
 }
 
-/// How far further kinds are read from a live cluster.
+/// From which namespaces further kinds are read, in a live cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// In the namespace that is asked about: owners are in the namespace of what they own.
+    /// From the given namespace: owners are in the namespace of the objects that they own.
     Namespace,
-    /// In all of them.
+    /// From all namespaces.
     Cluster,
 }
 
-/// What prints a dump of all that matters. Since when a volume is waited for only the managed fields tell.
+/// The command for a complete dump. Since when a volume is waited for is in the managed fields only.
 const DUMP: &str = "kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,pdb,csinodes,\
                                csidrivers,csistoragecapacities,volumeattachments,leases,events -A -o yaml \
                                --show-managed-fields";
 
-/// Reads a cluster: what placement looks at, and the further kinds that are asked for.
+/// Reads a cluster: the kinds of placement, and these further kinds.
 pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
     if source.from.is_empty() { live(source, more, scope) } else { dump(source, more) }
 }
@@ -54,7 +54,7 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     let dump = read_dump(&source.from, source.limit, &wanted)?;
     if !dump.kinds.contains("Node") {
         return Err(Hinted {
-            message: "the dump has no nodes: no pod can be judged without them".into(),
+            message: "the dump has no nodes, and no pod can be explained without them".into(),
             hint: format!("dump them too: {DUMP}"),
         }
         .into());
@@ -99,7 +99,7 @@ fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen
     })
 }
 
-/// What is read from a live cluster.
+/// The kinds that are read from a live cluster.
 fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
     let wanted = |f: &&stead_live::Further| more.contains(&f.0);
     let owners = OWNERS.iter().filter(wanted).map(|f| match scope {
@@ -116,27 +116,29 @@ fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
     stead_live::placement().into_iter().chain(owners).chain(defaults).chain(outage).collect()
 }
 
-/// Says which cluster it was, and what might help.
+/// The error with the name of the cluster, and a hint.
 fn unread(error: &ReadError, connection: &Connection) -> anyhow::Error {
     let hint = match error {
         ReadError::Forbidden { .. } => {
-            "a role with the right to list nodes, pods and what else is looked at is in docs/EXPLAIN.md"
+            "docs/EXPLAIN.md has a role with the permissions to list nodes, pods and everything else that is read"
         }
-        e if e.is_unauthorized() => "log in again, or choose another --context: the server does not know who asks",
-        e if e.is_unreachable() => "see whether `kubectl get nodes` works with the same context; --from takes a dump",
-        _ => "see whether `kubectl get nodes` works with the same context",
+        e if e.is_unauthorized() => {
+            "log in again, or choose another --context: the server does not accept the credentials"
+        }
+        e if e.is_unreachable() => "check whether `kubectl get nodes` works with the same context; --from reads a dump",
+        _ => "check whether `kubectl get nodes` works with the same context",
     };
     Hinted { message: format!("{error} (server {})", connection.name), hint: hint.into() }.into()
 }
 
-/// Says how far the reading is, to people only, and only where it takes long.
+/// Reports progress, on a terminal only, and only if reading takes long.
 struct Progress {
     since: Instant,
     shown: bool,
 }
 
 impl Progress {
-    /// So long nothing is said.
+    /// How long to wait before the first report.
     const SILENCE: Duration = Duration::from_secs(2);
 
     fn new() -> Progress {
@@ -145,7 +147,7 @@ impl Progress {
 
     fn tell(&self, done: usize, of: usize) {
         if self.shown && self.since.elapsed() > Self::SILENCE {
-            // Whether somebody sees it is of no matter to the answer.
+            // The answer does not depend on whether this can be written.
             let _ = write!(io::stderr(), "\rreading the cluster: {done} of {of} kinds");
         }
     }
@@ -161,7 +163,7 @@ impl Progress {
 pub(crate) fn read_file(path: &PathBuf) -> anyhow::Result<Vec<Value>> {
     let dump = stead_dump::read(std::slice::from_ref(path), &|_, _| true, DEFAULT_MAX_SIZE)?;
     if dump.items.is_empty() {
-        bail!("{}: no objects in it", path.display());
+        bail!("{}: the file has no objects", path.display());
     }
     Ok(dump.items.into_iter().map(|i| i.value).collect())
 }

@@ -1,21 +1,20 @@
-//! What stands behind a reason, in the user's own terms.
+//! The cause of a rejection, in terms of the user's objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::NodeSelectorTerm;
-use serde_json::Value;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorTerm, TopologySpreadConstraint};
+use stead_model::{GlanceApi, ObjectKey, PodView, Topology};
 use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, SpreadCounts, Term};
 use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
-use crate::change::part;
 use crate::references::controller;
 use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, selects, shown, skew};
-use crate::topology::{constraints, same_rule};
-use stead_model::ObjectKey;
+use crate::topology::{constraints, node_affinity as node_affinity_of, same_rule};
 
-/// What stands behind a node's rejection, line by line.
+/// The causes of a node's rejection, line by line.
 pub(crate) fn because(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
     let mut lines = by_plugin(trial, info, plugin, reason);
     if lines.is_empty() {
@@ -26,12 +25,10 @@ pub(crate) fn because(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &R
 
 /// kube-scheduler counts pods that preemption has promised a node as if they were there already.
 fn nominated(trial: &Trial, info: &NodeInfo) -> Option<String> {
-    let promised = trial.objects.raw_of_kind("Pod").filter(|(key, pod)| {
-        **key != trial.key && pod["status"]["nominatedNodeName"].as_str() == Some(&*info.node.name)
-    });
-    let names: Vec<String> = promised.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
+    let promised = trial.objects.pods_where(|raw| raw["status"]["nominatedNodeName"] == *info.node.name);
+    let names: Vec<String> = promised.filter(|pod| *pod.key() != trial.key).map(PodView::full_name).collect();
     let noun = if names.len() == 1 { "pod" } else { "pods" };
-    (!names.is_empty()).then(|| format!("counting {noun} {}, nominated to go there", join(&names)))
+    (!names.is_empty()).then(|| format!("counting {noun} {}, nominated for this node", join(&names)))
 }
 
 fn by_plugin(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
@@ -45,7 +42,7 @@ fn by_plugin(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionR
         Plugin::VolumeZone => zones(trial, info),
         Plugin::PodTopologySpread => spread(trial, info),
         Plugin::InterPodAffinity => pod_affinity(trial, info, reason),
-        Plugin::NodeVolumeLimits => vec!["its CSI driver can attach no more volumes there".into()],
+        Plugin::NodeVolumeLimits => vec!["its CSI driver cannot attach more volumes to it".into()],
         Plugin::VolumeRestrictions => held(trial, info, reason),
         Plugin::NodeDeclaredFeatures => {
             vec![format!("its kubelet does not declare {}", trial.pod.spec.features.join(", "))]
@@ -56,25 +53,28 @@ fn by_plugin(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionR
 
 /// The Topology that a spread constraint of the pod comes from, where one says the same; with the list and the place
 /// in it. The draft of the resource spelled the list in the singular.
-pub(crate) fn spread_origin<'a>(trial: &'a Trial, rule: &Value) -> Option<(&'a ObjectKey, &'static str, usize)> {
+pub(crate) fn spread_origin<'a>(
+    trial: &'a Trial,
+    rule: &TopologySpreadConstraint,
+) -> Option<(&'a ObjectKey, &'static str, usize)> {
     topologies(trial).find_map(|(key, topology)| {
         let (list, rules) = constraints(topology);
-        let at = rules.as_array()?.iter().position(|c| same_rule(c, rule))?;
+        let at = rules?.iter().position(|c| same_rule(c, rule))?;
         Some((key, list, at))
     })
 }
 
 /// The Topology that the pod's node affinity comes from, likewise.
-pub(crate) fn affinity_origin<'a>(trial: &'a Trial, affinity: &Value) -> Option<&'a ObjectKey> {
-    topologies(trial).find(|(_, t)| t["spec"]["affinity"]["nodeAffinity"] == *affinity).map(|(key, _)| key)
+pub(crate) fn affinity_origin<'a>(trial: &'a Trial, own: &NodeAffinity) -> Option<&'a ObjectKey> {
+    topologies(trial).find(|(_, topology)| node_affinity_of(topology).as_ref() == Some(own)).map(|(key, _)| key)
 }
 
 /// The Topologies of the pod's namespace: first the one that whoever made the pod refers to, as several may say the
 /// same.
-fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Value)> {
-    let api = glance_api(trial).and_then(|(_, api)| api["spec"]["topologyRef"]["name"].as_str());
+fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Topology)> {
+    let api = glance_api(trial).and_then(|(_, api)| api.spec.topology_ref.as_ref()?.topology());
     let namespace = &trial.key.namespace;
-    let there = move || trial.objects.raw_of_kind("Topology").filter(move |(key, _)| key.namespace == *namespace);
+    let there = move || trial.objects.all::<Topology>().filter(move |(key, _)| key.namespace == *namespace);
     let (first, others) = (there(), there());
     first
         .filter(move |(key, _)| Some(key.name.as_str()) == api)
@@ -82,9 +82,10 @@ fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Value)> {
 }
 
 /// The GlanceAPI that the pod belongs to.
-pub(crate) fn glance_api(trial: &Trial) -> Option<(ObjectKey, &Value)> {
-    let (_, set) = controller(&trial.objects, trial.raw_pod(), "StatefulSet")?;
-    controller(&trial.objects, set, "GlanceAPI")
+pub(crate) fn glance_api(trial: &Trial) -> Option<(ObjectKey, &GlanceApi)> {
+    let pod = trial.view()?;
+    let (_, set) = controller::<StatefulSet>(&trial.objects, pod.namespace(), pod.metadata())?;
+    controller::<GlanceApi>(&trial.objects, pod.namespace(), &set.metadata)
 }
 
 fn from(topology: Option<&ObjectKey>) -> String {
@@ -106,20 +107,21 @@ fn taints(trial: &Trial, info: &NodeInfo) -> Vec<String> {
 }
 
 fn node_affinity(trial: &Trial, info: &NodeInfo) -> Vec<String> {
-    let spec = &trial.raw_pod()["spec"];
+    let Some(spec) = trial.view().and_then(|pod| pod.spec()) else { return Vec::new() };
     let mut out = Vec::new();
-    for (key, value) in spec["nodeSelector"].as_object().into_iter().flatten() {
+    for (key, value) in spec.node_selector.iter().flatten() {
         let have = info.node.label(key);
-        if have != value.as_str() {
-            let have = have.map_or("it has none".into(), |v| format!("it has {v}"));
-            out.push(format!("nodeSelector wants {key}={}: {have}", value.as_str().unwrap_or_default()));
+        if have != Some(value) {
+            let have = have.map_or("the node has none".into(), |v| format!("the node has {v}"));
+            out.push(format!("nodeSelector requires {key}={value}: {have}"));
         }
     }
-    let affinity = &spec["affinity"]["nodeAffinity"];
-    let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
-    let terms: Vec<NodeSelectorTerm> = part(&required["nodeSelectorTerms"]).unwrap_or_default();
-    if !required.is_null() && !terms.iter().any(|t| holds(t, info)) {
-        let written: Vec<String> = terms.iter().map(term).collect();
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    if let (Some(affinity), Some(required)) = (affinity, required)
+        && !required.node_selector_terms.iter().any(|t| holds(t, info))
+    {
+        let written: Vec<String> = required.node_selector_terms.iter().map(term).collect();
         let topology = from(affinity_origin(trial, affinity));
         out.push(format!("required node affinity{topology}: {}", written.join(" or ")));
     }
@@ -150,14 +152,14 @@ fn ports(trial: &Trial, info: &NodeInfo) -> Vec<String> {
 fn resources(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String> {
     match reason {
         RejectionReason::TooManyPods => {
-            vec![format!("it has {} pods and takes {}", info.pods.len(), info.node.max_pods)]
+            vec![format!("it has {} pods and allows {}", info.pods.len(), info.node.max_pods)]
         }
         RejectionReason::InsufficientResource(name) => {
             let has = info.node.allocatable.amount(name);
             let free = has.saturating_sub(info.requested.amount(name)).max(0);
             let want = trial.pod.spec.resources.requests.amount(name);
             let [want, has, free] = [want, has, free].map(|amount| shown(name.as_str(), amount));
-            vec![format!("the pod asks for {name} {want}; {free} of {has} is free")]
+            vec![format!("the pod requests {name} {want}; {free} of {has} is free")]
         }
         _ => Vec::new(),
     }
@@ -176,13 +178,13 @@ fn claims(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<Strin
                 let there = trial.cluster.nodes().filter(|i| volume.usable_on(&i.node.labels));
                 let there: Vec<String> = there.map(|i| i.node.name.to_string()).collect();
                 let place =
-                    if there.is_empty() { "on no node that is here".into() } else { format!("on {}", join(&there)) };
+                    if there.is_empty() { "on no node of this cluster".into() } else { format!("on {}", join(&there)) };
                 out.push(format!("claim {name} is bound to volume {}, which can be used only {place}", volume.name));
             }
             _ if claim.bound || of_bound => {}
             _ => {
                 if let Some(node) = claim.selected_node.as_deref().filter(|n| **n != *info.node.name) {
-                    out.push(format!("the volume of claim {name} is being made for node {node}"));
+                    out.push(format!("the volume of claim {name} is being provisioned for node {node}"));
                 } else if alone_refused(trial, info, name) {
                     out.extend(no_volume(trial, info, claim));
                 }
@@ -209,40 +211,40 @@ fn no_volume(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<String> {
     let size = request.map(|q| format!(" of {q}")).unwrap_or_default();
     let waits = format!("claim {}{size} in class {} has no volume yet", claim.name, claim.class);
     if *class.provisioner == *"kubernetes.io/no-provisioner" {
-        return Some(format!("{waits}, and none that is free will do there"));
+        return Some(format!("{waits}, and no free volume fits there"));
     }
     if !class.allows(&info.node.labels) {
-        return Some(format!("{waits}, and the class makes none there (allowedTopologies)"));
+        return Some(format!("{waits}, and the class provisions none there (allowedTopologies)"));
     }
     if !storage.publishes_room(&class.provisioner) {
         return None;
     }
     let Some(left) = storage.room(&claim.class, &info.node.labels) else {
-        return Some(format!("{waits}, and its driver has published no room there"));
+        return Some(format!("{waits}, and its driver reports no capacity there"));
     };
     (left < request?.value()).then(|| format!("{waits}, and only {} is left there", shown("memory", left)))
 }
 
-/// What stands behind a rejection that comes before any node is looked at.
+/// The causes of a rejection that comes before any node is examined.
 pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
     match rejection.reasons.first() {
         Some(RejectionReason::ClaimDeleting { .. }) => {
-            vec!["it is given to no new pod, and goes for good once no pod has it".into()]
+            vec!["it is not given to new pods, and is deleted once no pod uses it".into()]
         }
         Some(RejectionReason::EphemeralClaimNotCreated { .. }) => {
-            vec!["the controller makes it within seconds of the pod: where it does not, see the pod's events".into()]
+            vec!["the controller creates it within seconds of the pod; if it does not, see the pod's events".into()]
         }
         Some(RejectionReason::EphemeralClaimNotOwned(_)) => {
-            vec!["another's claim has the name that the pod's own is to have: it is in the way".into()]
+            vec!["a claim of another owner has the name that the pod's own claim needs".into()]
         }
         Some(RejectionReason::NodeAffinityConflict) => {
-            vec!["each term of its required node affinity names a node and another at once: none can match".into()]
+            vec!["each term of its required node affinity names two different nodes: none can match".into()]
         }
         Some(RejectionReason::ClaimNotFound { claim }) => {
-            vec![format!("the pod names claim {claim}, but nobody has made it")]
+            vec![format!("the pod refers to claim {claim}, which does not exist")]
         }
         Some(RejectionReason::ClaimLost { .. } | RejectionReason::VolumeNotFound { .. }) => {
-            vec!["the claim's volume is gone, and its data with it, unless it was not read".into()]
+            vec!["the claim's volume does not exist, unless it was not read".into()]
         }
         Some(RejectionReason::UnboundImmediateClaims) => unbound_claims(trial),
         _ => Vec::new(),
@@ -259,9 +261,9 @@ fn unbound_claims(trial: &Trial) -> Vec<String> {
     unbound
         .map(|c| match (&*c.class, storage.class(&c.class), &c.volume) {
             (_, _, Some(volume)) => {
-                format!("claim {} wants volume {volume}, but binding was never completed", c.name)
+                format!("claim {} is to be bound to volume {volume}, but binding was never completed", c.name)
             }
-            ("", _, _) => format!("claim {} has no class: nothing makes a volume for it", c.name),
+            ("", _, _) => format!("claim {} has no class: nothing provisions a volume for it", c.name),
             (class, None, _) => format!("claim {} is in class {class}, which does not exist", c.name),
             (class, _, _) => {
                 format!("claim {} is still waiting for a volume of class {class}: see its events", c.name)
@@ -289,7 +291,7 @@ fn zones(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             // A volume of several zones has them all in one label.
             let elsewhere = |v: &&String| !v.split("__").any(|zone| here == Some(zone.trim()));
             if let Some(value) = volume.labels.get(key).filter(elsewhere) {
-                out.push(format!("claim {name} is bound to volume {}, which lies in {key}={value}", volume.name));
+                out.push(format!("claim {name} is bound to volume {}, which is in {key}={value}", volume.name));
             }
         }
     }
@@ -308,7 +310,7 @@ fn held(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String>
                     out.push(format!("claim {name} is in use by pod {}", other.key));
                 }
                 None if of_disk && here(other) && own.iter().any(|v| same_disk(v, volume)) => {
-                    out.push(format!("pod {} has the disk there", other.key));
+                    out.push(format!("pod {} uses the disk there", other.key));
                 }
                 _ => {}
             }
@@ -321,9 +323,9 @@ fn spread(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
     let hard = trial.pod.spec.spread.iter().enumerate().filter(|(_, c)| c.hard).map(|(i, _)| i);
     for (at, spread) in hard.zip(attempt.spread_counts()) {
-        let raw = &trial.raw_pod()["spec"]["topologySpreadConstraints"][at];
+        let own = trial.view().and_then(|pod| pod.spec()?.topology_spread_constraints.as_ref()?.get(at));
         let key = &*spread.constraint.topology_key;
-        let topology = from(spread_origin(trial, raw).map(|(key, _, _)| key));
+        let topology = from(own.and_then(|own| spread_origin(trial, own)).map(|(key, _, _)| key));
         let rule = format!("spread by node label {key}{topology}");
         match info.node.label(key) {
             None => return vec![format!("{rule}: it has no label {key}")],
@@ -347,7 +349,7 @@ pub(crate) fn counts(spread: &SpreadCounts) -> String {
 fn skew_line(trial: &Trial, spread: &SpreadCounts, value: &str, skew: i64) -> String {
     let c = &spread.constraint;
     let mut line = format!(
-        "maxSkew {}, counting {} in {}: {}; with this one {value} would have {}, {skew} more than the emptiest ({})",
+        "maxSkew {}, counting {} in {}: {}; with this pod {value} would have {}, {skew} more than the lowest ({})",
         c.max_skew,
         selected(&c.selector),
         trial.pod.key.namespace,
@@ -356,7 +358,7 @@ fn skew_line(trial: &Trial, spread: &SpreadCounts, value: &str, skew: i64) -> St
         spread.least,
     );
     if i64::from(c.min_domains) > spread.counts.len() as i64 {
-        line.push_str(&format!("; minDomains {} counts the missing domains as empty", c.min_domains));
+        line.push_str(&format!("; minDomains {} counts the missing domains as 0", c.min_domains));
     }
     line
 }
@@ -364,7 +366,7 @@ fn skew_line(trial: &Trial, spread: &SpreadCounts, value: &str, skew: i64) -> St
 /// The pods that a selector selects, in words.
 fn selected(selector: &Selector) -> String {
     if selector.is_nothing() {
-        "no pods at all (there is no selector)".into()
+        "no pods (there is no selector)".into()
     } else if selector.is_empty() {
         "any pods".into()
     } else {
@@ -413,7 +415,7 @@ fn kept_away(trial: &Trial, info: &NodeInfo) -> Vec<String> {
             }
         }
     }
-    by_term.into_iter().map(|(t, pods)| format!("{} will not be with {t}", names(&pods))).collect()
+    by_term.into_iter().map(|(t, pods)| format!("the anti-affinity of {} excludes {t}", names(&pods))).collect()
 }
 
 fn names(pods: &[&Arc<Pod>]) -> String {

@@ -1,9 +1,9 @@
-//! Changes to objects, and trying them on a fork.
+//! Changes to objects, and forks on which they are tried.
 
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stead_model::{Kind, ModelError, ObjectKey, Objects};
+use stead_model::{Kind, ModelError, ObjectKey, Objects, PodView};
 use stead_placement::{Cluster, Pod};
 
 /// A change to one object.
@@ -133,7 +133,12 @@ impl Trial {
         Ok(Trial { cluster, pod, objects: objects.clone(), key: key.clone() })
     }
 
-    /// The pod to place, as it was found.
+    /// The pod to place.
+    pub(crate) fn view(&self) -> Option<PodView<'_>> {
+        self.objects.pod(&self.key).ok().flatten()
+    }
+
+    /// The JSON of the pod to place: for patches.
     pub(crate) fn raw_pod(&self) -> &Value {
         self.objects.raw(&self.key).unwrap_or(&Value::Null)
     }

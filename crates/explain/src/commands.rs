@@ -1,15 +1,18 @@
-//! What to type for a change.
+//! The commands for a fix.
 
+use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{NodeAffinity, PersistentVolumeClaim, Taint};
 use serde_json::{Value, json};
+use stead_model::{ObjectKey, OpenStackControlPlane, stateful_set};
 
 use crate::because::{affinity_origin, glance_api, spread_origin};
-use crate::change::{Action, Change, Trial};
+use crate::change::{Action, Change, Trial, part};
 use crate::explanation::some;
 use crate::references::{followers, titled};
 use crate::remedies::by_kubernetes;
-use stead_model::ObjectKey;
 
-/// The commands for a way out, in order. A line that begins with `#` is for a person to read.
+/// The commands for a fix, in order. A line that begins with `#` is for a person to read.
 pub(crate) fn commands(trial: &Trial, changes: &[Change]) -> Vec<String> {
     let mut trial = trial.clone();
     let mut out = Vec::new();
@@ -30,10 +33,7 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
         (Action::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
         (Action::Create(_), "Node") => vec![format!("# add a node as described ({} stands for it)", change.name)],
         (Action::Create(claim), "PersistentVolumeClaim") if of_template(trial, &change.name, claim) => {
-            vec![format!(
-                "kubectl {namespace}delete pod {}  # its StatefulSet makes claim and pod anew",
-                trial.key.name
-            )]
+            vec![format!("kubectl {namespace}delete pod {}  # its StatefulSet recreates claim and pod", trial.key.name)]
         }
         (Action::Create(object), _) => {
             let mut object = object.clone();
@@ -42,63 +42,69 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
             }
             vec![format!("kubectl {namespace}create -f - <<'EOF'\n{object}\nEOF")]
         }
-        (Action::Patch(patch), "Node") => node(trial, change, &operations(patch)),
-        (Action::Patch(patch), "Pod") => pod(trial, change, &operations(patch)),
-        (Action::Patch(_), "PersistentVolumeClaim") => claim(trial, change),
+        (Action::Patch(patch), "Node") => node(trial, change, &patch.0),
+        (Action::Patch(patch), "Pod") => pod(trial, change, &patch.0),
+        (Action::Patch(patch), "PersistentVolumeClaim") => claim(trial, change, patch),
         (Action::Patch(patch), _) => {
             vec![format!("kubectl {namespace}patch {kind} {} --type=json -p '{}'", change.name, json!(patch))]
         }
     }
 }
 
-/// Whether the pod's StatefulSet makes just this claim by itself.
+/// Whether the pod's StatefulSet creates just this claim.
 fn of_template(trial: &Trial, name: &str, claim: &Value) -> bool {
-    let Some((kind, owner)) = controller(trial.raw_pod()) else { return false };
-    let set = trial.objects.raw(&ObjectKey::new(&kind, &trial.key.namespace, &owner));
-    let mut templates = set.and_then(|s| s["spec"]["volumeClaimTemplates"].as_array()).into_iter().flatten();
-    kind == "StatefulSet"
-        && templates.any(|t| {
-            let stem = t["metadata"]["name"].as_str().unwrap_or_default();
-            name == format!("{stem}-{}", trial.key.name)
-                && t["spec"]["storageClassName"] == claim["spec"]["storageClassName"]
-        })
+    let Some(owner) = trial.view().and_then(|pod| pod.controller()).filter(|owner| owner.kind == "StatefulSet") else {
+        return false;
+    };
+    let set = trial.objects.find::<StatefulSet>(&trial.key.namespace, &owner.name);
+    let template = set.and_then(|set| stateful_set::template_of_claim(set, &trial.key.name, name));
+    let class = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
+    template.zip(part::<PersistentVolumeClaim>(claim)).is_some_and(|(template, claim)| class(template) == class(&claim))
 }
 
-fn operations(patch: &json_patch::Patch) -> Vec<Value> {
-    json!(patch).as_array().cloned().unwrap_or_default()
+/// The value that an operation adds or sets.
+fn value_of(operation: &PatchOperation) -> Option<&Value> {
+    match operation {
+        PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) => {
+            Some(value)
+        }
+        _ => None,
+    }
+}
+
+fn path_of(operation: &PatchOperation) -> String {
+    operation.path().to_string()
+}
+
+/// The same operation on another path.
+fn at_path(operation: &PatchOperation, path: &str) -> Option<PatchOperation> {
+    let mut out = json!(operation);
+    *out.get_mut("path")? = path.into();
+    part(&out)
 }
 
 fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
+fn node(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<String> {
     let name = &change.name;
-    let raw = trial.objects.raw(&change.key()).unwrap_or(&Value::Null);
-    let uncordons = operations.iter().any(|op| op["path"] == json!("/spec/unschedulable"));
+    let taints = trial.objects.node(name).ok().flatten().map(|node| node.taints()).unwrap_or_default();
+    let uncordons = operations.iter().any(|op| path_of(op) == "/spec/unschedulable");
     let mut labels = Vec::new();
     let mut out = Vec::new();
     for op in operations {
-        let path: Vec<&str> = op["path"].as_str().unwrap_or_default().split('/').skip(1).collect();
+        let path = path_of(op);
+        let path: Vec<&str> = path.split('/').skip(1).collect();
         match path.as_slice() {
-            ["metadata", "labels", key] if op["op"] == json!("remove") => labels.push(format!("{}-", unescaped(key))),
-            ["metadata", "labels", key] => {
-                labels.push(format!("{}={}", unescaped(key), op["value"].as_str().unwrap_or_default()));
-            }
+            ["metadata", "labels", key] => labels.push(match value_of(op).and_then(Value::as_str) {
+                Some(value) => format!("{}={value}", unescaped(key)),
+                None => format!("{}-", unescaped(key)),
+            }),
             ["spec", "unschedulable"] => out.push(format!("kubectl uncordon {name}")),
             ["spec", "taints", at] => {
-                let taint = at.parse::<usize>().ok().and_then(|i| raw["spec"]["taints"].get(i)).unwrap_or(&Value::Null);
-                let key = taint["key"].as_str().unwrap_or_default();
-                let effect = taint["effect"].as_str().unwrap_or_default();
-                if key == "node.kubernetes.io/unschedulable" && uncordons {
-                    // The uncordon takes it away.
-                } else if by_kubernetes(key) {
-                    out.push(format!("# Kubernetes takes {key}:{effect} away once node {name} is well again"));
-                } else {
-                    let value = taint["value"].as_str().filter(|v| !v.is_empty());
-                    let value = value.map(|v| format!("={v}")).unwrap_or_default();
-                    out.push(format!("kubectl taint node {name} {key}{value}:{effect}-"));
-                }
+                let taint = at.parse::<usize>().ok().and_then(|at| taints.get(at));
+                out.extend(taint.and_then(|taint| remove_taint(name, taint, uncordons)));
             }
             _ => {}
         }
@@ -109,11 +115,25 @@ fn node(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
     out
 }
 
-/// A pod's spec is its owner's to change.
-fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
-    let raw = trial.objects.raw(&change.key()).unwrap_or(&Value::Null);
-    let namespace = &change.namespace;
-    let Some(mut owner) = controller(raw) else {
+/// The command that removes a taint; none for the taint of a cordon, which an uncordon removes.
+fn remove_taint(node: &str, taint: &Taint, uncordons: bool) -> Option<String> {
+    let (key, effect) = (&taint.key, &taint.effect);
+    if key == "node.kubernetes.io/unschedulable" && uncordons {
+        return None;
+    }
+    if by_kubernetes(key) {
+        return Some(format!("# Kubernetes removes {key}:{effect} once node {node} is healthy again"));
+    }
+    let value = taint.value.as_deref().filter(|value| !value.is_empty());
+    let value = value.map(|value| format!("={value}")).unwrap_or_default();
+    Some(format!("kubectl taint node {node} {key}{value}:{effect}-"))
+}
+
+/// The spec of a pod is changed in the object that creates the pod.
+fn pod(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<String> {
+    let (raw, namespace) = (trial.objects.raw(&change.key()).unwrap_or(&Value::Null), &change.namespace);
+    let chain = trial.objects.controllers(&change.key());
+    let Some(owner) = chain.last() else {
         let p = json!(operations);
         return vec![
             format!("kubectl -n {namespace} get pod {} -o json > pod.json", change.name),
@@ -121,73 +141,54 @@ fn pod(trial: &Trial, change: &Change, operations: &[Value]) -> Vec<String> {
             "kubectl replace --force -f pod.json".into(),
         ];
     };
-    let mut chain = vec![owner.clone()];
-    while let Some(next) = trial
-        .objects
-        .raw(&ObjectKey::new(&owner.0, namespace, &owner.1))
-        .and_then(controller)
-        .filter(|next| !chain.contains(next))
-    {
-        chain.push(next.clone());
-        owner = next;
-    }
-    if let Some(mut lines) = topology(trial, raw, operations) {
+    if let Some(mut lines) = topology(trial, &change.key(), operations) {
         lines.extend(restart(trial, &change.key(), &chain));
         return lines;
     }
     if let Some(lines) = external_storage(trial, namespace, &chain, operations) {
         return lines;
     }
-    let (kind, name) = &owner;
+    let (kind, name) = (&owner.kind, &owner.name);
     let workload = matches!(kind.as_str(), "StatefulSet" | "Deployment" | "ReplicaSet" | "Job" | "DaemonSet");
-    let template = chain.iter().find_map(|(kind, name)| {
-        let owner = trial.objects.raw(&ObjectKey::new(kind, namespace, name))?;
-        owner["spec"].get("template")
-    });
+    let template = chain.iter().find_map(|owner| trial.objects.raw(owner)?.pointer("/spec/template"));
     let mut lines = vec![match template.filter(|_| workload).and_then(|t| in_template(raw, t, operations)) {
         Some(patch) => {
             let kind = kind.to_lowercase();
             format!("kubectl -n {namespace} patch {kind} {name} --type=json -p '{}'", json!(patch))
         }
-        None => format!("# change what makes the pod, {kind} {name}, so that the pod gets {}", json!(operations)),
+        None => format!("# change {kind} {name}, which creates the pod, so that the pod gets {}", json!(operations)),
     }];
     lines.extend(restart(trial, &change.key(), &chain));
     lines
 }
 
-/// A StatefulSet that goes in order does not replace a pod that never became ready by itself.
-fn restart(trial: &Trial, pod: &ObjectKey, chain: &[(String, String)]) -> Option<String> {
-    let (kind, name) = chain.iter().find(|(kind, _)| kind == "StatefulSet")?;
-    let set = trial.objects.raw(&ObjectKey::new(kind, &pod.namespace, name));
-    let parallel = set.is_some_and(|s| s["spec"]["podManagementPolicy"] == json!("Parallel"));
-    (!parallel).then(|| format!("kubectl -n {} delete pod {}", pod.namespace, pod.name))
+/// A StatefulSet that creates its pods in order does not replace a pod that never became ready.
+fn restart(trial: &Trial, pod: &ObjectKey, chain: &[ObjectKey]) -> Option<String> {
+    let set = chain.iter().find(|owner| owner.kind == "StatefulSet")?;
+    let ordered = trial.objects.find(&set.namespace, &set.name).is_none_or(stateful_set::is_ordered);
+    ordered.then(|| format!("kubectl -n {} delete pod {}", pod.namespace, pod.name))
 }
 
-/// The same operations on the template that a pod was made from. Admission adds to a pod's lists, so that what is
-/// the third there may be the second here; none where the template does not have what is to be changed.
-fn in_template(pod: &Value, template: &Value, operations: &[Value]) -> Option<Vec<Value>> {
+/// The same operations on the template that a pod was created from. Admission adds to a pod's lists, so that an item may
+/// have another index there; none where the template does not have what is to be changed.
+fn in_template(pod: &Value, template: &Value, operations: &[PatchOperation]) -> Option<Vec<PatchOperation>> {
     let (mut pod, mut template) = (pod.clone(), template.clone());
     let mut out = Vec::new();
     for op in operations {
-        let mut there = op.clone();
-        there["path"] = json!(path_in_template(&pod, &template, op["path"].as_str()?)?);
-        if there["path"].as_str()?.ends_with("/-")
-            && !template.pointer(parent(there["path"].as_str()?)).is_some_and(Value::is_array)
-        {
-            // Admission gave the pod the list that the template has not.
-            there["path"] = json!(parent(there["path"].as_str()?));
-            there["value"] = json!([op["value"]]);
+        let mut path = path_in_template(&pod, &template, &path_of(op))?;
+        let mut there = at_path(op, &path)?;
+        if path.ends_with("/-") && !template.pointer(parent(&path)).is_some_and(Value::is_array) {
+            // Admission gave the pod the list that the template does not have.
+            path = parent(&path).to_owned();
+            let mut whole = json!(at_path(op, &path)?);
+            *whole.get_mut("value")? = json!([value_of(op)?]);
+            there = part(&whole)?;
         }
-        json_patch::patch(&mut pod, &patch_of(op)?).ok()?;
-        json_patch::patch(&mut template, &patch_of(&there)?).ok()?;
-        there["path"] = json!(format!("/spec/template{}", there["path"].as_str()?));
-        out.push(there);
+        json_patch::patch(&mut pod, std::slice::from_ref(op)).ok()?;
+        json_patch::patch(&mut template, std::slice::from_ref(&there)).ok()?;
+        out.push(at_path(&there, &format!("/spec/template{path}"))?);
     }
     Some(out)
-}
-
-fn patch_of(operation: &Value) -> Option<json_patch::Patch> {
-    serde_json::from_value(json!([operation])).ok()
 }
 
 fn parent(path: &str) -> &str {
@@ -222,59 +223,52 @@ fn step<'a>(value: &'a Value, token: &str) -> &'a Value {
     }
 }
 
-fn controller(object: &Value) -> Option<(String, String)> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|o| o["controller"] == json!(true))?;
-    Some((owner["kind"].as_str()?.to_owned(), owner["name"].as_str()?.to_owned()))
-}
-
-/// The rule of a Topology that operations on a pod are about: where the pod has it, and where the Topology does.
-struct Brought<'a> {
-    here: String,
+/// The rule of a Topology that operations on a pod are about: its path in the pod, and in the Topology.
+struct TopologyRule<'a> {
+    in_pod: String,
     topology: &'a ObjectKey,
-    there: String,
+    in_topology: String,
 }
 
-fn brought<'a>(trial: &'a Trial, pod: &Value, operations: &[Value]) -> Option<Brought<'a>> {
-    let path = operations.first()?["path"].as_str()?;
+fn topology_rule<'a>(trial: &'a Trial, pod: &ObjectKey, operations: &[PatchOperation]) -> Option<TopologyRule<'a>> {
+    let path = path_of(operations.first()?);
+    let spec = trial.objects.pod(pod).ok()??.spec()?;
     let affinity = "/spec/affinity/nodeAffinity/";
     if path.starts_with(affinity) {
-        let topology = affinity_origin(trial, &pod["spec"]["affinity"]["nodeAffinity"])?;
-        return Some(Brought { here: affinity.into(), topology, there: affinity.into() });
+        let own: &NodeAffinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+        let topology = affinity_origin(trial, own)?;
+        return Some(TopologyRule { in_pod: affinity.into(), topology, in_topology: affinity.into() });
     }
     let own = "/spec/topologySpreadConstraints/";
     let at = path.strip_prefix(own)?.split('/').next()?;
-    let rule = &pod["spec"]["topologySpreadConstraints"][at.parse::<usize>().ok()?];
+    let rule = spec.topology_spread_constraints.as_ref()?.get(at.parse::<usize>().ok()?)?;
     let (topology, list, place) = spread_origin(trial, rule)?;
-    Some(Brought { here: format!("{own}{at}/"), topology, there: format!("/spec/{list}/{place}/") })
+    Some(TopologyRule { in_pod: format!("{own}{at}/"), topology, in_topology: format!("/spec/{list}/{place}/") })
 }
 
-/// A rule that a Topology brought is changed there.
-fn topology(trial: &Trial, pod: &Value, operations: &[Value]) -> Option<Vec<String>> {
-    let brought = brought(trial, pod, operations)?;
+/// A rule that comes from a Topology is changed there.
+fn topology(trial: &Trial, pod: &ObjectKey, operations: &[PatchOperation]) -> Option<Vec<String>> {
+    let rule = topology_rule(trial, pod, operations)?;
     let mut there = Vec::new();
     for op in operations {
-        let field = op["path"].as_str()?.strip_prefix(&brought.here)?;
-        let mut op = op.clone();
-        op["path"] = json!(format!("{}{field}", brought.there));
-        there.push(op);
+        let path = path_of(op);
+        there.push(at_path(op, &format!("{}{}", rule.in_topology, path.strip_prefix(&rule.in_pod)?))?);
     }
-    let (namespace, name) = (&brought.topology.namespace, &brought.topology.name);
+    let (namespace, name) = (&rule.topology.namespace, &rule.topology.name);
     Some(vec![format!("kubectl -n {namespace} patch topology {name} --type=json -p '{}'", json!(there))])
 }
 
-/// Who else follows the Topologies that a way out changes: their pods are placed anew as well.
+/// The other consumers of the Topologies that a fix changes: their pods are affected too.
 pub(crate) fn also_used(trial: &Trial, changes: &[Change]) -> Vec<String> {
     let own = glance_api(trial).map(|(key, _)| key);
     let mut out = Vec::new();
     for change in changes.iter().filter(|c| c.key() == trial.key) {
         let Action::Patch(patch) = &change.action else { continue };
-        let Some(brought) = brought(trial, trial.raw_pod(), &operations(patch)) else { continue };
-        let others =
-            followers(&trial.objects, brought.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
+        let Some(rule) = topology_rule(trial, &trial.key, &patch.0) else { continue };
+        let others = followers(&trial.objects, rule.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
         let others: Vec<String> = others.map(|(key, _)| titled(key)).collect();
         if !others.is_empty() {
-            let line = format!("Topology {} is also used by: {}", brought.topology.name, some(&others));
+            let line = format!("Topology {} is also used by: {}", rule.topology.name, some(&others));
             if !out.contains(&line) {
                 out.push(line);
             }
@@ -283,18 +277,19 @@ pub(crate) fn also_used(trial: &Trial, changes: &[Change]) -> Vec<String> {
     out
 }
 
-/// Glance keeps images elsewhere and its claim is only a staging area: the control plane can do without.
+/// With external storage, the claim of a Glance pod is only a staging area: the control plane can do without.
 fn external_storage(
     trial: &Trial,
     namespace: &str,
-    chain: &[(String, String)],
-    operations: &[Value],
+    chain: &[ObjectKey],
+    operations: &[PatchOperation],
 ) -> Option<Vec<String>> {
-    let gives_up_claim = operations.iter().all(|op| op["value"].get("emptyDir").is_some());
-    let (_, api) = chain.iter().find(|(kind, _)| kind == "GlanceAPI").filter(|_| gives_up_claim)?;
-    let (plane, spec) = trial.objects.raw_of_kind("OpenStackControlPlane").find(|(k, _)| k.namespace == namespace)?;
-    // GlanceAPI objects are called GLANCE-API-TYPE after the entry that they come from.
-    let apis = spec["spec"]["glance"]["template"]["glanceAPIs"].as_object()?;
+    let drops_claim = operations.iter().all(|op| value_of(op).is_some_and(|value| value.get("emptyDir").is_some()));
+    let api = &chain.iter().find(|owner| owner.kind == "GlanceAPI").filter(|_| drops_claim)?.name;
+    let planes = trial.objects.all::<OpenStackControlPlane>();
+    let (plane, spec) = planes.map(|(key, plane)| (key, &plane.spec)).find(|(key, _)| key.namespace == namespace)?;
+    // The name of a GlanceAPI is GLANCE-ENTRY-TYPE.
+    let apis = &spec.glance.as_ref()?.template.as_ref()?.glance_apis;
     let (stem, _) = api.rsplit_once('-')?;
     let names = |entry: &&String| stem.strip_suffix(entry.as_str()).is_some_and(|rest| rest.ends_with('-'));
     let entry = apis.keys().filter(names).max_by_key(|k| k.len())?;
@@ -305,12 +300,10 @@ fn external_storage(
     ])
 }
 
-/// A claim's spec is fixed: one that has no volume is deleted and made anew.
-fn claim(trial: &Trial, change: &Change) -> Vec<String> {
-    let Action::Patch(patch) = &change.action else { return Vec::new() };
+/// The spec of a claim cannot be changed: a claim without a volume is deleted and created again.
+fn claim(trial: &Trial, change: &Change, patch: &Patch) -> Vec<String> {
     let (namespace, name) = (&change.namespace, &change.name);
-    let ops = operations(patch);
-    if ops.iter().all(|op| op["path"].as_str().is_some_and(|p| p.starts_with("/metadata/annotations/"))) {
+    if patch.0.iter().all(|op| path_of(op).starts_with("/metadata/annotations/")) {
         let p = json!(patch);
         return vec![format!("kubectl -n {namespace} patch pvc {name} --type=json -p '{p}'")];
     }

@@ -1,79 +1,80 @@
-//! The whole answer about one pod.
+//! Everything about one pod.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
-use stead_model::{KINDS, ModelError, ObjectKey, Objects};
+use serde_json::json;
+use stead_model::{KINDS, ModelError, ObjectKey, Objects, PodView, pod_volumes};
 use stead_placement::{Attempt, Cluster, Fault, NodeInfo, Pod, PodSpec, evaluate};
 
 use crate::because::{because, because_all};
 use crate::change::{Action, Change, Trial};
 use crate::commands::{also_used, commands};
-use crate::outage::{self, Clock, Forecast, PodSeen, Scene, Why, volumes_of};
+use crate::managers::managers_of;
+use crate::outage::{self, Clock, Forecast, Scene, Why, check_nodes};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
 
-/// Why a pod is as it is, and what can be done.
+/// Why a pod is in its state, and what can be done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// Namespace and name.
     pub pod: String,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// That in a sentence.
+    /// The verdict, in a sentence.
     pub summary: String,
     /// What kube-scheduler 1.36 says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What the pod's status says, where it differs.
+    /// The message in the pod's status, where it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_message: Option<String>,
     /// The reasons, with the nodes of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Reason>,
-    /// The ways out, the least harmful first.
+    /// Possible fixes, the least harmful first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fixes: Vec<Offer>,
-    /// Why a pod that is Terminating, or on a node and not Ready, is so: line by line.
+    /// Why a pod is Terminating, or has a node and is not Ready: line by line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
-    /// The moment that the forecast is made at.
+    /// The time that the forecast is made at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
-    /// What each way out of an outage leads to.
+    /// What each option in an outage leads to.
     pub forecast: Vec<Forecast>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// How a pod is.
+/// The state of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// No node takes it.
+    /// No node can run it.
     Unschedulable,
-    /// Some node takes it now.
+    /// A node can run it now.
     Schedulable,
-    /// A gate keeps the scheduler from it.
+    /// It has a scheduling gate.
     Gated,
-    /// It is on a node, and all is well or nothing is known of what is not.
+    /// It has a node, and nothing is known to be wrong.
     Placed,
-    /// It is on a node, and not Ready.
+    /// It has a node, and is not Ready.
     NotReady,
-    /// Its deletion has begun.
+    /// Its deletion was requested.
     Terminating,
-    /// It has ended.
+    /// It has succeeded or failed.
     Finished,
-    /// It asks for something that is not modelled, or another scheduler places it.
+    /// It requests something that is not modelled, or uses another scheduler.
     Unknown,
 }
 
-/// A reason, the nodes that give it, and what is behind it.
+/// A reason for a rejection, the nodes that give it, and its causes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
@@ -81,32 +82,32 @@ pub struct Reason {
     pub reason: String,
     /// The nodes.
     pub nodes: Vec<NodeNote>,
-    /// What is behind it, and for which of the nodes.
+    /// Its causes, and the nodes of each.
     pub because: Vec<Because>,
-    /// How many of the nodes, from the first on, were looked into for that.
+    /// How many of the nodes, from the first on, were examined for causes.
     pub looked_at: usize,
 }
 
-/// A node and where it stands.
+/// A node and its zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeNote {
     /// The name.
     pub name: String,
-    /// Its zone, where it says one.
+    /// Its zone, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
 
-/// What is behind a reason.
+/// The cause of a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Because {
-    /// The nodes that it is true of.
+    /// The nodes that it applies to.
     pub nodes: Vec<String>,
-    /// What it is.
+    /// The cause.
     pub text: String,
 }
 
-/// A way out with what to type.
+/// A possible fix with its commands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Offer {
     /// What to do.
@@ -115,16 +116,16 @@ pub struct Offer {
     pub harm: Harm,
     /// The nodes that the pod would go to.
     pub nodes: Vec<String>,
-    /// The changes that were tried.
+    /// The changes that were verified.
     pub changes: Vec<Change>,
-    /// Whom it touches beside the pod.
+    /// What else it affects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// What to type.
+    /// The commands.
     pub commands: Vec<String>,
 }
 
-/// Explains a pod, as of a moment. `kinds` are those that were read, those of which there are none included.
+/// Explains a pod, as of a moment. `kinds` are the kinds that were read, even those without objects.
 pub fn explain(
     objects: &Objects,
     key: &ObjectKey,
@@ -132,10 +133,11 @@ pub fn explain(
     clock: &Clock,
 ) -> Result<Explanation, ModelError> {
     let mut out = explain_placement(objects, key, kinds)?;
-    let Some(pod) = objects.raw(key).map(PodSeen) else { return Ok(out) };
+    let Some(pod) = objects.pod(key)? else { return Ok(out) };
     if !matches!(out.state, State::Placed | State::Terminating | State::Unschedulable) {
         return Ok(out);
     }
+    check_nodes(objects)?;
     let (scene, why) = (Scene::of(objects, clock, pod), Why { objects, clock, kinds });
     let lost = scene.lost.contains(key) && scene.node.is_some();
     let mut troubled = scene.node.is_some() || scene.deployment.is_some();
@@ -144,41 +146,40 @@ pub fn explain(
             troubled = true;
             out.why = why.terminating(pod, &scene);
             let place = pod.node().map(|n| format!(" on node {n}")).unwrap_or_default();
-            let since = pod.deleted().map(|at| outage::when(at, clock.now)).unwrap_or_default();
+            let since = pod.deletion_requested().map(|at| outage::when(at, clock.now)).unwrap_or_default();
             out.summary = format!("Terminating{place} since {since}");
         }
         State::Placed if lost => {
             out.state = State::NotReady;
             out.why = why.left_behind(pod);
-            out.summary =
-                format!("{} on node {}, of which nothing is heard", pod.phase(), pod.node().unwrap_or_default());
+            out.summary = format!("{} on node {}, which is unreachable", pod.phase(), pod.node().unwrap_or_default());
         }
-        // Of a pod that runs and says nothing more, nothing more is known.
-        State::Placed if !pod.ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
+        // A running pod without a Ready condition has reported nothing yet.
+        State::Placed if !pod.is_ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
             out.state = State::NotReady;
             out.why = why.not_ready(pod, &scene);
-            out.summary = format!("{} on node {}, not Ready", doing(pod), pod.node().unwrap_or_default());
+            out.summary = format!("{} on node {}, not Ready", status(pod), pod.node().unwrap_or_default());
             troubled |= scene.held;
         }
-        State::Placed => out.why = why.unwell(pod),
+        State::Placed => out.why = why.on_not_ready_node(pod),
         State::Unschedulable => out.why = why.out_of_reach(pod),
         _ => {}
     }
     if troubled || out.state == State::NotReady {
-        let claims = !volumes_of(objects, pod.namespace(), pod.0).is_empty();
+        let claims = !pod_volumes(objects, pod).is_empty();
         out.notes.extend(unread(kinds, |kind| claims || matches!(kind, "Lease" | "Event")));
         out.as_of = Some(clock.now);
     }
     if troubled {
-        // The pod is in it: where it is in its own way, the fork takes it out.
+        // The cluster includes the pod; forecasts that need it gone take it out of a fork.
         out.forecast = outage::forecasts(objects, clock, &Cluster::from_objects(objects, None), pod, &scene)?;
     }
     Ok(out)
 }
 
-/// What a pod that is not Ready does, as kubectl has it.
-fn doing(pod: PodSeen) -> String {
-    let waiting = pod.containers().filter_map(|c| c["state"]["waiting"]["reason"].as_str());
+/// The status of a pod that is not Ready, as kubectl shows it.
+fn status(pod: PodView) -> String {
+    let waiting = pod.container_statuses().filter_map(|c| c.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
     match waiting.max_by_key(|r| !matches!(*r, "ContainerCreating" | "PodInitializing")) {
         Some(reason) => reason.to_owned(),
         None if pod.phase() == "Pending" => "ContainerCreating".to_owned(),
@@ -186,39 +187,39 @@ fn doing(pod: PodSeen) -> String {
     }
 }
 
-/// What was not read of an outage, though it matters.
+/// Kinds that were not read although the answer depends on them.
 pub(crate) fn unread(kinds: &BTreeSet<String>, matters: impl Fn(&str) -> bool) -> Vec<String> {
     let table = [
-        ("Lease", "leases", "since when a node is silent is told by its conditions alone"),
-        ("Event", "events", "what Kubernetes said of it is missing"),
+        ("Lease", "leases", "the time of a node's last heartbeat is known from its conditions only"),
+        ("Event", "events", "what controllers and kubelets reported is missing"),
         (
             "PersistentVolumeClaim",
             "persistentvolumeclaims",
-            "which volumes are used is not known, and no wait for them is foreseen",
+            "which volumes are used is unknown, and waits for them are not predicted",
         ),
         (
             "PersistentVolume",
             "persistentvolumes",
-            "whether volumes have to be attached, and where they can be, is not known, and no wait for them is foreseen",
+            "whether and where volumes have to be attached is unknown, and waits for them are not predicted",
         ),
         (
             "VolumeAttachment",
             "volumeattachments",
-            "where volumes are attached is not known, and no wait for them is foreseen",
+            "where volumes are attached is unknown, and waits for them are not predicted",
         ),
     ];
     let missing = table.into_iter().filter(|(kind, _, _)| matters(kind) && !kinds.contains(*kind));
     missing.map(|(_, plural, lost)| format!("{plural} were not read: {lost}")).collect()
 }
 
-/// Explains a pod's placement alone: why it waits for a node, if it does. This needs no clock.
+/// Explains why a pod waits for a node, if it does. This needs no clock.
 pub fn explain_placement(
     objects: &Objects,
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
 ) -> Result<Explanation, ModelError> {
     let trial = Trial::new(objects, key)?;
-    let raw = trial.raw_pod();
+    let pod = objects.pod(key)?.ok_or_else(|| ModelError::NotFound(key.clone()))?;
     let mut out = Explanation {
         pod: format!("{}/{}", key.namespace, key.name),
         state: State::Unknown,
@@ -232,7 +233,7 @@ pub fn explain_placement(
         forecast: Vec::new(),
         notes: Vec::new(),
     };
-    if let Some((state, summary)) = not_waiting(raw) {
+    if let Some((state, summary)) = not_waiting(pod) {
         return Ok(Explanation { state, summary, ..out });
     }
     out.notes = missing(kinds, &trial.pod.spec);
@@ -248,8 +249,8 @@ pub fn explain_placement(
         out.state = State::Schedulable;
         let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
         out.summary = format!(
-            "Pending, but it fits now: {} of {} nodes take it, best {}; the scheduler has not got to it yet, or \
-             what is shown here is newer than its last try",
+            "Pending, but {} of {} nodes can run it now, best {}: the scheduler has not tried again yet, or these objects \
+             are newer than its last attempt",
             verdict.feasible().count(),
             trial.cluster.node_count(),
             some(&best)
@@ -257,19 +258,19 @@ pub fn explain_placement(
         return Ok(out);
     }
     out.state = State::Unschedulable;
-    out.summary = format!("Pending: none of {} nodes takes it", trial.cluster.node_count());
+    out.summary = format!("Pending: 0 of {} nodes can run this pod", trial.cluster.node_count());
     out.message.clone_from(&verdict.message);
-    out.status_message = scheduled_condition(raw)
-        .and_then(|c| c["message"].as_str())
-        .filter(|m| Some(*m) != verdict.message.as_deref())
-        .map(str::to_owned);
+    out.status_message = pod
+        .condition("PodScheduled")
+        .and_then(|condition| condition.message.clone())
+        .filter(|message| Some(message) != verdict.message.as_ref());
     out.reasons = reasons(&trial, &verdict);
     out.fixes = search::fixes(&trial, &verdict)
         .into_iter()
         .map(|f| Offer {
             also: also_used(&trial, &f.changes),
             commands: if f.by_itself { Vec::new() } else { commands(&trial, &f.changes) },
-            text: [f.text.clone()].into_iter().chain(whereto(&trial, &f)).collect::<Vec<_>>().join("; "),
+            text: [f.text.clone()].into_iter().chain(moves(&trial, &f)).collect::<Vec<_>>().join("; "),
             harm: f.harm,
             nodes: f.nodes,
             changes: f.changes,
@@ -278,8 +279,8 @@ pub fn explain_placement(
     Ok(out)
 }
 
-/// Where the pods that have to leave could go once the pod has their place, one after the other.
-fn whereto(trial: &Trial, fix: &Fix) -> Vec<String> {
+/// Where the pods that have to leave would go once the pod has their place, one after the other.
+fn moves(trial: &Trial, fix: &Fix) -> Vec<String> {
     let leaving: Vec<&Change> =
         fix.changes.iter().filter(|c| c.kind == "Pod" && c.action == Action::Delete(true)).collect();
     let (Some(after), Some(node)) = (trial.with(&fix.changes), fix.nodes.first()) else { return Vec::new() };
@@ -300,7 +301,7 @@ fn whereto(trial: &Trial, fix: &Fix) -> Vec<String> {
         let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
         match best.as_slice() {
             [] => homeless.push(name),
-            [node] if was.as_deref() == Some(node) => out.push(format!("{name} would come back to {node} afterwards")),
+            [node] if was.as_deref() == Some(node) => out.push(format!("{name} would return to {node} afterwards")),
             _ => out.push(format!("{name} would go to {}", some(&best))),
         }
         if let Some(node) = best.first()
@@ -310,15 +311,15 @@ fn whereto(trial: &Trial, fix: &Fix) -> Vec<String> {
         }
     }
     if !homeless.is_empty() {
-        out.push(format!("{} would then find no node", some(&homeless)));
+        out.push(format!("no node could run {} then", some(&homeless)));
     }
     if !gone.is_empty() {
-        out.push(format!("gone for good, with no controller to make it anew: {}", some(&gone)));
+        out.push(format!("will not be recreated (no controller): {}", some(&gone)));
     }
     out
 }
 
-/// Names, but no more of them than one cares to read.
+/// The first names, and how many more there are.
 pub(crate) fn some(names: &[String]) -> String {
     if names.len() <= LOOK_AT {
         return names.join(", ");
@@ -326,63 +327,44 @@ pub(crate) fn some(names: &[String]) -> String {
     format!("{} and {} more", names[..LOOK_AT].join(", "), names.len() - LOOK_AT)
 }
 
-fn scheduled_condition(pod: &Value) -> Option<&Value> {
-    pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == json!("PodScheduled"))
-}
-
-/// What is said of a pod that does not wait for the scheduler.
-fn not_waiting(pod: &Value) -> Option<(State, String)> {
-    let node = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty());
-    let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
-    if let Some(since) = pod["metadata"]["deletionTimestamp"].as_str() {
+/// State and summary of a pod that does not wait for kube-scheduler.
+fn not_waiting(pod: PodView) -> Option<(State, String)> {
+    let (node, phase) = (pod.node(), pod.phase());
+    if let Some(due) = &pod.metadata().deletion_timestamp {
         let place = node.map(|n| format!(" on node {n}")).unwrap_or_default();
-        return Some((State::Terminating, format!("Terminating{place}: its deletion is due since {since}")));
+        return Some((State::Terminating, format!("Terminating{place}: its grace period ends at {}", due.0)));
     }
-    if matches!(phase, "Succeeded" | "Failed") {
+    if pod.has_ended() {
         return Some((State::Finished, format!("it has ended: {phase}")));
     }
     if let Some(node) = node {
-        return Some((State::Placed, format!("{phase} on node {node}: the scheduler is done with it")));
+        return Some((State::Placed, format!("{phase} on node {node}: already scheduled")));
     }
-    let gates: Vec<String> = pod["spec"]["schedulingGates"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|g| g["name"].as_str().map(str::to_owned))
-        .collect();
+    let spec = pod.spec()?;
+    let gates: Vec<String> = spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect();
     if !gates.is_empty() {
         return Some((State::Gated, gated(pod, &gates)));
     }
-    let scheduler = pod["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler");
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
     (scheduler != "default-scheduler")
-        .then(|| (State::Unknown, format!("Pending: it is left to the scheduler {scheduler}, not to kube-scheduler")))
+        .then(|| (State::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
 }
 
-/// A gate is taken away by whoever put it there: the field's managers say who that may be.
-fn gated(pod: &Value, gates: &[String]) -> String {
-    let managers: BTreeSet<&str> = pod["metadata"]["managedFields"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|m| m["fieldsV1"]["f:spec"].get("f:schedulingGates").is_some())
-        .filter_map(|m| m["manager"].as_str())
-        .collect();
+/// A scheduling gate is removed by whoever set it: the managed fields tell who that may be.
+fn gated(pod: PodView, gates: &[String]) -> String {
+    let managers: Vec<String> = managers_of(pod, &["spec", "schedulingGates"], None).into_iter().collect();
     let noun = if gates.len() == 1 { "gate" } else { "gates" };
-    let who = if managers.is_empty() {
-        "whoever put it there: the part of its name before the slash tells whose it is".to_owned()
-    } else {
-        format!(
-            "its owner, which by the pod's managed fields is {}",
-            managers.into_iter().collect::<Vec<_>>().join(", ")
-        )
+    let owner = match managers.as_slice() {
+        [] => "its owner (see the prefix of its name)".to_owned(),
+        managers => format!("its owner, which is {} by the pod's managed fields", managers.join(", ")),
     };
     format!(
-        "Pending and gated: the scheduler does not look at it until the {noun} {} is taken away by {who}",
+        "Pending and gated: the scheduler ignores it until the scheduling {noun} {} is removed by {owner}",
         remedies::join(gates)
     )
 }
 
-/// The kinds that were not read and that this pod's answer depends on.
+/// Kinds that were not read although the answer about this pod depends on them.
 fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
     let claims = pod.volumes.iter().any(|v| v.claim().is_some());
     let terms = pod.affinity.iter().chain(&pod.anti_affinity);
@@ -410,7 +392,7 @@ fn missing(kinds: &BTreeSet<String>, pod: &PodSpec) -> Vec<String> {
     out
 }
 
-/// So many nodes of each reason are looked into: as many as are shown by name.
+/// How many nodes of each reason are examined, and shown by name.
 const LOOK_AT: usize = 12;
 
 fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
@@ -438,7 +420,7 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
                 }
             }
             let mut because: Vec<Because> = lines.into_iter().map(|(text, nodes)| Because { nodes, text }).collect();
-            // What holds for most comes first.
+            // What applies to most nodes comes first.
             because.sort_by_key(|b| Reverse(b.nodes.len()));
             let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
             Reason {
@@ -458,7 +440,7 @@ fn zone(info: &NodeInfo, key: Option<&str>) -> Option<String> {
     keys.into_iter().find_map(|k| info.node.label(k)).map(str::to_owned)
 }
 
-/// What a node would say next, once what it says now is mended on the node itself.
+/// What a node would report next, once its present reason is fixed on the node itself.
 fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
     let Err(Fault::Rejected(rejection)) = attempt.node(info) else { return Vec::new() };
@@ -470,14 +452,18 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
         let Some(next) = trial.with(&remedy.changes) else { continue };
         let Some(there) = next.cluster.node(&info.node.name) else { continue };
         let then = match Attempt::new(&next.cluster, &next.pod).and_then(|a| a.node(there)) {
-            Ok(()) => "it would fit".to_owned(),
+            Ok(()) => "the pod would fit".to_owned(),
             Err(Fault::Error(error)) => error.to_string(),
             Err(Fault::Rejected(r)) => {
                 let why: Vec<String> =
                     r.reasons.iter().flat_map(|reason| because(&next, there, r.plugin, reason)).collect();
                 let reasons: Vec<String> = r.reasons.iter().map(ToString::to_string).collect();
                 let why = why.join("; ");
-                format!("it would still not fit: {}{}{why}", reasons.join(", "), if why.is_empty() { "" } else { ": " })
+                format!(
+                    "the pod would still not fit: {}{}{why}",
+                    reasons.join(", "),
+                    if why.is_empty() { "" } else { ": " }
+                )
             }
         };
         out.entry(then).or_default().push(short(&remedy.changes));
@@ -496,5 +482,5 @@ fn short(changes: &[Change]) -> String {
             None => format!("no {key}"),
         })
     });
-    last.unwrap_or_else(|| "that out of the way".into())
+    last.unwrap_or_else(|| "that fixed".into())
 }

@@ -1,19 +1,20 @@
-//! Why a pod waits, and the ways out that were tried.
+//! Why a pod waits, and possible fixes that were verified.
 //!
-//! Objects come in as they were found ([`stead_model::Objects`]): a way out is a set of changes to them ([`Change`]), so that what
-//! is offered can be shown, typed and checked by others. Each is tried on a fork of the cluster with the scheduler's
-//! own rules before it is offered; what the scheduler would not let in is never shown.
+//! A fix is a set of changes to objects ([`Change`]), so that it can be shown, typed and checked by others. Each is tried on
+//! a fork of the cluster with the scheduler's own rules before it is offered; a fix that would not let the pod in is never
+//! shown.
 //!
-//! Data flows one way: objects → placement's verdict → what is behind each reason → remedies for it → a search over
-//! forks → [`Explanation`] → [`render`]. Of pods that end or start not ([`outage`]): objects and the time → what hangs
-//! where, and who holds it → the moments that follow on each way out. This crate knows no client, no clock (it is told the
-//! time) and no files.
+//! Data flows one way: objects → placement's verdict → the cause of each reason → possible fixes → a search over forks →
+//! [`Explanation`] → [`render`]. For pods that do not end or do not start ([`outage`]): objects and the time → who uses
+//! which volume where → what follows with each option. This crate knows no client, no clock (callers pass the time) and
+//! no files.
 
 mod because;
 mod change;
 mod commands;
 mod explanation;
 pub mod glance;
+mod managers;
 pub mod outage;
 mod references;
 mod remedies;
@@ -22,6 +23,7 @@ mod search;
 mod table;
 pub mod topology;
 mod workload_pods;
+mod wrap;
 
 pub use change::{Action, Change, apply_to_case};
 pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain, explain_placement};
@@ -35,7 +37,7 @@ pub use workload_pods::{PodStanding, Waiting};
 use stead_model::{ModelError, ObjectKey, Objects};
 use stead_placement::evaluate;
 
-/// The ways out for a pod that no node takes; none for a pod that fits, or that cannot be judged.
+/// Possible fixes for a pod that no node can run; none for a pod that fits, or that cannot be judged.
 pub fn fixes(objects: &Objects, pod: &ObjectKey) -> Result<Vec<Fix>, ModelError> {
     let trial = change::Trial::new(objects, pod)?;
     Ok(match evaluate(&trial.cluster, &trial.pod) {

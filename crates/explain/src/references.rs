@@ -1,20 +1,31 @@
 //! Who refers to which Topology, and which reference wins.
 //!
-//! The control plane's reference is handed to Glance where Glance's template has none, and Glance's to each of its
-//! APIs that has none: the most specific one wins as a whole. A reference without a name (`topologyRef: {}`) opts out.
+//! Glance inherits the control plane's reference where Glance's template has none, and each of its APIs inherits Glance's
+//! where it has none: the most specific one wins as a whole. A reference without a name (`topologyRef: {}`) opts out.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
-
-use stead_model::{ObjectKey, Objects};
+use stead_model::{
+    Glance, GlanceApi, GlanceSpec, ObjectKey, Objects, OpenStackControlPlane, TopologyRef, Typed, controller_of,
+};
 
 /// A reference to a Topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reference {
     /// The object that has it: kind and name.
     pub object: String,
+    /// The kind of the object.
+    #[serde(skip)]
+    pub(crate) kind: String,
     /// The field.
     pub field: String,
+}
+
+impl Reference {
+    pub(crate) fn new(object: &ObjectKey, field: &str) -> Reference {
+        Reference { object: titled(object), kind: object.kind.clone(), field: field.to_owned() }
+    }
 }
 
 impl std::fmt::Display for Reference {
@@ -23,7 +34,7 @@ impl std::fmt::Display for Reference {
     }
 }
 
-/// The Topology that is meant for a GlanceAPI.
+/// The Topology that a GlanceAPI is to follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chosen {
@@ -49,7 +60,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// A word or two for people.
+    /// In a few words.
     pub fn as_str(self) -> &'static str {
         match self {
             Level::Api => "its own",
@@ -59,59 +70,58 @@ impl Level {
     }
 }
 
-/// The object that controls another, of this kind.
-pub(crate) fn controller<'a>(objects: &'a Objects, object: &Value, kind: &str) -> Option<(ObjectKey, &'a Value)> {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    let mut owners = object["metadata"]["ownerReferences"].as_array()?.iter();
-    let owner = owners.find(|o| o["controller"] == true && o["kind"] == kind)?;
-    let key = ObjectKey::new(kind, namespace, owner["name"].as_str()?);
-    objects.raw(&key).map(|value| (key, value))
+/// The object of this type that controls another one of a namespace, with its key.
+pub(crate) fn controller<'a, T: Typed>(
+    objects: &'a Objects,
+    namespace: &str,
+    metadata: &ObjectMeta,
+) -> Option<(ObjectKey, &'a T)> {
+    let owner = controller_of(metadata).filter(|owner| owner.kind == T::KIND)?;
+    let key = ObjectKey::namespaced(T::KIND, namespace, &owner.name);
+    let object = objects.get(&key).ok().flatten()?;
+    Some((key, object))
 }
 
-/// The entry of `glanceAPIs` that a GlanceAPI was made for.
-pub(crate) fn entry<'a>(api: &'a ObjectKey, object: &'a Value, glance: &'a Value) -> Option<&'a str> {
-    if let Some(name) = object["metadata"]["labels"]["api-name"].as_str() {
+/// The entry of `glanceAPIs` that a GlanceAPI was created for.
+pub(crate) fn entry<'a>(key: &'a ObjectKey, api: &'a GlanceApi, glance: Option<&ObjectKey>) -> Option<&'a str> {
+    if let Some(name) = api.metadata.labels.as_ref().and_then(|labels| labels.get("api-name")) {
         return Some(name);
     }
-    // It is called GLANCE-ENTRY-TYPE.
-    let glance = glance["metadata"]["name"].as_str()?;
-    api.name.strip_prefix(glance)?.strip_prefix('-')?.rsplit_once('-').map(|(entry, _)| entry)
+    // Its name is GLANCE-ENTRY-TYPE.
+    key.name.strip_prefix(&glance?.name)?.strip_prefix('-')?.rsplit_once('-').map(|(entry, _)| entry)
 }
 
-/// The Topology that is meant for a GlanceAPI; none where nobody refers to any.
-pub(crate) fn chosen(objects: &Objects, key: &ObjectKey, api: &Value) -> Option<Chosen> {
-    let own = || reference(key, "spec.topologyRef", &api["spec"]["topologyRef"], Level::Api);
-    let Some((glance_key, glance)) = controller(objects, api, "Glance") else { return own() };
-    let Some(entry) = entry(key, api, glance) else { return own() };
-    let plane = controller(objects, glance, "OpenStackControlPlane");
-    let of_entry = match &plane {
-        Some((plane, spec)) => {
-            let template = &spec["spec"]["glance"]["template"]["glanceAPIs"][entry]["topologyRef"];
-            reference(plane, &format!("spec.glance.template.glanceAPIs.{entry}.topologyRef"), template, Level::Api)
-        }
-        None => None,
+/// The Topology that a GlanceAPI is to follow; none where there is no reference.
+pub(crate) fn chosen(objects: &Objects, key: &ObjectKey, api: &GlanceApi) -> Option<Chosen> {
+    let own = || chosen_by(key, "spec.topologyRef", api.spec.topology_ref.as_ref(), Level::Api);
+    let Some((glance_key, glance)) = controller::<Glance>(objects, &key.namespace, &api.metadata) else { return own() };
+    let Some(entry) = entry(key, api, Some(&glance_key)) else { return own() };
+    let plane = controller::<OpenStackControlPlane>(objects, &key.namespace, &glance.metadata);
+    let template = plane.as_ref().and_then(|(_, plane)| plane.spec.glance.as_ref()?.template.as_ref());
+    let of_entry = |spec: &'_ GlanceSpec| spec.glance_apis.get(entry).and_then(|api| api.topology_ref.clone());
+    let in_plane = |field: &str, reference: Option<TopologyRef>, level: Level| {
+        chosen_by(&plane.as_ref()?.0, field, reference.as_ref(), level)
     };
-    let in_glance = || {
-        let field = format!("spec.glanceAPIs.{entry}.topologyRef");
-        reference(&glance_key, &field, &glance["spec"]["glanceAPIs"][entry]["topologyRef"], Level::Api)
+    let in_glance = |field: &str, reference: Option<TopologyRef>, level: Level| {
+        chosen_by(&glance_key, field, reference.as_ref(), level)
     };
-    let of_glance = || match &plane {
-        Some((plane, spec)) => {
-            let template = &spec["spec"]["glance"]["template"]["topologyRef"];
-            reference(plane, "spec.glance.template.topologyRef", template, Level::Glance)
-                .or_else(|| reference(plane, "spec.topologyRef", &spec["spec"]["topologyRef"], Level::ControlPlane))
-        }
-        None => None,
-    };
-    of_entry
-        .or_else(in_glance)
-        .or_else(of_glance)
-        .or_else(|| reference(&glance_key, "spec.topologyRef", &glance["spec"]["topologyRef"], Level::Glance))
+    let api_field = format!("spec.glance.template.glanceAPIs.{entry}.topologyRef");
+    in_plane(&api_field, template.and_then(of_entry), Level::Api)
+        .or_else(|| in_glance(&format!("spec.glanceAPIs.{entry}.topologyRef"), of_entry(&glance.spec), Level::Api))
+        .or_else(|| {
+            let reference = template.and_then(|template| template.topology_ref.clone());
+            in_plane("spec.glance.template.topologyRef", reference, Level::Glance)
+        })
+        .or_else(|| {
+            let reference = plane.as_ref().and_then(|(_, plane)| plane.spec.topology_ref.clone());
+            in_plane("spec.topologyRef", reference, Level::ControlPlane)
+        })
+        .or_else(|| in_glance("spec.topologyRef", glance.spec.topology_ref.clone(), Level::Glance))
 }
 
-fn reference(object: &ObjectKey, field: &str, value: &Value, level: Level) -> Option<Chosen> {
-    let topology = name(value)?.map(str::to_owned);
-    Some(Chosen { topology, reference: Reference { object: titled(object), field: field.to_owned() }, level })
+fn chosen_by(object: &ObjectKey, field: &str, reference: Option<&TopologyRef>, level: Level) -> Option<Chosen> {
+    let topology = reference?.topology().map(str::to_owned);
+    Some(Chosen { topology, reference: Reference::new(object, field), level })
 }
 
 /// The name in a reference: none where there is no reference, none inside where it opts out.
@@ -119,14 +129,14 @@ fn name(reference: &Value) -> Option<Option<&str>> {
     reference.as_object().map(|r| r.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()))
 }
 
-/// Every reference to a Topology in its namespace, wherever in an object it stands.
+/// Every reference to a Topology in its namespace, wherever it is in an object.
 pub(crate) fn references(objects: &Objects, topology: &ObjectKey) -> Vec<Reference> {
     let mut out = Vec::new();
     for kind in ["OpenStackControlPlane", "Glance", "GlanceAPI"] {
         for (key, object) in objects.raw_of_kind(kind).filter(|(k, _)| k.namespace == topology.namespace) {
             walk(&object["spec"], "spec", &mut |field, value| {
                 if name(value) == Some(Some(&topology.name)) {
-                    out.push(Reference { object: titled(key), field: field.to_owned() });
+                    out.push(Reference::new(key, field));
                 }
             });
         }
@@ -155,13 +165,13 @@ pub(crate) fn titled(key: &ObjectKey) -> String {
     format!("{} {}", key.kind, key.name)
 }
 
-/// The GlanceAPIs that follow a Topology, or are meant to.
-pub(crate) fn followers<'a>(objects: &'a Objects, topology: &ObjectKey) -> Vec<(&'a ObjectKey, &'a Value)> {
-    let (namespace, wanted) = (topology.namespace.clone(), Some(topology.name.clone()));
-    let apis = objects.raw_of_kind("GlanceAPI").filter(|(key, _)| key.namespace == namespace);
-    apis.filter(|(key, api)| {
-        let own = api["spec"]["topologyRef"]["name"].as_str();
-        own == wanted.as_deref() || chosen(objects, key, api).is_some_and(|c| c.topology == wanted)
-    })
-    .collect()
+/// The GlanceAPIs that follow a Topology, or are to follow it.
+pub(crate) fn followers<'a>(objects: &'a Objects, topology: &ObjectKey) -> Vec<(&'a ObjectKey, &'a GlanceApi)> {
+    let follows = |key: &ObjectKey, api: &GlanceApi| {
+        let own = api.spec.topology_ref.as_ref().and_then(TopologyRef::topology);
+        let chosen = || chosen(objects, key, api).is_some_and(|c| c.topology.as_ref() == Some(&topology.name));
+        own == Some(&topology.name) || chosen()
+    };
+    let apis = objects.all::<GlanceApi>().filter(|(key, _)| key.namespace == topology.namespace);
+    apis.filter(|(key, api)| follows(key, api)).collect()
 }

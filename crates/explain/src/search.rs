@@ -1,4 +1,4 @@
-//! The smallest sets of changes that let a pod in.
+//! The smallest sets of changes that make a pod fit.
 //!
 //! From each node's rejection the search goes on to what could be done about it, tries that on a fork, and looks at
 //! what the same node says then: up to three steps deep. What the scheduler's own rules let in is kept; nothing is
@@ -15,12 +15,12 @@ use crate::change::{Action, Change, Trial};
 use crate::remedies::{self, Harm, Remedy};
 use stead_model::ObjectKey;
 
-/// A way out that was tried.
+/// A fix that was verified.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fix {
     /// What to do.
     pub text: String,
-    /// The changes that make it.
+    /// Its changes.
     pub changes: Vec<Change>,
     /// What it costs.
     pub harm: Harm,
@@ -31,17 +31,17 @@ pub struct Fix {
     pub(crate) by_itself: bool,
 }
 
-/// No more than this many steps in one way out.
+/// The highest number of steps of a fix.
 const MOST_STEPS: usize = 3;
-/// No more than this many nodes are looked into, so that a large cluster is answered in time.
+/// The highest number of nodes that are examined, so that a large cluster is answered in time.
 const MOST_NODES: usize = 24;
-/// Of these, no more than this many are cleared of their pods, where nothing else helps.
+/// The highest number of nodes that are emptied, where nothing else helps.
 const MOST_CLEARED: usize = 6;
-/// No more than this many forks are tried for a pod.
+/// The highest number of forks that are tried for a pod.
 const MOST_TRIALS: usize = 600;
-/// Of one sort no more than this many are offered.
+/// The highest number of similar fixes that are offered.
 const MOST_ALIKE: usize = 2;
-/// No more than this many are offered in all.
+/// The highest number of fixes that are offered.
 const MOST_FIXES: usize = 8;
 
 struct Search<'a> {
@@ -53,7 +53,7 @@ struct Search<'a> {
     clearing: bool,
 }
 
-/// The ways out for a pod that does not fit as things are; the least harmful first.
+/// Fixes for a pod that does not fit; the least harmful first.
 pub(crate) fn fixes(start: &Trial, verdict: &Verdict) -> Vec<Fix> {
     let mut search = Search { start, tried: BTreeSet::new(), trials: 0, found: BTreeMap::new(), clearing: false };
     search.preemption(verdict);
@@ -144,7 +144,7 @@ impl Search<'_> {
         for nominee in verdict.nominees.iter().filter(|n| n.victims.len() <= MOST_STEPS) {
             let names: Vec<String> = nominee.victims.iter().map(ToString::to_string).collect();
             let keys = nominee.victims.iter();
-            let changes = keys.map(|k| Change::delete(&ObjectKey::new("Pod", &k.namespace, &k.name))).collect();
+            let changes = keys.map(|k| Change::delete(&ObjectKey::pod(&k.namespace, &k.name))).collect();
             let text =
                 format!("wait: kube-scheduler preempts {} on node {} by itself", remedies::join(&names), nominee.node);
             let remedy = Remedy { text, harm: Harm::Disrupts, changes };
@@ -210,7 +210,7 @@ impl Search<'_> {
         }
     }
 
-    /// Keeps a way out, if the scheduler lets the pod in and it was not found before.
+    /// Keeps a fix, if the pod fits with it and it was not found before.
     fn keep(&mut self, start: &Trial, path: &[&Remedy]) -> Option<&mut Fix> {
         let changes = changes_of(path);
         let Entry::Vacant(place) = self.found.entry(identity(&changes)) else { return None };
@@ -264,7 +264,7 @@ fn labels_node(change: &Change) -> bool {
     change.kind == "Node" && patch.0.iter().all(|op| op.path().to_string().starts_with("/metadata/labels"))
 }
 
-/// The fields that a way out touches, of which objects.
+/// The fields that a fix touches, of which objects.
 fn fields(fix: &Fix) -> BTreeSet<(ObjectKey, String)> {
     let of = |c: &Change| -> Vec<(ObjectKey, String)> {
         match &c.action {
@@ -280,7 +280,7 @@ fn fields(fix: &Fix) -> BTreeSet<(ObjectKey, String)> {
 /// A kind, what is done to it, and the fields of that.
 type Sort = (String, &'static str, Vec<String>);
 
-/// What a way out touches, without the names: two that are of one sort say much the same.
+/// What a fix touches, without the names: two of the same kind say much the same.
 fn sort_of(fix: &Fix) -> Vec<Sort> {
     let fields = |patch: &json_patch::Patch| patch.0.iter().map(|op| op.path().to_string()).collect();
     fix.changes

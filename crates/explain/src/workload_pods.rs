@@ -1,16 +1,16 @@
-//! The pods of a workload as they stand: where each is, whether it is ready, and what it waits for.
+//! The pods of a workload: where each runs, whether it is ready, and what it waits for.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Serialize;
-use serde_json::Value;
+use stead_model::{ModelError, NodeView, ObjectKey, Objects, PodView};
 
 use crate::explanation::{Offer, State, explain_placement};
 use crate::remedies::join;
-use stead_model::{ModelError, ObjectKey, Objects};
+use crate::wrap::{hanging, wrapped};
 
-/// A pod as it stands.
+/// A pod of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStanding {
@@ -24,30 +24,30 @@ pub struct PodStanding {
     pub domain: Option<String>,
     /// Whether it is ready.
     pub ready: bool,
-    /// How it is, in a few words.
+    /// Its state, in a few words.
     pub state: String,
-    /// What it waits for, where no node takes it.
+    /// Why no node can run it, where that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
 }
 
-/// Why no node takes a pod, in short.
+/// Why no node can run a pod, in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
     /// The reasons, with the number of nodes of each.
     pub reasons: Vec<String>,
-    /// The best way out.
+    /// The best fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<Offer>,
-    /// How many other ways out there are.
+    /// How many other fixes there are.
     pub others: usize,
 }
 
-/// So many waiting pods are looked into: the rest wait for the same as a rule, and each costs a search.
+/// How many waiting pods are explained: the others wait for the same reason as a rule, and each costs a search.
 const LOOK_INTO: usize = 12;
 
-/// Looks at pods one after the other.
+/// Describes pods one after the other.
 pub(crate) struct Observer<'a> {
     objects: &'a Objects,
     kinds: &'a BTreeSet<String>,
@@ -63,37 +63,35 @@ impl<'a> Observer<'a> {
     pub(crate) fn pods_of(&mut self, set: &ObjectKey, domain: Option<&str>) -> Result<Vec<PodStanding>, ModelError> {
         let objects = self.objects;
         let mut out = Vec::new();
-        for (key, pod) in controlled(objects, set) {
-            out.push(self.pod(key, pod, domain)?);
+        for pod in objects.pods_controlled_by(set) {
+            out.push(self.pod(pod, domain)?);
         }
         Ok(out)
     }
 
-    fn pod(&mut self, key: &ObjectKey, pod: &Value, domain: Option<&str>) -> Result<PodStanding, ModelError> {
-        let name = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty());
-        let node = name.and_then(|n| self.objects.raw(&ObjectKey::new("Node", "", n)));
-        let ready = condition(pod, "Ready") && pod["metadata"]["deletionTimestamp"].is_null();
+    fn pod(&mut self, pod: PodView, domain: Option<&str>) -> Result<PodStanding, ModelError> {
+        let node = pod.node().and_then(|name| self.objects.node(name).ok().flatten());
+        let ready = pod.is_ready() && !pod.is_terminating();
+        let waits = pod.phase() == "Pending" && pod.node().is_none() && !pod.is_terminating();
         let mut standing = PodStanding {
-            name: key.name.clone(),
-            node: name.map(str::to_owned),
+            name: pod.name().to_owned(),
+            node: pod.node().map(str::to_owned),
             domain: node.and_then(|n| zone(n, domain)),
             ready,
             state: state(pod, ready),
             waiting: None,
         };
-        if let Some(node) = node.filter(|n| !condition(n, "Ready")) {
-            let name = node["metadata"]["name"].as_str().unwrap_or_default();
-            let _ = write!(standing.state, "; node {name} is not ready");
+        if let Some(node) = node.filter(|n| n.condition("Ready").is_none_or(|ready| ready.status != "True")) {
+            let _ = write!(standing.state, "; node {} is not ready", node.name());
         }
-        let waits = standing.state == "Pending" && name.is_none();
         if waits && self.left > 0 {
             self.left -= 1;
-            self.look_into(key, &mut standing)?;
+            self.explain(pod.key(), &mut standing)?;
         }
         Ok(standing)
     }
 
-    fn look_into(&self, key: &ObjectKey, standing: &mut PodStanding) -> Result<(), ModelError> {
+    fn explain(&self, key: &ObjectKey, standing: &mut PodStanding) -> Result<(), ModelError> {
         let explained = explain_placement(self.objects, key, self.kinds)?;
         if explained.state != State::Unschedulable {
             standing.state = explained.summary;
@@ -106,83 +104,62 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// The pods that a workload controls, in the order of their names.
-pub(crate) fn controlled<'a>(
-    objects: &'a Objects,
-    owner: &'a ObjectKey,
-) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
-    objects.raw_of_kind("Pod").filter(move |(key, pod)| {
-        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        key.namespace == owner.namespace
-            && owners.any(|o| o["controller"] == true && o["kind"] == *owner.kind && o["name"] == *owner.name)
-    })
-}
-
-fn condition(object: &Value, sort: &str) -> bool {
-    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|c| c["type"] == sort && c["status"] == "True")
-}
-
-/// The value of a label, or else of the usual labels of zones.
-fn zone(node: &Value, key: Option<&str>) -> Option<String> {
+/// The value of a label of a node, or else of the usual labels of zones.
+fn zone(node: NodeView, key: Option<&str>) -> Option<String> {
     let keys = key.into_iter().chain(["topology.kubernetes.io/zone", "zone"]);
-    keys.into_iter().find_map(|k| node["metadata"]["labels"][k].as_str()).map(str::to_owned)
+    keys.into_iter().find_map(|key| node.label(key)).map(str::to_owned)
 }
 
-/// How a pod is, in a few words.
-fn state(pod: &Value, ready: bool) -> String {
-    let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
-    if let Some(since) = pod["metadata"]["deletionTimestamp"].as_str() {
-        return format!("Terminating since {since}");
+/// The state of a pod, in a few words.
+fn state(pod: PodView, ready: bool) -> String {
+    if let Some(due) = &pod.metadata().deletion_timestamp {
+        return format!("Terminating since {}", due.0);
     }
     if ready {
         return "Ready".into();
     }
-    let containers: Vec<&Value> = ["initContainerStatuses", "containerStatuses"]
-        .into_iter()
-        .flat_map(|list| pod["status"][list].as_array().into_iter().flatten())
-        .collect();
-    let waiting: BTreeSet<String> = containers
-        .iter()
-        .filter_map(|c| {
-            let reason = c["state"]["waiting"]["reason"].as_str()?;
-            Some(match c["state"]["waiting"]["message"].as_str() {
-                Some(message) => format!("{reason}: {message}"),
-                None => reason.to_owned(),
-            })
+    let waiting: BTreeSet<String> = pod
+        .container_statuses()
+        .filter_map(|container| {
+            let waiting = container.state.as_ref()?.waiting.as_ref()?;
+            let reason = waiting.reason.as_ref()?;
+            Some(waiting.message.as_ref().map_or_else(|| reason.clone(), |message| format!("{reason}: {message}")))
         })
         .collect();
     let waiting: Vec<String> = waiting.into_iter().collect();
-    match (phase, waiting.is_empty()) {
+    match (pod.phase(), waiting.is_empty()) {
         ("Pending" | "Running", false) => join(&waiting),
         ("Running", true) => {
-            let count = containers.iter().filter(|c| c["ready"] == true).count();
-            format!("Running, not ready ({count} of {} containers are)", containers.len())
+            let (all, ready) = (pod.container_statuses().count(), pod.container_statuses().filter(|c| c.ready).count());
+            format!("Running, not ready ({ready} of {all} containers are)")
         }
-        _ => phase.to_owned(),
+        (phase, _) => phase.to_owned(),
     }
 }
 
-/// What a pod waits for, as lines below it.
+/// Writes why no node can run a pod, below it.
 pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &PodStanding) {
     let Some(waiting) = &pod.waiting else { return };
-    let _ = writeln!(out, "  {}: none of the nodes takes it", pod.name);
-    for reason in &waiting.reasons {
-        let _ = writeln!(out, "    {reason}");
-    }
+    let _ = writeln!(out, "  {}: no node can run it", pod.name);
     match &waiting.best {
         Some(best) => {
-            let _ = writeln!(out, "    best way out: {}; {}", best.text, best.harm.as_str());
-            for line in best.also.iter().chain(&best.commands).flat_map(|c| c.lines()) {
+            hanging(out, "    best fix: ", "      ", &format!("{}; {}", best.text, best.harm.as_str()));
+            for line in &best.also {
+                hanging(out, "      ", "      ", line);
+            }
+            for line in best.commands.iter().flat_map(|command| command.lines()) {
                 let _ = writeln!(out, "      {line}");
             }
         }
-        None => out.push_str("    no way out was found in up to three changes\n"),
+        None => out.push_str("    no fix was found in up to three changes\n"),
     }
-    let others = match waiting.others {
-        0 => "node by node".to_owned(),
-        1 => "node by node, and another way out".to_owned(),
-        n => format!("node by node, and {n} other ways out"),
+    for reason in &waiting.reasons {
+        wrapped(out, "    ", reason);
+    }
+    let more = match waiting.others {
+        0 => "details by node".to_owned(),
+        1 => "details by node, and 1 other fix".to_owned(),
+        n => format!("details by node, and {n} other fixes"),
     };
-    let _ = writeln!(out, "    {others}: stead explain pod/{} -n {namespace}", pod.name);
+    let _ = writeln!(out, "    {more}: stead explain pod/{} -n {namespace}", pod.name);
 }

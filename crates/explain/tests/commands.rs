@@ -89,7 +89,7 @@ fn a_container_is_found_by_its_name() {
         pod("p", Some(("ReplicaSet", "db")), json!({"containers": [{"name": "proxy", "image": "i"}, own]})),
         set("ReplicaSet", json!({"containers": [own]})),
     ]);
-    let lines = commands(&e, "ask for less");
+    let lines = commands(&e, "request less");
     assert!(lines[0].contains(r#""path":"/spec/template/spec/containers/0/resources/requests/cpu""#), "{lines:?}");
     // Whose container it is nobody knows where the template does not have it.
     let e = explained(vec![
@@ -97,8 +97,8 @@ fn a_container_is_found_by_its_name() {
         pod("p", Some(("ReplicaSet", "db")), json!({"containers": [own]})),
         set("ReplicaSet", json!({"containers": [{"name": "other", "image": "i"}]})),
     ]);
-    let lines = commands(&e, "ask for less");
-    assert!(lines[0].starts_with("# change what makes the pod, ReplicaSet db"), "{lines:?}");
+    let lines = commands(&e, "request less");
+    assert!(lines[0].starts_with("# change ReplicaSet db, which creates the pod"), "{lines:?}");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn what_leaves_is_told_where_it_goes_or_that_it_is_gone() {
         p
     };
     let owner = Some(("ReplicaSet", "db"));
-    for (other, says) in [(None, "gone for good"), (owner, "ns/q would then find no node")] {
+    for (other, says) in [(None, "will not be recreated (no controller)"), (owner, "no node could run ns/q then")] {
         let e = explained(vec![node("n", json!({})), wants("q", "n", other), wants("p", "", owner)]);
         let fix = e.fixes.iter().find(|f| f.text.contains("ns/q")).expect("it leaves");
         assert!(fix.text.contains(says), "{}", fix.text);
@@ -176,7 +176,7 @@ fn affinity_is_explained_by_the_reason() {
     other["metadata"]["labels"] = json!({"app": "y"});
     let e = explained(vec![node("n", json!({})), other, pod("p", None, required("podAffinity", "x"))]);
     let lines: Vec<&str> = e.reasons.iter().flat_map(|r| &r.because).map(|b| b.text.as_str()).collect();
-    assert_eq!(lines, ["pod ns/q will not be with pods with app=x by zone"]);
+    assert_eq!(lines, ["the anti-affinity of pod ns/q excludes pods with app=x by zone"]);
     assert!(e.fixes.iter().any(|f| f.text.contains("anti-affinity of ns/q")), "{:?}", e.fixes);
 }
 
@@ -242,7 +242,7 @@ fn a_taint_of_kubernetes_and_one_of_ours() {
     let e = explained(vec![node("n", both), pod("p", None, json!({"containers": [{"name": "c", "image": "i"}]}))]);
     let lines = commands(
         &e,
-        "bring node n back: its taint node.kubernetes.io/not-ready:NoSchedule will go then; and remove the taint dedicated:NoSchedule",
+        "bring node n back: Kubernetes then removes its taint node.kubernetes.io/not-ready:NoSchedule; and remove the taint dedicated:NoSchedule",
     );
     assert_eq!(lines[0], "kubectl taint node n dedicated:NoSchedule-");
     let by_hand = json!({"taints": [taint("node.kubernetes.io/out-of-service")]});
@@ -260,8 +260,8 @@ fn no_step_that_is_not_needed() {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": names}}},
     });
     let e = explained(vec![node("m", json!({})), node("n", json!({})), pod("p", None, spec)]);
-    let drops: Vec<&str> = e.fixes.iter().map(|f| f.text.as_str()).filter(|t| t.starts_with("drop ")).collect();
-    assert_eq!(drops, ["drop nodeSelector rack=r from the pod"]);
+    let drops: Vec<&str> = e.fixes.iter().map(|f| f.text.as_str()).filter(|t| t.starts_with("remove ")).collect();
+    assert_eq!(drops, ["remove nodeSelector rack=r from the pod"]);
     let held: Vec<&str> = lines_of(&e, "didn't match Pod's node affinity/selector");
     assert!(!held.iter().any(|l| l.starts_with("required node affinity")), "that one holds: {held:?}");
 }

@@ -78,20 +78,22 @@ fn the_most_specific_reference_wins() {
         &glance_text("Glance", "glance", of_plane),
         &words,
         expect![[r#"
-        azone     edge       3/3     glance-azone-node-affinity   its own                            10G of lvms-local-storage   ready
-        bzone     edge       3/3     glance-bzone-node-affinity   its own                            10G of lvms-local-storage   ready
-        czone     edge       3/3     glance-czone-node-affinity   its own                            10G of lvms-local-storage   ready
-        default   external   2/3     glance-default-spread-pods   inherited from the control plane   10G of lvms-local-storage   1 pod fits on no node
-        default   internal   2/3     glance-default-spread-pods   inherited from the control plane   10G of lvms-local-storage   1 pod fits on no node
-    "#]],
+            azone     edge       3/3     glance-azone-node-affinity   its own                            10G of lvms-local-storage   ready
+            bzone     edge       3/3     glance-bzone-node-affinity   its own                            10G of lvms-local-storage   ready
+            czone     edge       3/3     glance-czone-node-affinity   its own                            10G of lvms-local-storage   ready
+            default   external   2/3     glance-default-spread-pods   inherited from the control plane   10G of lvms-local-storage   no node can run 1 pod
+            default   internal   2/3     glance-default-spread-pods   inherited from the control plane   10G of lvms-local-storage   no node can run 1 pod
+        "#]],
     );
     check(
         &topology_text("glance-default-spread-pods", of_plane),
         &words,
         expect![[r#"
-          GlanceAPI glance-default-external, inherited from the control plane: OpenStackControlPlane openstack-control-plane, spec.topologyRef
-          GlanceAPI glance-default-internal, inherited from the control plane: OpenStackControlPlane openstack-control-plane, spec.topologyRef
-    "#]],
+            GlanceAPI glance-default-external, inherited from the control plane: OpenStackControlPlane
+            openstack-control-plane, spec.topologyRef
+            GlanceAPI glance-default-internal, inherited from the control plane: OpenStackControlPlane
+            openstack-control-plane, spec.topologyRef
+        "#]],
     );
     let of_template = |items: &mut Vec<Value>| {
         of_plane(items);
@@ -102,15 +104,14 @@ fn the_most_specific_reference_wins() {
         &topology_text("glance-default-spread-pods", of_template),
         &words,
         expect![[r#"
-          GlanceAPI glance-default-external, inherited from Glance: OpenStackControlPlane openstack-control-plane, spec.glance.template.topologyRef
-          GlanceAPI glance-default-internal, inherited from Glance: OpenStackControlPlane openstack-control-plane, spec.glance.template.topologyRef
-    "#]],
+            GlanceAPI glance-default-external, inherited from Glance: OpenStackControlPlane
+            GlanceAPI glance-default-internal, inherited from Glance: OpenStackControlPlane
+        "#]],
     );
     check(
         &topology_text("default-sample", of_template),
         &words,
         expect![[r#"
-            Also referred to by
             OpenStackControlPlane openstack-control-plane, spec.topologyRef
         "#]],
     );
@@ -124,23 +125,24 @@ fn the_most_specific_reference_wins() {
         &glance_text("Glance", "glance", opted_out),
         &["default "],
         expect![[r#"
-        default   external   2/3     none (opted out)             its own   10G of lvms-local-storage   1 pod fits on no node
-        default   internal   2/3     none (opted out)             its own   10G of lvms-local-storage   1 pod fits on no node
-    "#]],
+            default   external   2/3     none (opted out)             its own   10G of lvms-local-storage   no node can run 1 pod
+            default   internal   2/3     none (opted out)             its own   10G of lvms-local-storage   no node can run 1 pod
+        "#]],
     );
     check(
         &topology_text("glance-default-spread-pods", opted_out),
         &["instead", "GlanceAPI", "Also referred", "spec.topologyRef"],
         expect![[r#"
-            used by 2 GlanceAPIs with 6 pods: 4 ready, 2 that no node takes
-            GlanceAPI glance-default-external, its own: GlanceAPI glance-default-external, spec.topologyRef
-            - OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.default.topologyRef asks for no Topology instead, which is not handed on yet
-            GlanceAPI glance-default-internal, its own: GlanceAPI glance-default-internal, spec.topologyRef
-            - OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.default.topologyRef asks for no Topology instead, which is not handed on yet
-            Also referred to by
-            OpenStackControlPlane openstack-control-plane, spec.topologyRef
+            topology openstack/glance-default-spread-pods: used by 2 GlanceAPIs with 6 pods: 4 ready, 2 that no
             Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
             Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
+            GlanceAPI glance-default-external, its own: GlanceAPI glance-default-external, spec.topologyRef
+            spec.glance.template.glanceAPIs.default.topologyRef refers to no Topology instead, which the
+            GlanceAPI does not have yet
+            GlanceAPI glance-default-internal, its own: GlanceAPI glance-default-internal, spec.topologyRef
+            spec.glance.template.glanceAPIs.default.topologyRef refers to no Topology instead, which the
+            GlanceAPI does not have yet
+            OpenStackControlPlane openstack-control-plane, spec.topologyRef
         "#]],
     );
 }
@@ -149,23 +151,27 @@ fn the_most_specific_reference_wins() {
 fn a_topology_that_is_not_there() {
     let gone = |items: &mut Vec<Value>| items.retain(|o| o["metadata"]["name"] != "glance-azone-node-affinity");
     expect![[r#"
-        topology openstack/glance-azone-node-affinity
-          there is no such Topology; whoever refers to it waits for it; namespace openstack has default-sample, glance-bzone-node-affinity, glance-czone-node-affinity, glance-default-spread-pods
+        topology openstack/glance-azone-node-affinity: does not exist; everything that refers to it waits
+          for it; namespace openstack has default-sample, glance-bzone-node-affinity,
+          glance-czone-node-affinity, glance-default-spread-pods
 
-        Who uses it
-          GlanceAPI glance-azone-edge, its own: OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.azone.topologyRef
+        Used by
+          GlanceAPI glance-azone-edge, its own: OpenStackControlPlane openstack-control-plane,
+            spec.glance.template.glanceAPIs.azone.topologyRef
             POD                       NODE       ZONE    STATE
             glance-azone-edge-api-0   master-0   zoneA   Ready
             glance-azone-edge-api-1   worker-0   zoneA   Ready
             glance-azone-edge-api-2   master-0   zoneA   Ready
-    "#]].assert_eq(&topology_text("glance-azone-node-affinity", gone));
+    "#]]
+    .assert_eq(&topology_text("glance-azone-node-affinity", gone));
     check(
         &glance_text("Glance", "glance", gone),
         &["azone"],
         expect![[r#"
-            azone     edge       3/3     glance-azone-node-affinity   its own   10G of lvms-local-storage   its Topology is missing
+            azone     edge       3/3     glance-azone-node-affinity   its own   10G of lvms-local-storage   its Topology does not exist
             glance-azone-edge is not ready
-            Topology glance-azone-node-affinity does not exist: OpenStackControlPlane openstack-control-plane, spec.glance.template.glanceAPIs.azone.topologyRef names it (its own); namespace openstack has default-sample, glance-bzone-node-affinity, glance-czone-node-affinity, glance-default-spread-pods
+            Topology glance-azone-node-affinity does not exist: OpenStackControlPlane openstack-control-plane,
+            spec.glance.template.glanceAPIs.azone.topologyRef names it (its own); namespace openstack has
         "#]],
     );
 }
@@ -180,8 +186,8 @@ fn rules_that_are_not_handed_on_yet() {
         &topology_text("glance-azone-node-affinity", not_in_set),
         &words,
         expect![[r#"
-            - StatefulSet glance-azone-edge-api does not carry these rules yet
-    "#]],
+            - StatefulSet glance-azone-edge-api does not have these rules yet
+        "#]],
     );
     let not_in_api = |items: &mut Vec<Value>| {
         object(items, "GlanceAPI", "glance-azone-edge")["spec"]["topologyRef"] = Value::Null;
@@ -208,7 +214,7 @@ fn rules_that_are_not_handed_on_yet() {
         expect![[r#"
             azone     edge       0/3     -                            -         -                           not ready
             azone is not ready
-            no GlanceAPI has been made for it yet
+            no GlanceAPI has been created for it yet
             Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
             Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
         "#]],
@@ -228,14 +234,14 @@ fn troubles_are_shown_with_those_who_have_them() {
         &topology_text("glance-default-spread-pods", deleted),
         &["  - "],
         expect![[r#"
-            - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with app=glance
-            - IT DOES NOTHING: the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-external and GlanceAPI glance-default-internal has these labels, so that they are not spread: those of GlanceAPI glance-default-external carry component=glance-api,glanceAPI=glance-default-external,owner=glance-default-external,service=glance (SelectorMatchesNothing)
-            - pods are spread by the node label zone, but 1 of 7 nodes has no such label: no pod that follows it can go to worker-3 (NodesWithoutKey)
-            - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not (DraftSpelling)
-            - it was deleted at 2025-01-08T17:00:00Z and is kept until nobody uses it any more; it is held by Glance API default (finalizer openstack.org/glanceapi-default) (BeingDeleted)
-            - StatefulSet glance-default-external-api does not carry these rules yet
+            - NO EFFECT: the spread by the node label zone counts pods with app=glance, but no pod of
+            - pods are spread by the node label zone, but 1 of 7 nodes has no such label: no pod that follows
+            - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead
+            - it was deleted at 2025-01-08T17:00:00Z and is kept until nobody uses it any more; it is used by
+            - pods are spread over the values of the node label zone: none may have more than 1 pod more than
+            - StatefulSet glance-default-external-api does not have these rules yet
             glance-default-external-api-2   -          -       Pending
-            - StatefulSet glance-default-internal-api does not carry these rules yet
+            - StatefulSet glance-default-internal-api does not have these rules yet
             glance-default-internal-api-1   -          -       Pending
         "#]],
     );
@@ -253,12 +259,8 @@ fn a_selector_that_was_filled_in_is_seen_through() {
         &text,
         &["  by zone", "best way out", "also used", "patch topology", "do not carry"],
         expect![[r#"
-            by zone, pods of GlanceAPI glance-default-external: zoneA 1, zoneB 0, zoneC 1; the fullest has 1 more than the emptiest, at most 1 allowed
-            by zone, pods of GlanceAPI glance-default-internal: zoneA 1, zoneB 1, zoneC 0; the fullest has 1 more than the emptiest, at most 1 allowed
-            best way out: spread by zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
             Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-internal
             kubectl -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
-            best way out: spread by zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
             Topology glance-default-spread-pods is also used by: GlanceAPI glance-default-external
             kubectl -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
         "#]],

@@ -35,12 +35,12 @@ fn the_label_is_missing_and_would_not_be_enough() {
         let text: Vec<&str> = lost.because.iter().map(|b| b.text.as_str()).collect();
         assert!(text.iter().any(|t| t.contains("it has no label zone")), "{text:?}");
         assert!(
-            text.iter()
-                .any(|t| t.starts_with("with zone=zoneA it would still not fit")
-                    && t.contains("zoneA 5, zoneB 4, zoneC 4")),
+            text.iter().any(|t| t.starts_with("with zone=zoneA the pod would still not fit")
+                && t.contains("zoneA 5, zoneB 4, zoneC 4")),
             "{text:?}"
         );
-        let external = e.fixes.iter().find(|f| f.text.starts_with("external storage")).expect("external storage");
+        let external =
+            e.fixes.iter().find(|f| f.text.contains("(external storage, or none)")).expect("external storage");
         assert!(external.commands.iter().any(|c| c.contains(r#""storage":{"external":true}"#)));
         assert!(e.fixes[0].harm < external.harm, "nothing that leaves data behind comes first");
     }

@@ -48,15 +48,19 @@ fn a_short_true_answer_for_what_does_not_wait() {
             "Terminating on node n",
         ),
         (pod(none.clone(), none.clone(), json!({"phase": "Succeeded"})), State::Finished, "it has ended: Succeeded"),
-        (pod(none.clone(), gate.clone(), none.clone()), State::Gated, "the gate example.com/quota is taken away"),
+        (
+            pod(none.clone(), gate.clone(), none.clone()),
+            State::Gated,
+            "the scheduling gate example.com/quota is removed",
+        ),
         (
             pod(json!({"managedFields": managed}), gate, none.clone()),
             State::Gated,
-            "managed fields is quota-controller",
+            "which is quota-controller by the pod's managed fields",
         ),
         (pod(none.clone(), json!({"schedulerName": "mine"}), none.clone()), State::Unknown, "the scheduler mine"),
         (pod(none.clone(), json!({"resourceClaims": [{"name": "gpu"}]}), none.clone()), State::Unknown, "not modelled"),
-        (pod(none.clone(), none.clone(), none), State::Schedulable, "it fits now: 1 of 1 nodes take it, best n"),
+        (pod(none.clone(), none.clone(), none), State::Schedulable, "1 of 1 nodes can run it now, best n"),
     ];
     for (pod, state, says) in table {
         let e = explained(vec![node("n"), pod], &["Node", "Pod"]);

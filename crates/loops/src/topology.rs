@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stead_explain::topology::{Consumer, Effect, TroubleReason, troubles};
-use stead_model::ObjectKey;
+use stead_model::{ObjectKey, Topology, parse};
 
 use crate::conditions::{seconds, status};
 use crate::layout::labels;
@@ -26,7 +26,11 @@ pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
         planes.filter(|p| topology_ref::of(&p["spec"]) == Some(name(topology))).map(user).collect();
     used_by.extend(world.store.list("Glance", space).filter(follows).map(user));
     used_by.extend(world.store.list("GlanceAPI", space).filter(follows).map(user));
-    let found = troubles(topology, world.store.of_kind("Node"), &consumers);
+    let nodes: Vec<(&str, BTreeMap<String, String>)> =
+        world.store.of_kind("Node").map(|node| (name(node), texts_at(node, "/metadata/labels"))).collect();
+    // The API server has accepted it: what could be malformed are its rules, and these are read one by one.
+    let read: Topology = parse(name(topology), topology).unwrap_or_default();
+    let found = troubles(&read, &nodes, &consumers);
     let mut conditions = Vec::new();
     let worst = found.iter().find(|t| t.effect != Effect::Note);
     let all: Vec<&str> = found.iter().filter(|t| t.effect != Effect::Note).map(|t| t.message.as_str()).collect();
@@ -69,14 +73,17 @@ fn user(object: &Value) -> Value {
     json!({"kind": object["kind"], "name": object["metadata"]["name"]})
 }
 
+/// The map of texts at a JSON pointer.
+fn texts_at(object: &Value, pointer: &str) -> BTreeMap<String, String> {
+    let fields = fields(object, pointer);
+    fields.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
 fn consumer(api: &Value) -> Consumer {
-    let selector: BTreeMap<String, String> = fields(api, "/spec/nodeSelector")
-        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-        .collect();
     Consumer {
         key: ObjectKey::new("GlanceAPI", namespace(api), name(api)),
         pod_labels: labels(api),
-        node_selector: selector,
+        node_selector: texts_at(api, "/spec/nodeSelector"),
     }
 }
 

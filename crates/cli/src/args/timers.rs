@@ -3,7 +3,8 @@
 use anyhow::ensure;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use stead_explain::outage::{CENTURY, Timers, is_near};
+use stead_explain::outage::Timers;
+use stead_model::times::{CENTURY, is_near};
 
 /// Timing of the cluster's components where it differs from the defaults.
 #[derive(Debug, Args)]

@@ -1,4 +1,6 @@
-//! `stead explain KIND/NAME`: why a pod waits, and the ways out; what hangs on a node; how a Topology or a Glance stands.
+//! `stead explain KIND/NAME`: why a pod waits and how to fix it; the pods and volumes of a node; a Topology or a Glance.
+
+use std::collections::BTreeSet;
 
 use anyhow::bail;
 use jiff::Timestamp;
@@ -9,16 +11,16 @@ use stead_model::{ObjectKey, Objects};
 
 use crate::args::{ExplainArgs, Format};
 use crate::cluster::{self, Scope, Seen};
-use crate::output::{self, Hinted, Outcome};
+use crate::output::{self, Hinted, Outcome, complain};
 
-/// Kinds beyond placement's own that tell where a rule comes from and who owns what.
+/// Kinds beyond those of placement that tell where a rule comes from and who owns what.
 const OWNERS: [&str; 7] =
     ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment", "DaemonSet", "Job"];
 
-/// Kinds that tell how nodes and their pods stand.
+/// Kinds that tell about the health of nodes.
 const OUTAGE: [&str; 2] = ["Lease", "Event"];
 
-/// What is read for an explanation.
+/// The further kinds that are read for an explanation.
 fn wanted(kind: &str) -> (Vec<&'static str>, Scope) {
     match kind {
         "Node" => (OWNERS[4..].iter().chain(&OUTAGE).copied().collect(), Scope::Cluster),
@@ -27,7 +29,7 @@ fn wanted(kind: &str) -> (Vec<&'static str>, Scope) {
     }
 }
 
-/// The time that the objects tell of: the clock's for a live cluster.
+/// The time of the objects: the present for a live cluster.
 fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
     let mut timers = args.timers.timers();
     timers.controllers_since = timers.controllers_since.or_else(|| outage::controllers_since(objects));
@@ -37,26 +39,41 @@ fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
-    let (kind, name) = target(&args.target)?;
+    let (kind, _) = target(&args.target)?;
     let Seen { items, kinds, namespace, place } = {
         let (more, scope) = wanted(kind);
         cluster::read(&args.source, &more, scope)?
     };
-    // A warning has said that it may not be listed: that it is not there would be a guess.
+    // A warning was printed that it may not be listed: whether it exists is unknown.
     if args.source.from.is_empty() && !kinds.contains(kind) {
         bail!("cannot explain {}: {kind} objects may not be listed", args.target);
     }
     let objects = Objects::from_items(items);
-    let namespace = namespace.as_deref();
+    let outcome = answer(args, &objects, &kinds, namespace.as_deref(), place);
+    // An error names the object that it is about, which is then not ignored.
+    for warning in objects.warnings().iter().filter(|_| outcome.is_ok()) {
+        complain("warning", &format!("{warning}: the object is ignored"));
+    }
+    outcome
+}
+
+fn answer(
+    args: &ExplainArgs,
+    objects: &Objects,
+    kinds: &BTreeSet<String>,
+    namespace: Option<&str>,
+    place: &str,
+) -> anyhow::Result<Outcome> {
+    let (kind, name) = target(&args.target)?;
     let missing = |key: &ObjectKey| anyhow::anyhow!("{key} not found {place}");
     match kind {
         "Topology" => {
-            // One that is missing is explained by those who refer to it.
-            let key = match find(&objects, kind, name, namespace, place) {
-                Err(error) => topology_namespace(&objects, name, namespace).ok_or(error)?,
+            // A Topology that does not exist is explained by the objects that refer to it.
+            let key = match find(objects, kind, name, namespace, place) {
+                Err(error) => topology_namespace(objects, name, namespace).ok_or(error)?,
                 found => found?,
             };
-            let explanation = topology::explain(&objects, &key, &kinds)?;
+            let explanation = topology::explain(objects, &key, kinds)?;
             if !explanation.exists && explanation.references.is_empty() {
                 return Err(missing(&key));
             }
@@ -64,21 +81,21 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
             Ok(if explanation.exists { Outcome::Yes } else { Outcome::No })
         }
         "Glance" | "GlanceAPI" => {
-            let key = find(&objects, kind, name, namespace, place)?;
-            let explanation = glance::explain(&objects, &key, &kinds)?.ok_or_else(|| missing(&key))?;
+            let key = find(objects, kind, name, namespace, place)?;
+            let explanation = glance::explain(objects, &key, kinds)?.ok_or_else(|| missing(&key))?;
             print(args.output, &explanation, glance::render)?;
             Ok(Outcome::Yes)
         }
         "Node" => {
-            let clock = clock(args, &objects);
-            let explained = outage::explain_node(&objects, name, &kinds, &clock)?;
-            let explanation = explained.ok_or_else(|| missing(&ObjectKey::new("Node", "", name)))?;
+            let clock = clock(args, objects);
+            let explained = outage::explain_node(objects, name, kinds, &clock)?;
+            let explanation = explained.ok_or_else(|| missing(&ObjectKey::node(name)))?;
             print(args.output, &explanation, outage::render_node)?;
             Ok(Outcome::Yes)
         }
         _ => {
-            let key = find(&objects, kind, name, namespace, place)?;
-            let explanation = stead_explain::explain(&objects, &key, &kinds, &clock(args, &objects))?;
+            let key = find(objects, kind, name, namespace, place)?;
+            let explanation = stead_explain::explain(objects, &key, kinds, &clock(args, objects))?;
             print(args.output, &explanation, stead_explain::render)?;
             Ok(if explanation.state == State::Unknown { Outcome::No } else { Outcome::Yes })
         }
@@ -97,7 +114,7 @@ fn print<T: Serialize>(format: Format, answer: &T, render: fn(&T) -> String) -> 
 fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
     let unknown = || Hinted {
         message: format!("cannot explain {target:?}"),
-        hint: "say which: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME".into(),
+        hint: "use pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME".into(),
     };
     let (kind, name) = target.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(unknown)?;
     let kind = match kind.to_lowercase().as_str() {
@@ -111,7 +128,7 @@ fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
     Ok((kind, name))
 }
 
-/// The object of that name: in the namespace that was given, or else in the only one that has it.
+/// The object of that name: in the given namespace, or in the only one that has it.
 fn find(objects: &Objects, kind: &str, name: &str, namespace: Option<&str>, place: &str) -> anyhow::Result<ObjectKey> {
     let found: Vec<&ObjectKey> =
         objects.keys(kind).filter(|key| key.name == name && namespace.is_none_or(|n| n == key.namespace)).collect();
@@ -124,15 +141,15 @@ fn find(objects: &Objects, kind: &str, name: &str, namespace: Option<&str>, plac
             let namespaces: Vec<&str> = several.iter().map(|k| k.namespace.as_str()).collect();
             Err(Hinted {
                 message: format!("{word} {name} is in several namespaces: {}", namespaces.join(", ")),
-                hint: "say which with -n".into(),
+                hint: "choose one with -n".into(),
             }
             .into())
         }
     }
 }
 
-/// Where a Topology would be that is not there: in the namespace that was given, or that of the objects which could
-/// refer to it, where they are all in one.
+/// The key of a Topology that does not exist: in the given namespace, or in that of the objects that could refer to it,
+/// where these are all in one.
 fn topology_namespace(objects: &Objects, name: &str, namespace: Option<&str>) -> Option<ObjectKey> {
     if let Some(namespace) = namespace {
         return Some(ObjectKey::new("Topology", namespace, name));

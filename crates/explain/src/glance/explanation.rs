@@ -1,16 +1,16 @@
-//! The whole answer about one Glance, or about one of its APIs.
+//! Everything about one Glance, or about one of its APIs.
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
-use serde_json::Value;
+use stead_model::{Condition, Glance, GlanceApi, ModelError, ObjectKey, Objects, Storage, Topology};
 
 use crate::references::{Chosen, chosen, controller, entry, titled};
-use crate::topology::{stateful_set, there_are};
+use crate::topology::{Rules, stateful_set, there_are};
 use crate::workload_pods::{Observer, PodStanding};
-use stead_model::{ModelError, ObjectKey, Objects};
 
-/// How a Glance stands.
+/// A Glance and its APIs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GlanceExplanation {
@@ -18,12 +18,12 @@ pub struct GlanceExplanation {
     pub kind: String,
     /// Namespace and name.
     pub name: String,
-    /// How it stands, in a sentence.
+    /// The verdict, in a sentence.
     pub summary: String,
-    /// What its own conditions say that is not well.
+    /// Its own conditions that are False.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// What conditions say that its pods do not wait for, such as a neighbour that is missing.
+    /// Conditions that its pods do not wait for, such as a missing service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Its APIs.
@@ -41,22 +41,25 @@ pub struct GlanceExplanation {
 pub struct Api {
     /// The entry of `glanceAPIs`.
     pub entry: String,
-    /// The GlanceAPI's name; none where it has not been made.
+    /// The GlanceAPI's name; none where it has not been created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// single, external, internal or edge; split where nothing has been made.
+    /// single, external, internal or edge; split where nothing has been created.
     #[serde(rename = "type")]
     pub sort: String,
     /// Pods that are ready.
     pub ready: usize,
     /// Pods that are wanted.
     pub wanted: u64,
-    /// The Topology that is meant for it.
+    /// The Topology that it is to follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<Chosen>,
+    /// Whether that Topology does not exist.
+    #[serde(skip)]
+    pub(super) topology_missing: bool,
     /// Where its pods keep data.
     pub storage: String,
-    /// What is not well, a line each; the pods that wait are below.
+    /// What is wrong, a line each; the pods that wait are below.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
     /// Its pods.
@@ -64,7 +67,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Whether all is well with it.
+    /// Whether nothing is wrong with it.
     pub fn is_well(&self) -> bool {
         self.faults.is_empty() && u64::try_from(self.ready).is_ok_and(|ready| ready >= self.wanted)
     }
@@ -79,38 +82,47 @@ pub fn explain(
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
 ) -> Result<Option<GlanceExplanation>, ModelError> {
-    let Some(object) = objects.raw(key) else { return Ok(None) };
+    let whole = key.kind == "Glance";
+    let glance = if whole { objects.get::<Glance>(key)? } else { None };
+    let asked = if whole { None } else { objects.get::<GlanceApi>(key)? };
+    let (metadata, conditions) = match (glance, asked) {
+        (Some(glance), _) => (&glance.metadata, &glance.status.conditions),
+        (None, Some(api)) => (&api.metadata, &api.status.conditions),
+        (None, None) => return Ok(None),
+    };
     let mut observer = Observer::new(objects, kinds);
     let mut apis = Vec::new();
-    let made: Vec<(&ObjectKey, &Value)> = objects
-        .raw_of_kind("GlanceAPI")
-        .filter(|(api, value)| match key.kind.as_str() {
-            "Glance" => controller(objects, value, "Glance").is_some_and(|(glance, _)| glance == *key),
-            _ => *api == key,
+    let created: Vec<(&ObjectKey, &GlanceApi)> = objects
+        .all::<GlanceApi>()
+        .filter(|(api_key, api)| match whole {
+            true => controller::<Glance>(objects, &api_key.namespace, &api.metadata)
+                .is_some_and(|(glance, _)| glance == *key),
+            false => *api_key == key,
         })
         .collect();
-    for (api_key, api) in &made {
+    for (api_key, api) in &created {
         apis.push(one(objects, kinds, &mut observer, api_key, api)?);
     }
-    if key.kind == "Glance" {
-        apis.extend(not_made(object, &apis));
+    if let Some(glance) = glance {
+        apis.extend(not_created(glance, &apis));
         apis.sort_by(|a, b| (&a.entry, &a.name).cmp(&(&b.entry, &b.name)));
     }
     let needs = ["GlanceAPI", "StatefulSet", "Pod"];
     let missing: Vec<&str> = needs.into_iter().filter(|k| !kinds.contains(*k)).collect();
     let notes = if missing.is_empty() { Vec::new() } else { vec![format!("no {} were read", missing.join(", "))] };
     let mut remarks: Vec<String> = Vec::new();
-    for said in made.iter().map(|(_, api)| *api).chain([object]).flat_map(self::remarks) {
+    let reported = created.iter().map(|(_, api)| &api.status.conditions).chain([conditions]);
+    for remark in reported.flat_map(|conditions| self::remarks(conditions)) {
         // A Glance says in short what its APIs say in full.
-        if !remarks.iter().any(|other| other.starts_with(&said)) {
-            remarks.push(said);
+        if !remarks.iter().any(|other| other.starts_with(&remark)) {
+            remarks.push(remark);
         }
     }
     Ok(Some(GlanceExplanation {
         kind: key.kind.clone(),
         name: format!("{}/{}", key.namespace, key.name),
-        summary: summary(object, &apis),
-        conditions: if key.kind == "Glance" { conditions(object) } else { Vec::new() },
+        summary: summary(metadata, &apis),
+        conditions: if whole { unmet_conditions(conditions, false) } else { Vec::new() },
         remarks,
         apis,
         notes,
@@ -123,47 +135,49 @@ fn one(
     kinds: &BTreeSet<String>,
     observer: &mut Observer<'_>,
     key: &ObjectKey,
-    api: &Value,
+    api: &GlanceApi,
 ) -> Result<Api, ModelError> {
     let topology = chosen(objects, key, api);
     let rules = topology.as_ref().and_then(|c| c.topology.as_deref());
-    let found = rules.map(|name| objects.raw(&ObjectKey::new("Topology", &key.namespace, name)));
+    let found = rules.map(|name| objects.find::<Topology>(&key.namespace, name));
     let domain = found.flatten().and_then(spread_key);
     let set = stateful_set(objects, key);
     let pods = match &set {
-        Some((set, _)) => observer.pods_of(set, domain)?,
+        Some((set, _)) => observer.pods_of(set, domain.as_deref())?,
         None => Vec::new(),
     };
-    let wanted = api["spec"]["replicas"].as_u64().unwrap_or(1);
+    let wanted = u64::try_from(api.spec.replicas.unwrap_or(1)).unwrap_or_default();
     let mut faults = Vec::new();
-    if let (Some(name), Some(None), true) = (rules, found, kinds.contains("Topology")) {
+    let topology_missing = matches!(found, Some(None)) && kinds.contains("Topology");
+    if let (Some(name), true) = (rules, topology_missing) {
         let there = there_are(objects, &key.namespace);
         faults.push(format!("Topology {name} does not exist: {}; {there}", refers(topology.as_ref())));
     }
     match &set {
         None => faults.push("it has no StatefulSet yet".to_owned()),
         Some((set, _)) => {
-            let made = u64::try_from(pods.len()).unwrap_or(u64::MAX);
-            if made < wanted {
-                faults.push(format!("{} has made {made} of {wanted} pods so far", titled(set)));
+            let created = u64::try_from(pods.len()).unwrap_or(u64::MAX);
+            if created < wanted {
+                faults.push(format!("{} has created {created} of {wanted} pods so far", titled(set)));
             }
         }
     }
-    if let Some(since) = api["metadata"]["deletionTimestamp"].as_str() {
-        faults.push(format!("it is being deleted since {since}"));
+    if let Some(since) = &api.metadata.deletion_timestamp {
+        faults.push(format!("it is being deleted since {}", since.0));
     }
-    // The pods that wait are told one by one, with more than the condition says.
-    let told = pods.iter().any(|pod| pod.waiting.is_some());
-    faults.extend(conditions(api).into_iter().filter(|c| !(told && c.starts_with("condition PodsScheduled "))));
-    let glance = controller(objects, api, "Glance").map_or(&Value::Null, |(_, glance)| glance);
+    // The pods that wait are listed one by one, with more than the condition says.
+    let listed = pods.iter().any(|pod| pod.waiting.is_some());
+    faults.extend(unmet_conditions(&api.status.conditions, listed));
+    let glance = controller::<Glance>(objects, &key.namespace, &api.metadata).map(|(glance, _)| glance);
     Ok(Api {
-        entry: entry(key, api, glance).unwrap_or_default().to_owned(),
+        entry: entry(key, api, glance.as_ref()).unwrap_or_default().to_owned(),
         name: Some(key.name.clone()),
-        sort: api["spec"]["apiType"].as_str().unwrap_or("single").to_owned(),
+        sort: api.spec.api_type.clone().unwrap_or_else(|| "single".into()),
         ready: pods.iter().filter(|p| p.ready).count(),
         wanted,
         topology,
-        storage: storage(&api["spec"]["storage"]),
+        topology_missing,
+        storage: storage(&api.spec.storage),
         faults,
         pods,
     })
@@ -173,36 +187,37 @@ fn refers(chosen: Option<&Chosen>) -> String {
     chosen.map_or(String::new(), |c| format!("{} names it ({})", c.reference, c.level.as_str()))
 }
 
-fn spread_key(topology: &Value) -> Option<&str> {
-    let rules = crate::topology::constraints(topology).1.as_array()?;
-    rules.iter().filter_map(|r| r["topologyKey"].as_str()).find(|k| *k != "kubernetes.io/hostname")
+fn spread_key(topology: &Topology) -> Option<String> {
+    let rules = Rules::of(topology);
+    rules.spread.into_iter().map(|rule| rule.topology_key).find(|key| key != "kubernetes.io/hostname")
 }
 
-/// The entries of a Glance's spec for which nothing has been made.
-fn not_made(glance: &Value, made: &[Api]) -> Vec<Api> {
-    let entries = glance["spec"]["glanceAPIs"].as_object().into_iter().flatten();
+/// The entries of a Glance's spec for which nothing has been created.
+fn not_created(glance: &Glance, created: &[Api]) -> Vec<Api> {
+    let entries = glance.spec.glance_apis.iter();
     entries
-        .filter(|(entry, _)| !made.iter().any(|a| a.entry == **entry))
+        .filter(|(entry, _)| !created.iter().any(|a| a.entry == **entry))
         .map(|(entry, template)| Api {
             entry: entry.clone(),
             name: None,
-            sort: template["type"].as_str().unwrap_or("split").to_owned(),
+            sort: template.r#type.clone().unwrap_or_else(|| "split".into()),
             ready: 0,
-            wanted: template["replicas"].as_u64().unwrap_or(1),
+            wanted: u64::try_from(template.replicas.unwrap_or(1)).unwrap_or_default(),
             topology: None,
+            topology_missing: false,
             storage: "-".into(),
-            faults: vec!["no GlanceAPI has been made for it yet".into()],
+            faults: vec!["no GlanceAPI has been created for it yet".into()],
             pods: Vec::new(),
         })
         .collect()
 }
 
 /// Where pods keep data, in a few words.
-fn storage(storage: &Value) -> String {
-    if storage["external"] == true {
+fn storage(storage: &Storage) -> String {
+    if storage.external == Some(true) {
         return "external".into();
     }
-    match (storage["storageRequest"].as_str(), storage["storageClass"].as_str().filter(|c| !c.is_empty())) {
+    match (&storage.storage_request, storage.storage_class.as_ref().filter(|class| !class.is_empty())) {
         (Some(size), Some(class)) => format!("{size} of {class}"),
         (Some(size), None) => format!("{size} of the default class"),
         (None, _) => "-".into(),
@@ -212,43 +227,44 @@ fn storage(storage: &Value) -> String {
 /// The reason of a condition about something that Glance can start without.
 const MISSING: &str = "Missing";
 
-fn unmet(object: &Value) -> impl Iterator<Item = &Value> {
-    object["status"]["conditions"].as_array().into_iter().flatten().filter(|c| c["status"] == "False")
+fn unmet(conditions: &[Condition]) -> impl Iterator<Item = &Condition> {
+    conditions.iter().filter(|condition| condition.status == "False")
 }
 
-/// What conditions say that nothing waits for, in words.
-fn remarks(object: &Value) -> Vec<String> {
-    let missing = unmet(object).filter(|c| c["reason"] == MISSING);
-    missing.filter_map(|c| c["message"].as_str()).map(str::to_owned).collect()
+/// The messages of conditions that nothing waits for.
+fn remarks(conditions: &[Condition]) -> Vec<String> {
+    let missing = unmet(conditions).filter(|c| c.reason.as_deref() == Some(MISSING));
+    missing.filter_map(|c| c.message.clone()).collect()
 }
 
-/// The conditions that are not well, in words.
-fn conditions(object: &Value) -> Vec<String> {
+/// The conditions that are False, in words; without the one about pods that wait for a node, if they are listed.
+fn unmet_conditions(conditions: &[Condition], pods_listed: bool) -> Vec<String> {
     let mut out: Vec<(String, String)> = Vec::new();
-    for c in unmet(object).filter(|c| c["reason"] != MISSING) {
-        let text = |field: &str| c[field].as_str().unwrap_or_default();
-        let said = format!("{}: {}", text("reason"), text("message"));
+    for c in unmet(conditions).filter(|c| c.reason.as_deref() != Some(MISSING)) {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let said = format!("{}: {}", text(&c.reason), text(&c.message));
         // Ready repeats the first of the others.
         match out.iter_mut().find(|(_, other)| *other == said) {
-            Some((types, _)) => *types = format!("{types}, {}", text("type")),
-            None => out.push((text("type").to_owned(), said)),
+            Some((types, _)) => *types = format!("{types}, {}", c.r#type),
+            None => out.push((c.r#type.clone(), said)),
         }
     }
+    out.retain(|(types, _)| !(pods_listed && types == "PodsScheduled"));
     out.into_iter().map(|(types, said)| format!("condition {types} is False ({said})")).collect()
 }
 
-fn summary(object: &Value, apis: &[Api]) -> String {
-    if let Some(since) = object["metadata"]["deletionTimestamp"].as_str() {
-        return format!("it is being deleted since {since}");
+fn summary(metadata: &ObjectMeta, apis: &[Api]) -> String {
+    if let Some(since) = &metadata.deletion_timestamp {
+        return format!("being deleted since {}", since.0);
     }
     let (ready, wanted) = (apis.iter().map(|a| a.ready).sum::<usize>(), apis.iter().map(|a| a.wanted).sum::<u64>());
     let stuck = apis.iter().flat_map(|a| &a.pods).filter(|p| p.waiting.is_some()).count();
-    let ill = apis.iter().filter(|a| !a.is_well()).count();
+    let healthy = apis.iter().all(Api::is_well);
     let pods = format!("{ready} of {wanted} pods are ready");
-    match (ill, stuck) {
-        (0, _) => format!("all is well: {pods}"),
-        (_, 0) => pods,
-        (_, 1) => format!("{pods}; 1 waits because no node takes it"),
-        _ => format!("{pods}; {stuck} wait because no node takes them"),
+    match stuck {
+        _ if healthy => format!("healthy: {pods}"),
+        0 => pods,
+        1 => format!("{pods}; no node can run 1 pod"),
+        stuck => format!("{pods}; no node can run {stuck} pods"),
     }
 }

@@ -1,17 +1,18 @@
-//! The answer about a Glance as people read it.
+//! The explanation of a Glance as text.
 
 use std::fmt::Write;
 
 use super::explanation::{Api, GlanceExplanation};
 use crate::table::table;
 use crate::workload_pods::render_waiting;
+use crate::wrap::{bullet, hanging, note, wrapped};
 
 /// The explanation as text.
 pub fn render(e: &GlanceExplanation) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{} {}\n  {}", e.kind.to_lowercase(), e.name, e.summary);
+    hanging(&mut out, "", "  ", &format!("{} {}: {}", e.kind.to_lowercase(), e.name, e.summary));
     for condition in &e.conditions {
-        let _ = writeln!(out, "  {condition}");
+        wrapped(&mut out, "  ", condition);
     }
     out.push('\n');
     let rows: Vec<Vec<String>> = e.apis.iter().map(row).collect();
@@ -20,13 +21,13 @@ pub fn render(e: &GlanceExplanation) -> String {
         render_api(&mut out, api, &e.namespace);
     }
     if !e.remarks.is_empty() {
-        let _ = writeln!(out, "\nWhat else to know");
+        let _ = writeln!(out, "\nAlso reported");
     }
     for remark in &e.remarks {
-        let _ = writeln!(out, "  - {remark}");
+        bullet(&mut out, remark);
     }
-    for note in &e.notes {
-        let _ = writeln!(out, "\nnote: {note}");
+    for text in &e.notes {
+        note(&mut out, text);
     }
     out
 }
@@ -49,12 +50,11 @@ fn row(api: &Api) -> Vec<String> {
 
 fn state(api: &Api) -> String {
     let waiting = api.pods.iter().filter(|p| p.waiting.is_some()).count();
-    let missing = api.faults.iter().find(|f| f.starts_with("Topology "));
     match (api.is_well(), waiting) {
         (true, _) => "ready".into(),
-        (false, 1) => "1 pod fits on no node".into(),
-        (false, n) if n > 1 => format!("{n} pods fit on no node"),
-        _ if missing.is_some() => "its Topology is missing".into(),
+        (false, 1) => "no node can run 1 pod".into(),
+        (false, n) if n > 1 => format!("no node can run {n} pods"),
+        _ if api.topology_missing => "its Topology does not exist".into(),
         _ => "not ready".into(),
     }
 }
@@ -63,14 +63,14 @@ fn render_api(out: &mut String, api: &Api, namespace: &str) {
     let name = api.name.as_deref().unwrap_or(&api.entry);
     let _ = writeln!(out, "\n{name} is not ready");
     for fault in &api.faults {
-        let _ = writeln!(out, "  {fault}");
+        wrapped(out, "  ", fault);
     }
     for pod in api.pods.iter().filter(|p| !p.ready) {
         if pod.waiting.is_some() {
             render_waiting(out, namespace, pod);
         } else {
             let place = pod.node.as_ref().map(|n| format!(" on {n}")).unwrap_or_default();
-            let _ = writeln!(out, "  {}{place}: {}", pod.name, pod.state);
+            wrapped(out, "  ", &format!("{}{place}: {}", pod.name, pod.state));
         }
     }
 }

@@ -8,20 +8,23 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
+use stead_model::times::{is_near, seconds};
+use stead_model::{
+    ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodController, PodView, UNREACHABLE, WorkloadView, not_recreated,
+    replacement_of,
+};
 use stead_placement::{Cluster, Pod};
 
 use super::eviction;
-use super::makers::{self, Maker};
-use super::node::{NodeStanding, OUT_OF_SERVICE, UNREACHABLE};
+use super::node::health;
 use super::placing::{template, with_taint, without_taints};
-use super::pod::PodSeen;
+use super::pod::runs;
 use super::stages::Stages;
 use super::starting::refused;
 use super::timers::Clock;
-use super::times::{is_near, seconds};
 use super::way::{Miss, Outcome, Way};
-use stead_model::{ModelError, ObjectKey, Objects};
 
 /// How a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +75,7 @@ impl<'a> Course<'a> {
         node: Option<&'a str>,
         targets: BTreeSet<ObjectKey>,
     ) -> Result<Course<'a>, ModelError> {
-        let standing = node.and_then(|name| NodeStanding::find(objects, name));
+        let standing = node.and_then(|name| health(objects, name));
         let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
         let (stages, gone, alive) = (Stages::new(cluster.clone()), Vec::new(), BTreeSet::new());
         let (foreseen, settled) = (RefCell::default(), BTreeSet::new());
@@ -99,21 +102,25 @@ impl<'a> Course<'a> {
             }
         }
         let nodes: BTreeSet<&str> = objects.raw_of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
-        let goes = |key: &ObjectKey, pod: PodSeen| {
-            let elsewhere = pod.node().is_none_or(|n| nodes.contains(n) && node != Some(n));
-            !elsewhere || pod.due().is_some() || course.targets.contains(key)
+        // Most pods of a large cluster stay where they are: only the others are parsed.
+        let goes = |raw: &Value| {
+            let elsewhere =
+                raw["spec"]["nodeName"].as_str().is_none_or(|n| n.is_empty() || (nodes.contains(n) && node != Some(n)));
+            !elsewhere || raw["metadata"]["deletionTimestamp"].is_string()
         };
-        let going = objects.raw_of_kind("Pod").filter(|(key, p)| goes(key, PodSeen(p)));
-        course.gone = going.filter_map(|(key, p)| Some((key.clone(), course.fate(PodSeen(p)).gone?))).collect();
+        let targets = course.targets.iter().filter_map(|key| objects.pod(key).ok().flatten());
+        let going: BTreeMap<&ObjectKey, PodView> =
+            objects.pods_where(goes).chain(targets).map(|pod| (pod.key(), pod)).collect();
+        course.gone = going.into_iter().filter_map(|(key, p)| Some((key.clone(), course.fate(p).gone?))).collect();
         Ok(course)
     }
 
     /// From now on, a node has the pod that is made in the place of another. What was foreseen of that stands; all others may
     /// have to go elsewhere.
-    pub(crate) fn occupy(&mut self, pod: PodSeen, node: &str) {
-        self.settled.insert(pod.key());
+    pub(crate) fn occupy(&mut self, pod: PodView, node: &str) {
+        self.settled.insert(pod.key().clone());
         self.foreseen.get_mut().retain(|key, _| self.settled.contains(key));
-        let Ok(next) = Pod::from_raw(&template(pod.0, false)) else { return };
+        let Ok(next) = Pod::from_raw(&template(pod.raw(), false)) else { return };
         self.stages.occupy(&next, node);
     }
 
@@ -124,113 +131,116 @@ impl<'a> Course<'a> {
     /// How a node is, on this way.
     pub(crate) fn life(&self, name: &str) -> Life {
         let ours = self.node == Some(name);
-        match NodeStanding::find(self.objects, name) {
+        match health(self.objects, name) {
             None => Life::Gone,
             Some(_) if ours && self.way == Way::DeleteNode => Life::Gone,
             Some(_) if ours && self.way == Way::NodeReturns => Life::Alive,
-            Some(node) if node.is_silent(self.clock.leases) => Life::Silent,
+            Some(node) if node.is_unreachable(self.clock.leases) => Life::Silent,
             Some(_) => Life::Alive,
         }
     }
 
     /// From when on a node is not ready for all others.
     pub(super) fn found(&self, name: &str) -> Option<Timestamp> {
-        eviction::unknown_from(self.clock, &NodeStanding::find(self.objects, name)?)
+        eviction::unknown_from(self.clock, &health(self.objects, name)?)
     }
 
     /// Whether the out-of-service taint is on a node, on this way. It goes with the Node object.
     pub(super) fn out_of_service(&self, name: &str) -> bool {
-        let found = NodeStanding::find(self.objects, name).is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
+        let found = health(self.objects, name).is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
         self.life(name) != Life::Gone && (found || (self.way == Way::OutOfService && self.node == Some(name)))
     }
 
     /// What becomes of a pod: when it, or the one in its place, is Ready.
-    pub(crate) fn outcome(&self, pod: PodSeen) -> Outcome {
-        match self.foreseen.borrow().get(&pod.key()) {
+    pub(crate) fn outcome(&self, pod: PodView) -> Outcome {
+        match self.foreseen.borrow().get(pod.key()) {
             Some(Some(outcome)) => return outcome.clone(),
             Some(None) => {
-                return Outcome::default().never(format!("pod {} waits for what waits for it", pod.name()));
+                return Outcome::default().never(format!("pod {} is in a circular wait", pod.name()));
             }
             None => {}
         }
-        self.foreseen.borrow_mut().insert(pod.key(), None);
+        self.foreseen.borrow_mut().insert(pod.key().clone(), None);
         let outcome = self.reckoned(pod);
-        self.foreseen.borrow_mut().insert(pod.key(), Some(outcome.clone()));
+        self.foreseen.borrow_mut().insert(pod.key().clone(), Some(outcome.clone()));
         outcome
     }
 
-    fn reckoned(&self, pod: PodSeen) -> Outcome {
-        let lives = |node: &&str| pod.due().is_none() && !pod.ended() && self.life(node) == Life::Alive;
+    fn reckoned(&self, pod: PodView) -> Outcome {
+        let lives = |node: &&str| !pod.is_terminating() && !pod.has_ended() && self.life(node) == Life::Alive;
         match pod.node() {
-            None if pod.due().is_none() => self.placed(pod, pod, self.now(), Outcome::default()),
-            Some(node) if lives(&node) && !self.targets.contains(&pod.key()) => self.there(pod, node),
+            None if !pod.is_terminating() => self.placed(pod, pod, self.now(), Outcome::default()),
+            Some(node) if lives(&node) && !self.targets.contains(pod.key()) => self.there(pod, node),
             _ => self.replaced(pod),
         }
     }
 
     /// A pod on a node whose kubelet answers.
-    fn there(&self, pod: PodSeen, node: &str) -> Outcome {
+    fn there(&self, pod: PodView, node: &str) -> Outcome {
         let (now, timers) = (self.now(), &self.clock.timers);
         let mut out = Outcome { nodes: vec![node.to_owned()], ..Outcome::default() };
         let back = self.way == Way::NodeReturns && self.node == Some(node);
         if let Some(why) = refused(pod).filter(|_| back) {
             return out.never(why);
         }
-        if back && pod.containers().any(|c| c["state"].get("running").is_some()) {
-            out.step(format!("the kubelet of {node} says that it goes on"), now + timers.kubelet_return);
+        if back && runs(pod) {
+            out.step(format!("the kubelet of {node} reports that it still runs"), now + timers.kubelet_return);
             return out.ready(now + timers.kubelet_return);
         }
-        if let Some(since) = pod.since("Ready").filter(|_| pod.ready()) {
+        if let Some(since) = pod.condition_since("Ready", "True").filter(|_| pod.is_ready()) {
             return out.ready(since);
         }
-        let begun = pod.since("PodScheduled").unwrap_or(now);
+        let begun = pod.condition_since("PodScheduled", "True").unwrap_or(now);
         self.started(pod, if back { now + timers.kubelet_return } else { begun }, out)
     }
 
     /// A pod whose place somebody else has to take.
-    fn replaced(&self, pod: PodSeen) -> Outcome {
+    fn replaced(&self, pod: PodView) -> Outcome {
         let mut out = Outcome::default();
         let fate = self.fate(pod);
         let name = pod.name();
-        if let Some(next) = makers::successor(self.objects, pod) {
-            out.step(format!("pod {} was made in its place", next.name()), next.created().unwrap_or(self.now()));
+        if let Some(next) = replacement_of(self.objects, pod) {
+            out.step(format!("pod {} was created in its place", next.name()), next.created().unwrap_or(self.now()));
             let then = self.outcome(next);
             out.steps.extend(then.steps);
             return Outcome { steps: out.steps, ..then };
         }
-        if let Some(why) = makers::retired(self.objects, pod) {
-            return out.never(format!("pod {name} is not made anew: {why}"));
+        if let Some(why) = not_recreated(self.objects, pod) {
+            return out.never(format!("pod {name} will not be recreated: {why}"));
         }
-        let maker = Maker::of(self.objects, pod);
+        let maker = PodController::of(self.objects, pod);
         let mut next = None;
         let made = match maker {
-            Maker::Nobody => return out.never(format!("nobody makes pod {name} anew: it has no controller")),
-            Maker::Kubelet => {
-                return out.never(format!("pod {name} is made by the node's own kubelet, and there alone"));
+            PodController::None => return out.never(format!("pod {name} will not be recreated (no controller)")),
+            PodController::Kubelet => {
+                return out.never(format!("pod {name} is a static pod: it runs on its own node only"));
             }
-            Maker::EachNode if pod.node().is_none_or(|n| self.life(n) != Life::Alive) => {
+            PodController::DaemonSet if pod.node().is_none_or(|n| self.life(n) != Life::Alive) => {
                 return out
-                    .never(format!("a DaemonSet's pod is for its own node alone, and that is {}", self.word(pod)));
+                    .never(format!("a DaemonSet's pod runs on its own node only, and that is {}", self.word(pod)));
             }
-            Maker::Identities { set: Some(set), .. } if !makers::in_range(set, pod) => {
-                return out.never(format!("pod {name} is not made anew: its StatefulSet wants fewer pods"));
-            }
-            Maker::Replicas { set } if !self.wanted(pod, set) => match self.rolled_out(pod) {
+            PodController::ReplicaSet { set } if !self.wanted(pod, set) => match self.rolled_out(pod) {
                 Ok((made, other)) => {
                     next = Some(other);
                     Some(made)
                 }
                 Err(why) => return out.never(why),
             },
-            Maker::Replicas { .. } => [fate.deleted, fate.gone].into_iter().flatten().min(),
-            Maker::Job(job) => match self.retried(job, pod, fate) {
+            PodController::ReplicaSet { .. } => [fate.deleted, fate.gone].into_iter().flatten().min(),
+            PodController::Job { job } => match self.retried(job, pod, fate) {
                 Ok(made) => made,
                 Err(why) => return out.never(why),
             },
-            Maker::Identities { .. } | Maker::EachNode | Maker::Other(_) => fate.gone,
+            PodController::StatefulSet { .. } | PodController::DaemonSet | PodController::Other { .. } => fate.gone,
         };
         if let Some(at) = fate.deleted {
-            out.step(format!("the deletion of pod {name} {}", if at <= self.now() { "began" } else { "begins" }), at);
+            out.step(
+                format!(
+                    "the deletion of pod {name} {}",
+                    if at <= self.now() { "was requested" } else { "is requested" }
+                ),
+                at,
+            );
         }
         let Some(made) = made.map(|at| at.max(self.now())) else {
             return out.never(self.why_it_stays(pod, fate, maker));
@@ -239,47 +249,49 @@ impl<'a> Course<'a> {
             out.step(format!("the object of pod {name} is gone"), made);
         }
         let made = match maker {
-            Maker::Identities { ordered: true, set } => match self.turn(pod, set, made) {
+            PodController::StatefulSet { set } if maker.is_ordered() => match self.turn(pod, set, made) {
                 Ok(made) => made,
                 Err(miss) => return out.missed(miss),
             },
             _ => made,
         };
-        out.step("its successor is made", made);
-        self.placed(next.as_ref().map_or(pod, PodSeen), pod, made, out)
+        out.step("its replacement is created", made);
+        self.placed(next.as_ref().and_then(|next| next.pods().next()).unwrap_or(pod), pod, made, out)
     }
 
     /// When it is a StatefulSet's pod's turn: all before it have to be Ready, and for long enough (isRunningAndAvailable in
     /// pkg/controller/statefulset).
-    fn turn(&self, pod: PodSeen, set: Option<&Value>, made: Timestamp) -> Result<Timestamp, Miss> {
+    fn turn(&self, pod: PodView, set: Option<&StatefulSet>, made: Timestamp) -> Result<Timestamp, Miss> {
         let mut at = made;
-        let long = set.and_then(|s| seconds(&s["spec"]["minReadySeconds"])).unwrap_or_default();
-        let before = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.is_sibling(pod));
+        let long =
+            set.and_then(|s| s.spec.as_ref()?.min_ready_seconds).map(|s| seconds(i64::from(s))).unwrap_or_default();
+        let before = self.objects.pods_in(pod.namespace()).filter(|p| p.is_sibling(pod));
         for other in before.filter(|p| p.ordinal() < pod.ordinal() && !self.passes_for_ready(*p, made)) {
             let (then, name) = (self.outcome(other), other.name());
-            let rule = format!("its StatefulSet makes it only when pod {name} is Ready");
+            let rule = format!("its StatefulSet creates it only when pod {name} is Ready");
             let available = then.ready_at.and_then(|ready| ready.checked_add(long).ok()).filter(|at| is_near(*at));
             at = match (available, then.unknown) {
                 (Some(available), _) => at.max(available),
-                (None, Some(why)) => return Err(Miss::Unknown(format!("{rule}, of which that is not known: {why}"))),
-                (None, None) => return Err(Miss::Never(format!("{rule}, which it never is"))),
+                (None, Some(why)) => return Err(Miss::Unknown(format!("{rule}, which is unknown: {why}"))),
+                (None, None) => return Err(Miss::Never(format!("{rule}, which never happens"))),
             };
         }
         Ok(at)
     }
 
     /// Whether a pod is Ready in the eyes of controllers at a moment, though its node is silent: nobody has found out yet.
-    fn passes_for_ready(&self, pod: PodSeen, at: Timestamp) -> bool {
-        pod.ready()
+    fn passes_for_ready(&self, pod: PodView, at: Timestamp) -> bool {
+        pod.is_ready()
             && pod.node().and_then(|node| self.found(node)).is_some_and(|found| at < found)
             && self.fate(pod).deleted.is_none_or(|deleted| at < deleted)
     }
 
     /// Whether a ReplicaSet makes another pod for this one.
-    fn wanted(&self, pod: PodSeen, set: Option<&Value>) -> bool {
-        let Some(replicas) = set.and_then(|s| s["spec"]["replicas"].as_u64()) else { return true };
-        let others = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
-        let others = others.filter(|p| p.is_sibling(pod) && p.name() != pod.name() && p.due().is_none() && !p.ended());
+    fn wanted(&self, pod: PodView, set: Option<WorkloadView>) -> bool {
+        let Some(replicas) = set.and_then(|s| u64::try_from(s.replicas()?).ok()) else { return true };
+        let others = self.objects.pods_in(pod.namespace());
+        let others =
+            others.filter(|p| p.is_sibling(pod) && p.name() != pod.name() && !p.is_terminating() && !p.has_ended());
         (others.count() as u64) < replicas
     }
 }

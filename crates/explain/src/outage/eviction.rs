@@ -6,19 +6,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Taint, Toleration};
-use serde_json::{Value, json};
-use stead_semantics::taints::tolerates;
+use k8s_openapi::api::core::v1::Taint;
+use stead_model::times::{is_near, near};
+use stead_model::{
+    NOT_READY, NodeHealth, Objects, PodView, Readiness, TolerationTime, UNREACHABLE, min_toleration_time,
+};
 
-use super::node::{NodeStanding, Readiness, UNREACHABLE, time};
-use super::pod::PodSeen;
+use super::node::health;
 use super::timers::{Clock, LOST};
-use super::times::{CENTURY, is_near};
-use crate::change::part;
-use stead_model::Objects;
-
-/// The taint of a node whose kubelet says that it is not ready.
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// What keeps the node controller from putting the evicting taint on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,76 +26,55 @@ pub(crate) enum Brake {
     NoRate,
 }
 
-/// How long a pod stays on a node with a taint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tolerance {
-    /// Not at all.
-    None,
-    /// So long.
-    For(SignedDuration),
-    /// As long as it likes.
-    Forever,
+/// A taint with the effect NoExecute.
+pub(crate) fn no_execute(key: &str) -> Taint {
+    Taint { key: key.into(), effect: "NoExecute".into(), ..Taint::default() }
 }
 
-/// How long a pod stays on a node with these taints (getMinTolerationTime in pkg/controller/tainteviction).
-pub(crate) fn tolerance<'a>(pod: PodSeen, taints: impl IntoIterator<Item = &'a Value>) -> Tolerance {
-    let tolerations: Vec<Toleration> = part(&pod.0["spec"]["tolerations"]).unwrap_or_default();
-    let mut least = None;
-    for taint in taints {
-        let taint = Taint {
-            key: taint["key"].as_str().unwrap_or_default().to_owned(),
-            value: taint["value"].as_str().map(str::to_owned),
-            effect: taint["effect"].as_str().unwrap_or_default().to_owned(),
-            time_added: None,
-        };
-        // The first that matches counts, as in GetMatchingTolerations.
-        let Some(by) = tolerations.iter().find(|t| tolerates(t, &taint)) else { return Tolerance::None };
-        least = [least, by.toleration_seconds].into_iter().flatten().min();
-    }
-    match least {
-        None => Tolerance::Forever,
-        Some(seconds) if seconds <= 0 => Tolerance::None,
-        Some(seconds) if seconds > CENTURY.as_secs() => Tolerance::Forever,
-        Some(seconds) => Tolerance::For(SignedDuration::from_secs(seconds)),
-    }
+/// How long a pod stays on a node with these taints.
+pub(crate) fn tolerance<'a>(pod: PodView, taints: impl IntoIterator<Item = &'a Taint>) -> TolerationTime {
+    min_toleration_time(pod.tolerations(), taints)
+}
+
+/// When a taint was added.
+pub(crate) fn added(taint: &Taint) -> Option<Timestamp> {
+    near(taint.time_added.as_ref()?.0)
 }
 
 /// When the deletion of a pod on a node begins by taints, as things are; none for never.
-pub(crate) fn evicted(objects: &Objects, clock: &Clock, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
+pub(crate) fn evicted(objects: &Objects, clock: &Clock, node: &NodeHealth, pod: PodView) -> Option<Timestamp> {
     evicted_after(clock, node, tainted(objects, clock, node)?, pod)
 }
 
 /// When a node got, or gets, the taint of the node controller that evicts its pods; none for never.
-pub(crate) fn tainted(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
-    match node.taints.iter().find(|t| is_ours(t)) {
-        Some(taint) => time(&taint["timeAdded"]).or(node.since).map(|at| at + LOST).or(Some(clock.now)),
+pub(crate) fn tainted(objects: &Objects, clock: &Clock, node: &NodeHealth) -> Option<Timestamp> {
+    match node.taints().iter().find(|t| is_ours(t)) {
+        Some(taint) => added(taint).or(node.since).map(|at| at + LOST).or(Some(clock.now)),
         None => taint_comes(objects, clock, node),
     }
 }
 
 /// When a pod's deletion begins on a node that is tainted by the node controller at a moment.
-pub(crate) fn evicted_after(clock: &Clock, node: &NodeStanding, tainted: Timestamp, pod: PodSeen) -> Option<Timestamp> {
+pub(crate) fn evicted_after(clock: &Clock, node: &NodeHealth, tainted: Timestamp, pod: PodView) -> Option<Timestamp> {
     let (now, timers) = (clock.now, &clock.timers);
     let ours = evicting(node);
     // Those of others were there before the pod, or took it at once: they have no beginning of their own.
-    let others = node.taints.iter().filter(|t| t["effect"] == "NoExecute" && !is_ours(t));
+    let others = node.taints().iter().filter(|t| t.effect == "NoExecute" && !is_ours(t));
     match tolerance(pod, others.chain([&ours])) {
-        Tolerance::None => Some(tainted.max(now)),
-        Tolerance::For(time) => Some((timers.begun(tainted) + time).max(now)),
-        Tolerance::Forever => None,
+        TolerationTime::None => Some(tainted.max(now)),
+        TolerationTime::For(time) => Some((timers.begun(tainted) + time).max(now)),
+        TolerationTime::Forever => None,
     }
 }
 
 /// When a pod's deletion begins by the taint that its node had before it was deleted; none where none is foreseen. When the
 /// node controller finds a node silent it takes readiness from its pods (MarkPodsNotReady), and the taint follows as a rule.
-pub(crate) fn evicted_without_node(clock: &Clock, pod: PodSeen) -> Option<Timestamp> {
-    pod.since("ContainersReady")?;
-    let taken = pod.condition("Ready").filter(|c| c["status"] == "False")?;
-    let tainted = time(&taken["lastTransitionTime"])? + LOST;
+pub(crate) fn evicted_without_node(clock: &Clock, pod: PodView) -> Option<Timestamp> {
+    pod.condition_since("ContainersReady", "True")?;
+    let tainted = pod.condition_since("Ready", "False")? + LOST;
     // The timer began with the taint, in the memory of controllers that have not begun anew.
-    let taint = json!({ "key": UNREACHABLE, "effect": "NoExecute" });
-    match tolerance(pod, [&taint]) {
-        Tolerance::For(time) if clock.timers.begun(tainted) == tainted => {
+    match tolerance(pod, [&no_execute(UNREACHABLE)]) {
+        TolerationTime::For(time) if clock.timers.begun(tainted) == tainted => {
             tainted.checked_add(time).ok().filter(|at| *at > clock.now)
         }
         _ => None,
@@ -108,19 +82,19 @@ pub(crate) fn evicted_without_node(clock: &Clock, pod: PodSeen) -> Option<Timest
 }
 
 /// The taint of the node controller that evicts the pods of a node: that which it has, or will have.
-pub(crate) fn evicting(node: &NodeStanding) -> Value {
+pub(crate) fn evicting(node: &NodeHealth) -> Taint {
     let key = if node.readiness == Readiness::NotReady { NOT_READY } else { UNREACHABLE };
-    let found = node.taints.iter().find(|t| is_ours(t)).cloned();
-    found.unwrap_or_else(|| json!({ "key": key, "effect": "NoExecute" }))
+    let found = node.taints().iter().find(|t| is_ours(t)).cloned();
+    found.unwrap_or_else(|| no_execute(key))
 }
 
 /// Whether a taint is one of the node controller's that evict.
-pub(crate) fn is_ours(taint: &Value) -> bool {
-    taint["effect"] == "NoExecute" && (taint["key"] == UNREACHABLE || taint["key"] == NOT_READY)
+pub(crate) fn is_ours(taint: &Taint) -> bool {
+    taint.effect == "NoExecute" && (taint.key == UNREACHABLE || taint.key == NOT_READY)
 }
 
 /// When the node controller puts its evicting taint on a node that has none yet; none where it never does.
-fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
+fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeHealth) -> Option<Timestamp> {
     let now = clock.now;
     let unknown = unknown_from(clock, node)?;
     let zones = Zones::of(objects, clock, node);
@@ -128,10 +102,11 @@ fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<
         return None;
     }
     let interval = zones.interval(clock, &node.zone_key())?;
-    let others = objects.raw_of_kind("Node").filter_map(|(key, _)| NodeStanding::find(objects, &key.name));
-    let others: Vec<NodeStanding> = others.filter(|n| n.name != node.name && n.zone_key() == node.zone_key()).collect();
-    let last = others.iter().flat_map(|n| &n.taints).filter(|t| is_ours(t)).filter_map(|t| time(&t["timeAdded"])).max();
-    let waiting = others.iter().filter(|n| n.since.is_some() && !n.taints.iter().any(is_ours));
+    let others = objects.nodes().filter_map(|node| health(objects, node.name()));
+    let others: Vec<NodeHealth> =
+        others.filter(|n| n.name() != node.name() && n.zone_key() == node.zone_key()).collect();
+    let last = others.iter().flat_map(|n| n.taints()).filter(|t| is_ours(t)).filter_map(added).max();
+    let waiting = others.iter().filter(|n| n.since.is_some() && !n.taints().iter().any(is_ours));
     let mut waiting: Vec<Timestamp> = waiting.filter_map(|n| unknown_from(clock, n)).collect();
     waiting.sort();
     // One node of a zone at a time, the longest found first (RateLimitedTimedQueue of pkg/controller/nodelifecycle).
@@ -149,9 +124,9 @@ fn taint_comes(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<
 }
 
 /// From when on a node is not ready; none where its kubelet is alive and well.
-pub(crate) fn unknown_from(clock: &Clock, node: &NodeStanding) -> Option<Timestamp> {
+pub(crate) fn unknown_from(clock: &Clock, node: &NodeHealth) -> Option<Timestamp> {
     match node.readiness {
-        Readiness::Ready if node.is_silent(clock.leases) => {
+        Readiness::Ready if node.is_unreachable(clock.leases) => {
             Some(node.last_heard().map_or(clock.now, |heard| clock.timers.unknown(heard)).max(clock.now))
         }
         Readiness::Ready => None,
@@ -160,7 +135,7 @@ pub(crate) fn unknown_from(clock: &Clock, node: &NodeStanding) -> Option<Timesta
 }
 
 /// What keeps the node controller from evicting by taint in the node's zone.
-pub(crate) fn brake(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Option<Brake> {
+pub(crate) fn brake(objects: &Objects, clock: &Clock, node: &NodeHealth) -> Option<Brake> {
     Zones::of(objects, clock, node).brake(clock, &node.zone_key())
 }
 
@@ -169,16 +144,15 @@ struct Zones(BTreeMap<String, (usize, usize)>);
 
 impl Zones {
     /// The zones as the node controller will see them when it finds that this node is silent.
-    fn of(objects: &Objects, clock: &Clock, node: &NodeStanding) -> Zones {
+    fn of(objects: &Objects, clock: &Clock, node: &NodeHealth) -> Zones {
         let mut zones: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-        for (key, _) in objects.raw_of_kind("Node") {
-            let Some(other) = NodeStanding::find(objects, &key.name) else { continue };
+        for other in objects.nodes().filter_map(|node| health(objects, node.name())) {
             if other.label("node.kubernetes.io/exclude-disruption").is_some() {
                 continue;
             }
             let (all, down) = zones.entry(other.zone_key()).or_default();
             *all += 1;
-            let silent = other.name == node.name || other.is_silent(clock.leases);
+            let silent = other.name() == node.name() || other.is_unreachable(clock.leases);
             *down += usize::from(other.readiness != Readiness::Ready || silent);
         }
         Zones(zones)

@@ -1,15 +1,14 @@
 //! What becomes of a pod's object: when its deletion begins, when its volumes are let go, when it is gone.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use k8s_openapi::api::core::v1::Taint;
+use stead_model::{NodeHealth, OUT_OF_SERVICE, PodController, PodView, TolerationTime};
 
 use super::course::{Course, Life, PATIENCE};
 use super::events;
-use super::eviction::{self, Tolerance, tolerance};
+use super::eviction::{self, no_execute, tolerance};
 use super::jobs;
-use super::makers::Maker;
-use super::node::{NodeStanding, OUT_OF_SERVICE};
-use super::pod::PodSeen;
+use super::node::health;
 use super::way::Way;
 
 /// What becomes of a pod's object.
@@ -27,49 +26,49 @@ pub(crate) struct Fate {
 
 impl Course<'_> {
     /// What becomes of a pod's object.
-    pub(crate) fn fate(&self, pod: PodSeen) -> Fate {
+    pub(crate) fn fate(&self, pod: PodView) -> Fate {
         let (deleted, confirmed) = self.end(pod);
         let by_force = self.by_force(pod);
-        let held = pod.finalizers().next().is_some() || (by_force && jobs::keeps(self.objects, pod));
+        let held = pod.blocking_finalizers().next().is_some() || (by_force && jobs::keeps(self.objects, pod));
         let gone = confirmed.filter(|_| !held);
-        let ended = match (pod.ended(), by_force) {
+        let ended = match (pod.has_ended(), by_force) {
             (true, _) => Some(self.now()),
             // The pod collector and kubelets say that a pod has ended before they delete it; a person does not.
             (false, true) => gone,
             (false, false) => confirmed,
         };
-        let idle = deleted.filter(|_| !running(pod));
+        let idle = deleted.filter(|_| !pod.has_running_container());
         Fate { deleted, ended, released: [ended, idle].into_iter().flatten().min(), gone }
     }
 
     /// Whether a person deletes a pod by force.
-    fn by_force(&self, pod: PodSeen) -> bool {
-        self.way == Way::ForceDeletePod && self.targets.contains(&pod.key())
+    fn by_force(&self, pod: PodView) -> bool {
+        self.way == Way::ForceDeletePod && self.targets.contains(pod.key())
     }
 
     /// When a pod's deletion begins, and when somebody confirms that it has ended.
-    fn end(&self, pod: PodSeen) -> (Option<Timestamp>, Option<Timestamp>) {
-        let (now, timers, asked) = (self.now(), &self.clock.timers, pod.deleted());
+    fn end(&self, pod: PodView) -> (Option<Timestamp>, Option<Timestamp>) {
+        let (now, timers, asked) = (self.now(), &self.clock.timers, pod.deletion_requested());
         let Some(name) = pod.node() else { return (asked, asked) };
-        if pod.ended() && asked.is_none() {
+        if pod.has_ended() && asked.is_none() {
             // It counts for nothing: whoever made it deletes it, and the API server lets it go at once. One whose deletion
             // began before it had ended still waits for its kubelet.
             return (Some(now), Some(now));
         }
-        if self.targets.contains(&pod.key()) {
+        if self.targets.contains(pod.key()) {
             let end = if self.way == Way::ForceDeletePod { Some(now) } else { self.stopped(name, now, None) };
             return (asked.or(Some(now)), end);
         }
-        let node = NodeStanding::find(self.objects, name);
+        let node = health(self.objects, name);
         let evicted = || asked.or_else(|| self.evicted(node.as_ref()?, pod));
         match (self.life(name), &node) {
-            (Life::Alive, _) => (asked, asked.and_then(|asked| self.stopped(name, asked, pod.due()))),
+            (Life::Alive, _) => (asked, asked.and_then(|asked| self.stopped(name, asked, pod.deletion_due()))),
             (Life::Silent, Some(node)) if self.out_of_service(name) => {
-                let taint = json!({ "key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute" });
+                let taint = Taint { value: Some("nodeshutdown".into()), ..no_execute(OUT_OF_SERVICE) };
                 let by_taint = match tolerance(pod, [&taint]) {
-                    Tolerance::None => Some(now),
-                    Tolerance::For(time) => Some(now.checked_add(time).unwrap_or(Timestamp::MAX)),
-                    Tolerance::Forever => None,
+                    TolerationTime::None => Some(now),
+                    TolerationTime::For(time) => Some(now.checked_add(time).unwrap_or(Timestamp::MAX)),
+                    TolerationTime::Forever => None,
                 };
                 let deleted = asked.or([by_taint, evicted()].into_iter().flatten().min());
                 // The pod collector wants both the taint and a node that is not ready.
@@ -83,7 +82,7 @@ impl Course<'_> {
                 // The timers of the taint eviction controller go on without the Node object (handleNodeUpdate), but one that
                 // is not there gets no taint any more (doNoExecuteTaintingPass).
                 let evicted = match node {
-                    Some(node) => evicted().filter(|_| node.taints.iter().any(eviction::is_ours)),
+                    Some(node) => evicted().filter(|_| node.taints().iter().any(eviction::is_ours)),
                     None => eviction::evicted_without_node(self.clock, pod),
                 };
                 (asked.or([evicted, Some(gone)].into_iter().flatten().min()), Some(gone))
@@ -92,8 +91,8 @@ impl Course<'_> {
     }
 
     /// When a pod's deletion begins by taints.
-    pub(super) fn evicted(&self, node: &NodeStanding, pod: PodSeen) -> Option<Timestamp> {
-        match self.node == Some(node.name.as_str()) {
+    pub(super) fn evicted(&self, node: &NodeHealth, pod: PodView) -> Option<Timestamp> {
+        match self.node == Some(node.name()) {
             true => eviction::evicted_after(self.clock, node, self.tainted?, pod),
             false => eviction::evicted(self.objects, self.clock, node, pod),
         }
@@ -116,54 +115,49 @@ impl Course<'_> {
     }
 
     /// Why a pod that is in the way stays there.
-    pub(super) fn why_it_stays(&self, pod: PodSeen, fate: Fate, maker: Maker) -> String {
+    pub(super) fn why_it_stays(&self, pod: PodView, fate: Fate, maker: PodController) -> String {
         let (name, node) = (pod.name(), pod.node().unwrap_or_default());
-        let held: Vec<&str> = pod.finalizers().collect();
+        let held: Vec<&str> = pod.blocking_finalizers().collect();
         let by_force = self.by_force(pod);
         if by_force && jobs::keeps(self.objects, pod) {
             return format!(
-                "the object of pod {name} stays: its Job replaces only pods that have failed, and nobody says that this one \
-                 has"
+                "the object of pod {name} stays: its Job replaces only failed pods, and this one is not reported as failed"
             );
         }
         if !held.is_empty() && (by_force || fate.released.is_some()) {
-            return format!("the object of pod {name} stays: finalizer {} is not taken away", held.join(", "));
+            return format!("the object of pod {name} stays: finalizer {} is not removed", held.join(", "));
         }
         if fate.deleted.is_none() {
-            let standing = NodeStanding::find(self.objects, node);
+            let standing = health(self.objects, node);
             let brake = standing.and_then(|n| eviction::brake(self.objects, self.clock, &n));
             return match brake {
                 _ if self.life(node) == Life::Alive => format!("pod {name} is not being deleted"),
-                Some(eviction::Brake::AllDown) => "no node is ready, so Kubernetes evicts nobody: it takes the fault \
-                                                   to be its own"
-                    .to_owned(),
+                Some(eviction::Brake::AllDown) => {
+                    "no node is ready, so Kubernetes evicts no pods: it assumes that the control plane is at fault"
+                        .to_owned()
+                }
                 Some(eviction::Brake::ZoneDisturbed) => {
-                    format!("most nodes of the zone of {node} are not ready, so Kubernetes evicts nobody there")
+                    format!("most nodes of the zone of {node} are not ready, so Kubernetes evicts no pods there")
                 }
                 Some(eviction::Brake::NoRate) => {
-                    "the cluster's rate of eviction is 0, so Kubernetes evicts nobody".to_owned()
+                    "the eviction rate of the cluster is 0, so Kubernetes evicts no pods".to_owned()
                 }
-                None => format!("pod {name} tolerates the taints of {node} for ever"),
+                None => format!("pod {name} tolerates the taints of {node} forever"),
             };
         }
         let who = if self.life(node) == Life::Alive { "has not ended it" } else { "cannot confirm that it has ended" };
         let rule = match maker {
-            Maker::Identities { .. } => ", and a StatefulSet never has two pods of one identity",
+            PodController::StatefulSet { .. } => ", and a StatefulSet never has two pods of one name",
             _ => "",
         };
         format!("the object of pod {name} stays: the kubelet of {node} {who}{rule}")
     }
 
     /// How a pod's node is, in a word.
-    pub(super) fn word(&self, pod: PodSeen) -> &'static str {
+    pub(super) fn word(&self, pod: PodView) -> &'static str {
         match pod.node().map(|n| self.life(n)) {
             Some(Life::Gone) => "gone",
-            _ => "silent",
+            _ => "unreachable",
         }
     }
-}
-
-/// Whether a container of a pod may run.
-fn running(pod: PodSeen) -> bool {
-    pod.containers().any(|c| c["state"].get("terminated").is_none() && c["state"].get("waiting").is_none())
 }

@@ -7,15 +7,16 @@ use serde::Serialize;
 use stead_placement::Cluster;
 
 use super::course::{Course, PATIENCE};
-use super::detaching::{held_name, holders};
-use super::makers::{deployment, same_workload, successor};
-use super::node::{NodeStanding, OUT_OF_SERVICE};
-use super::pod::PodSeen;
+use super::detaching::holders;
+use super::node::health;
 use super::risk::{commands, risk};
+use super::rollout::is_recreate;
 use super::timers::Clock;
-use super::volumes::{Attachment, HeldVolume, volumes_of};
 use super::way::{Outcome, Step, Way};
-use stead_model::{ModelError, ObjectKey, Objects};
+use stead_model::{
+    ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodView, PodVolume, VolumeAttachmentView, deployment_of,
+    pod_volumes, replacement_of, same_workload,
+};
 
 /// What a way leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,51 +57,51 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// What a pod's trouble is about.
-    pub(crate) fn of(objects: &Objects, clock: &Clock, pod: PodSeen) -> Scene {
+    pub(crate) fn of(objects: &Objects, clock: &Clock, pod: PodView) -> Scene {
         let mut scene = Scene::default();
         if let Some(node) = pod.node().filter(|n| is_lost(objects, clock, n)) {
             scene.node = Some(node.to_owned());
-            scene.lost.insert(pod.key());
+            scene.lost.insert(pod.key().clone());
             return scene;
         }
-        let overdue = |pod: &PodSeen| pod.due().is_some_and(|due| due < clock.now);
-        if pod.due().is_some() {
-            scene.lost.extend(overdue(&pod).then(|| pod.key()));
+        let overdue = |pod: &PodView| pod.deletion_due().is_some_and(|due| due < clock.now);
+        if pod.is_terminating() {
+            scene.lost.extend(overdue(&pod).then(|| pod.key().clone()));
             return scene;
         }
-        let volumes = volumes_of(objects, pod.namespace(), pod.0);
-        scene.held = volumes.iter().filter(|v| v.attached).any(|v| {
+        let volumes = pod_volumes(objects, pod);
+        scene.held = volumes.iter().filter(|v| v.needs_attach).any(|v| {
             let (here, elsewhere): (Vec<_>, Vec<_>) =
                 v.attachments.iter().partition(|a| Some(a.node.as_str()) == pod.node());
             let refused = here.iter().any(|a| a.attach_error.is_some());
             !here.iter().any(|a| a.attached) && (refused || (!v.shared && !elsewhere.is_empty()))
         });
-        let held = volumes.iter().filter(|v| v.attached && !v.shared);
+        let held = volumes.iter().filter(|v| v.is_exclusive());
         for (volume, there) in held.flat_map(|v| v.attachments.iter().map(move |a| (v, a.node.as_str()))) {
             if Some(there) == pod.node() {
                 continue;
             }
-            let by: Vec<PodSeen> = holders(objects, volume, there).filter(|h| h.key() != pod.key()).collect();
+            let by: Vec<PodView> = holders(objects, volume, there).filter(|h| h.key() != pod.key()).collect();
             if is_lost(objects, clock, there) {
                 scene.node = Some(there.to_owned());
-                scene.lost.extend(by.iter().map(|h| h.key()));
+                scene.lost.extend(by.iter().map(|h| h.key().clone()));
                 continue;
             }
-            scene.lost.extend(by.iter().filter(|h| overdue(h)).map(|h| h.key()));
+            scene.lost.extend(by.iter().filter(|h| overdue(h)).map(|h| h.key().clone()));
             if let Some(name) = rolling(objects, pod) {
-                let ours = by.iter().filter(|h| h.due().is_none() && same_workload(objects, **h, pod));
-                let others = ours.filter(|h| h.owner() != pod.owner()).map(|h| h.key());
+                let ours = by.iter().filter(|h| !h.is_terminating() && same_workload(objects, **h, pod));
+                let others = ours.filter(|h| !h.is_sibling(pod)).map(|h| h.key().clone());
                 scene.locked.extend(others);
                 scene.deployment = (!scene.locked.is_empty()).then(|| name.to_owned()).or(scene.deployment);
             }
         }
         if scene.node.is_none() && pod.node().is_none() {
             // One that finds no node may wait for the return of the one that its predecessor is on.
-            let all = objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
-            let before = all.filter(|p| p.due().is_some() && same_workload(objects, *p, pod));
+            let before = objects.pods_in(pod.namespace());
+            let before = before.filter(|p| p.is_terminating() && same_workload(objects, *p, pod));
             for old in before.filter(|p| p.node().is_some_and(|n| is_lost(objects, clock, n))) {
                 scene.node = scene.node.or_else(|| old.node().map(str::to_owned));
-                scene.lost.extend((scene.node.as_deref() == old.node()).then(|| old.key()));
+                scene.lost.extend((scene.node.as_deref() == old.node()).then(|| old.key().clone()));
             }
             // Or for that of one which alone has its volume.
             scene.node = scene.node.or_else(|| volumes.iter().find_map(|v| out_of_reach(objects, clock, v)));
@@ -108,18 +109,18 @@ impl Scene {
         scene
     }
 
-    /// The ways that apply.
+    /// The options that apply, the safest first.
     pub(crate) fn ways(&self, objects: &Objects, clock: &Clock) -> Vec<Way> {
-        let node = self.node.as_deref().and_then(|n| NodeStanding::find(objects, n));
-        let silent = node.as_ref().is_some_and(|n| n.is_silent(clock.leases));
+        let node = self.node.as_deref().and_then(|n| health(objects, n));
+        let silent = node.as_ref().is_some_and(|n| n.is_unreachable(clock.leases));
         let tainted = node.is_some_and(|n| n.taint(OUT_OF_SERVICE).is_some());
         let all = [
             (Way::DoNothing, true),
             (Way::NodeReturns, silent),
-            (Way::ForceDeletePod, !self.lost.is_empty()),
-            (Way::DeleteNode, silent),
-            (Way::OutOfService, silent && !tainted),
             (Way::RecreateStrategy, self.deployment.is_some()),
+            (Way::OutOfService, silent && !tainted),
+            (Way::DeleteNode, silent),
+            (Way::ForceDeletePod, !self.lost.is_empty()),
         ];
         all.into_iter().filter(|(_, applies)| *applies).map(|(way, _)| way).collect()
     }
@@ -127,33 +128,30 @@ impl Scene {
 
 /// Whether nothing is heard of a node, or it is not even there.
 pub(crate) fn is_lost(objects: &Objects, clock: &Clock, node: &str) -> bool {
-    NodeStanding::find(objects, node).is_none_or(|n| n.is_silent(clock.leases))
+    health(objects, node).is_none_or(|n| n.is_unreachable(clock.leases))
 }
 
 /// A node that can use a volume, where nothing is heard of any that can.
-fn out_of_reach(objects: &Objects, clock: &Clock, volume: &HeldVolume) -> Option<String> {
+fn out_of_reach(objects: &Objects, clock: &Clock, volume: &PodVolume) -> Option<String> {
     let nodes = volume.nodes(objects);
     let first = nodes.first().filter(|_| nodes.iter().all(|n| is_lost(objects, clock, n)))?;
     Some((*first).to_owned())
 }
 
 /// The pod's Deployment, where it starts new pods before it ends old ones.
-fn rolling<'a>(objects: &'a Objects, pod: PodSeen<'a>) -> Option<&'a str> {
-    let (name, object) = deployment(objects, pod)?;
-    object.is_none_or(|d| d["spec"]["strategy"]["type"] != "Recreate").then_some(name)
+fn rolling<'a>(objects: &'a Objects, pod: PodView<'a>) -> Option<&'a str> {
+    let (name, object) = deployment_of(objects, pod)?;
+    (!object.is_some_and(is_recreate)).then_some(name)
 }
 
 /// The node to which a volume of a pod cannot be attached though Kubernetes knows of nothing in the way, and what the driver
 /// says: it goes on trying, but only somebody at the storage itself can help.
-fn refused(objects: &Objects, clock: &Clock, pod: PodSeen) -> Option<(String, String)> {
-    let long = |a: &Attachment| {
-        let asked = a.created.as_ref().and_then(|at| at.parse().ok());
-        asked.is_none_or(|at: Timestamp| clock.now.duration_since(at) > PATIENCE)
-    };
-    volumes_of(objects, pod.namespace(), pod.0).iter().find_map(|volume| match volume.attachments.as_slice() {
+fn refused(objects: &Objects, clock: &Clock, pod: PodView) -> Option<(String, String)> {
+    let long = |a: &VolumeAttachmentView| a.created.is_none_or(|at| clock.now.duration_since(at) > PATIENCE);
+    pod_volumes(objects, pod).iter().find_map(|volume| match volume.attachments.as_slice() {
         [here] if !here.attached && Some(here.node.as_str()) == pod.node() && long(here) => {
-            let (error, name) = (here.attach_error.as_ref()?, held_name(volume));
-            let why = format!("volume {name} is not attached to {}: its driver says {error:?}", here.node);
+            let (error, name) = (here.attach_error.as_ref()?, volume.name());
+            let why = format!("volume {name} is not attached to {}: its driver reports {error:?}", here.node);
             Some((here.node.clone(), why))
         }
         _ => None,
@@ -165,10 +163,10 @@ pub(crate) fn forecasts(
     objects: &Objects,
     clock: &Clock,
     cluster: &Cluster,
-    pod: PodSeen,
+    pod: PodView,
     scene: &Scene,
 ) -> Result<Vec<Forecast>, ModelError> {
-    let refused = refused(objects, clock, successor(objects, pod).unwrap_or(pod));
+    let refused = refused(objects, clock, replacement_of(objects, pod).unwrap_or(pod));
     let mut out = Vec::new();
     for way in scene.ways(objects, clock) {
         let targets = match way {

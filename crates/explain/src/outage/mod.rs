@@ -1,4 +1,4 @@
-//! What the loss of a node means: how a node stands, what hangs on it, why pods wait for it, and the ways out.
+//! Unreachable and deleted nodes: their health, their pods and volumes, why pods wait for them, and what each option leads to.
 
 mod course;
 mod detaching;
@@ -7,7 +7,6 @@ mod eviction;
 mod fate;
 mod forecast;
 mod jobs;
-mod makers;
 mod moment;
 mod node;
 mod on_node;
@@ -19,7 +18,6 @@ mod rollout;
 mod stages;
 mod starting;
 mod timers;
-mod times;
 mod volumes;
 mod way;
 mod why;
@@ -32,12 +30,11 @@ pub use on_node::{
     Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node,
 };
 pub use timers::{Clock, Timers};
-pub use times::{CENTURY, is_near};
 pub use volumes::{Attachment, HeldVolume, volumes_of};
 pub use way::{Step, Way};
 
 pub(crate) use forecast::{Scene, forecasts};
-pub(crate) use pod::PodSeen;
+pub(crate) use node::check_nodes;
 pub(crate) use render::render_forecasts;
 pub(crate) use why::Why;
 pub(crate) use words::when;

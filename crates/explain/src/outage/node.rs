@@ -3,9 +3,23 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::times::seconds;
-pub(crate) use super::times::time;
-use stead_model::{ObjectKey, Objects};
+use stead_model::times::{is_near, seconds};
+use stead_model::{ModelError, NodeHealth, ObjectKey, Objects};
+
+/// The health of a node; none where there is no Node of this name. That it is well formed is checked beforehand.
+pub(crate) fn health<'a>(objects: &'a Objects, name: &str) -> Option<NodeHealth<'a>> {
+    objects.node_health(name).ok().flatten()
+}
+
+/// An error where a Node is malformed: what becomes of pods depends on all nodes.
+pub(crate) fn check_nodes(objects: &Objects) -> Result<(), ModelError> {
+    objects.keys("Node").try_for_each(|key| objects.node(&key.name).map(|_| ()))
+}
+
+/// A time as Kubernetes writes it; none where it is too far away to be one.
+pub(crate) fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok().filter(|at| is_near(*at))
+}
 
 /// The taint that lets Kubernetes take pods and volumes from a machine that is known to be off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -194,7 +208,7 @@ impl NodeStanding {
 
 fn lease_seen(lease: &Value) -> Option<LeaseSeen> {
     let spec = &lease["spec"];
-    let lasts = seconds(&spec["leaseDurationSeconds"]).unwrap_or(LEASE);
+    let lasts = spec["leaseDurationSeconds"].as_i64().map_or(LEASE, seconds);
     let entries = lease["metadata"]["managedFields"].as_array().into_iter().flatten();
     let written = entries.filter_map(|entry| time(&entry["time"])).max();
     Some(LeaseSeen { renewed: time(&spec["renewTime"])?, written, lasts })

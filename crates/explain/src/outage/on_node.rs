@@ -1,4 +1,4 @@
-//! Everything that hangs on a node: its pods and volumes, and what each way out means for all of them.
+//! The pods and volumes of a node, and what each option means for all of them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,26 +6,26 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use stead_model::{
+    ModelError, NodeHealth, ObjectKey, Objects, PodController, PodView, Readiness, attachments_on, pod_volumes,
+    unique_volume_name,
+};
+use stead_placement::Cluster;
 
 use super::course::Course;
-use super::detaching::held_name;
 use super::eviction;
 use super::forecast::Scene;
-use super::makers::Maker;
-use super::node::{NodeStanding, Readiness};
-use super::pod::PodSeen;
+use super::node::check_nodes;
 use super::risk::{commands, risk};
 use super::timers::Clock;
-use super::volumes::{unique_name, volumes_of};
 use super::way::{Outcome, Way};
 use super::why::Why;
 use super::words::when;
 use crate::explanation::{some, unread};
 use crate::table::table;
-use stead_model::{ModelError, ObjectKey, Objects};
-use stead_placement::Cluster;
+use crate::wrap::{bullet, note, wrapped};
 
-/// What hangs on a node.
+/// A node, its pods and its volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeExplanation {
@@ -33,17 +33,17 @@ pub struct NodeExplanation {
     pub node: String,
     /// Whether there is a Node object of that name.
     pub exists: bool,
-    /// How it is, in a sentence.
+    /// Its health, in a sentence.
     pub summary: String,
-    /// How it stands, line by line.
+    /// The details of its health, line by line.
     pub why: Vec<String>,
     /// Its pods, those that have ended left out.
     pub pods: Vec<PodOnNode>,
     /// The volumes that are attached to it.
     pub volumes: Vec<VolumeOnNode>,
-    /// The moment that the forecast is made at.
+    /// The time that the forecast is made at.
     pub as_of: Timestamp,
-    /// What each way out leads to; empty for a node that answers.
+    /// What each option leads to; empty for a node that is reachable.
     pub forecast: Vec<NodeForecast>,
     /// What was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -59,34 +59,34 @@ pub struct PodOnNode {
     /// Kind and name of its controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// How it is.
+    /// Its state.
     pub state: String,
-    /// How it would fare.
+    /// Its outlook.
     pub fares: Fares,
-    /// When its deletion begins, where its node answers but is not ready.
+    /// When it is evicted, where its node is reachable but not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_at: Option<Timestamp>,
 }
 
-/// How a pod fares without its node.
+/// What happens to a pod without its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fares {
-    /// Its node answers, and is ready.
+    /// Nothing: its node is ready.
     Well,
-    /// Its node answers, but is not ready: it is sent elsewhere.
+    /// It is evicted: its node is reachable, but not ready.
     Evicted,
-    /// It comes back elsewhere without help.
+    /// It moves to another node by itself.
     ByItself,
-    /// It comes back elsewhere, if somebody helps.
+    /// It moves to another node after manual action.
     WithHelp,
-    /// It comes back with its node only.
+    /// It returns only with its node.
     WithNode,
-    /// It belongs to the node, and goes and comes with it.
+    /// It belongs to the node.
     NodesOwn,
-    /// It does not come back.
+    /// It is not recreated.
     Never,
-    /// Whether it comes back cannot be told.
+    /// Unknown.
     Unknown,
 }
 
@@ -94,14 +94,14 @@ impl Fares {
     /// In a few words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fares::Well => "well",
-            Fares::Evicted => "is evicted",
-            Fares::ByItself => "comes back elsewhere by itself",
-            Fares::WithHelp => "comes back elsewhere with help only",
-            Fares::WithNode => "comes back with the node only",
+            Fares::Well => "unaffected",
+            Fares::Evicted => "will be evicted",
+            Fares::ByItself => "moves by itself",
+            Fares::WithHelp => "needs manual action to move",
+            Fares::WithNode => "returns only with the node",
             Fares::NodesOwn => "belongs to the node",
-            Fares::Never => "does not come back",
-            Fares::Unknown => "not known",
+            Fares::Never => "will not be recreated",
+            Fares::Unknown => "unknown",
         }
     }
 }
@@ -116,90 +116,93 @@ pub struct VolumeOnNode {
     pub attachment: String,
     /// The pods of the node that use it.
     pub pods: Vec<String>,
-    /// Whether the node's kubelet says that it is mounted; none where there is no Node object.
+    /// Whether the kubelet reports it as mounted; none where there is no Node object.
     pub mounted: Option<bool>,
-    /// What the driver says of detaching it, where that failed.
+    /// Why detaching it failed, in the driver's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detach_error: Option<String>,
 }
 
-/// What a way means for all pods of a node.
+/// What an option means for all pods of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeForecast {
-    /// The way.
+    /// The option.
     pub way: Way,
-    /// When the last of the pods that do not belong to the node would be Ready: at once where there is none of them; none
-    /// where one of them never is, or where that is not known.
+    /// When the last pod that does not belong to the node would be Ready: at once where there is none; none where one of
+    /// them never is, or where that is unknown.
     pub ready_at: Option<Timestamp>,
     /// Where they may go.
     pub nodes: Vec<String>,
     /// What can go wrong.
     pub risk: String,
-    /// What to type.
+    /// The commands.
     pub commands: Vec<String>,
     /// Each pod.
     pub pods: Vec<PodForecast>,
 }
 
-/// What a way means for one of them.
+/// What an option means for one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodForecast {
     /// Namespace and name.
     pub pod: String,
-    /// When it, or the one in its place, would be Ready; none for never.
+    /// When it, or its replacement, would be Ready; none for never.
     pub ready_at: Option<Timestamp>,
     /// Where it may go, the likeliest first.
     pub nodes: Vec<String>,
     /// Why it never is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub never: Option<String>,
-    /// Why it cannot be told whether it ever is.
+    /// Why this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
 }
 
-/// Explains what hangs on a node, as of a moment; none where neither the node is there nor anything that hangs on it.
+/// Explains a node with its pods and volumes, as of a moment; none where there is neither the node nor anything on it.
 pub fn explain_node(
     objects: &Objects,
     name: &str,
     kinds: &BTreeSet<String>,
     clock: &Clock,
 ) -> Result<Option<NodeExplanation>, ModelError> {
-    let standing = NodeStanding::find(objects, name);
+    check_nodes(objects)?;
+    let health = objects.node_health(name)?;
     let pods = pods_on(objects, name);
-    let volumes = volumes_on(objects, name, standing.as_ref());
-    if standing.is_none() && pods.is_empty() && volumes.is_empty() {
+    let volumes = volumes_on(objects, name, &pods, health.as_ref());
+    if health.is_none() && pods.is_empty() && volumes.is_empty() {
         return Ok(None);
     }
-    let lost = standing.as_ref().is_none_or(|n| n.is_silent(clock.leases));
+    let lost = health.as_ref().is_none_or(|node| node.is_unreachable(clock.leases));
     let forecast = if lost { forecasts(objects, name, clock, &pods)? } else { Vec::new() };
-    let claims = pods.iter().any(|p| !volumes_of(objects, p.namespace(), p.0).is_empty());
-    let heard = standing.as_ref().and_then(NodeStanding::last_heard).map(|at| when(at, clock.now));
+    let claims = pods.iter().any(|pod| !pod_volumes(objects, *pod).is_empty());
+    let heard = health.as_ref().and_then(NodeHealth::last_heard).map(|at| when(at, clock.now));
     Ok(Some(NodeExplanation {
         node: name.to_owned(),
-        exists: standing.is_some(),
-        summary: match (&standing, heard) {
-            (None, _) => "there is no such Node object, but pods or volumes still hang on it".to_owned(),
-            (Some(_), heard) if lost => format!("nothing is heard of it since {}", heard.unwrap_or("long".into())),
-            (Some(node), _) if node.readiness == Readiness::Ready => "Ready, and its kubelet answers".to_owned(),
-            (Some(_), _) => "not Ready, but its kubelet answers".to_owned(),
+        exists: health.is_some(),
+        summary: match (&health, heard) {
+            (None, _) => "the Node object does not exist, but pods or volumes still refer to it".to_owned(),
+            (Some(_), Some(heard)) if lost => format!("unreachable: no heartbeat since {heard}"),
+            (Some(_), None) if lost => "unreachable: it has never sent a heartbeat".to_owned(),
+            (Some(node), _) if node.readiness == Readiness::Ready => "Ready".to_owned(),
+            (Some(_), _) => "reachable, but not Ready".to_owned(),
         },
         why: Why { objects, clock, kinds }.node(name),
         pods: pods
             .iter()
             .map(|pod| {
-                let unwell = standing.as_ref().filter(|n| n.is_unwell(clock.leases));
-                let evicted_at = unwell.and_then(|n| pod.deleted().or(eviction::evicted(objects, clock, n, *pod)));
+                let not_ready = health.as_ref().filter(|n| n.is_reachable_but_not_ready(clock.leases));
+                let evicted = |n| pod.deletion_requested().or(eviction::evicted(objects, clock, n, *pod));
+                let evicted_at = not_ready.and_then(evicted);
                 PodOnNode {
-                    pod: full_name(*pod),
-                    owner: pod.owner().map(|(kind, name)| format!("{kind}/{name}")),
+                    pod: pod.full_name(),
+                    owner: pod.controller().map(|owner| format!("{}/{}", owner.kind, owner.name)),
                     state: state(*pod),
-                    fares: match (unwell, evicted_at) {
-                        _ if lost => fares(objects, *pod, &forecast),
+                    fares: match (not_ready, evicted_at) {
+                        _ if lost => outlook(objects, *pod, &forecast),
                         (None, _) => Fares::Well,
-                        _ if nodes_own(objects, *pod) => Fares::NodesOwn,
+                        _ if stays_on_node(objects, *pod) => Fares::NodesOwn,
                         (Some(_), Some(_)) => Fares::Evicted,
                         (Some(_), None) => Fares::WithNode,
                     },
@@ -214,56 +217,51 @@ pub fn explain_node(
     }))
 }
 
-/// The pods of a node that have not ended, or whose objects wait for it all the same: the most important first.
-fn pods_on<'a>(objects: &'a Objects, node: &str) -> Vec<PodSeen<'a>> {
-    let all = objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p));
-    let mut out: Vec<PodSeen> = all.filter(|p| p.node() == Some(node) && (!p.ended() || p.due().is_some())).collect();
-    out.sort_by_key(|p| Reverse(p.0["spec"]["priority"].as_i64().unwrap_or_default()));
+/// The pods of a node that have not ended, or whose objects still wait for it: the highest priority first.
+fn pods_on<'a>(objects: &'a Objects, node: &'a str) -> Vec<PodView<'a>> {
+    let mut out: Vec<PodView> = objects.pods_on(node).filter(|p| !p.has_ended() || p.is_terminating()).collect();
+    out.sort_by_key(|p| Reverse(p.priority()));
     out
 }
 
-fn full_name(pod: PodSeen) -> String {
-    format!("{}/{}", pod.namespace(), pod.name())
-}
-
-fn state(pod: PodSeen) -> String {
-    match pod.due() {
-        Some(_) => "Terminating".to_owned(),
-        None if pod.ready() => "Ready".to_owned(),
-        None => format!("{}, not Ready", pod.phase()),
+fn state(pod: PodView) -> String {
+    match pod.is_terminating() {
+        true => "Terminating".to_owned(),
+        false if pod.is_ready() => "Ready".to_owned(),
+        false => format!("{}, not Ready", pod.phase()),
     }
 }
 
-fn volumes_on(objects: &Objects, node: &str, standing: Option<&NodeStanding>) -> Vec<VolumeOnNode> {
+fn volumes_on(objects: &Objects, node: &str, pods: &[PodView], health: Option<&NodeHealth>) -> Vec<VolumeOnNode> {
     let mut users: BTreeMap<String, (Vec<String>, Option<String>)> = BTreeMap::new();
-    for pod in pods_on(objects, node) {
-        for volume in volumes_of(objects, pod.namespace(), pod.0) {
-            let entry = users.entry(held_name(&volume).to_owned()).or_default();
-            entry.0.push(full_name(pod));
+    for pod in pods {
+        for volume in pod_volumes(objects, *pod) {
+            let entry = users.entry(volume.name().to_owned()).or_default();
+            entry.0.push(pod.full_name());
             entry.1 = volume.unique_name;
         }
     }
-    let attachments = objects.raw_of_kind("VolumeAttachment").filter(|(_, a)| a["spec"]["nodeName"] == node);
+    let attachments = attachments_on(objects, node).into_iter();
     attachments
-        .map(|(key, a)| {
-            let volume = a["spec"]["source"]["persistentVolumeName"].as_str().unwrap_or_default().to_owned();
+        .map(|attachment| {
+            let volume = attachment.volume.unwrap_or_default();
             let (pods, unique) = users.get(&volume).cloned().unwrap_or_default();
-            let unique =
-                unique.or_else(|| unique_name(objects.raw(&ObjectKey::new("PersistentVolume", "", &volume))?));
+            let unique = unique.or_else(|| unique_volume_name(objects.volume(&volume)?));
             VolumeOnNode {
-                attachment: key.name.clone(),
+                attachment: attachment.name,
                 pods,
-                mounted: standing.map(|n| unique.is_some_and(|u| n.volumes_in_use.contains(&u))),
-                detach_error: a["status"]["detachError"]["message"].as_str().map(str::to_owned),
+                mounted: health.map(|node| unique.is_some_and(|unique| node.volumes_in_use().contains(&unique))),
+                detach_error: attachment.detach_error,
                 volume,
             }
         })
         .collect()
 }
 
-/// What each way means for all the pods, one placed after the other.
-fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> Result<Vec<NodeForecast>, ModelError> {
-    let lost: BTreeSet<ObjectKey> = pods.iter().filter(|p| !nodes_own(objects, **p)).map(|p| p.key()).collect();
+/// What each option means for all the pods, one placed after the other.
+fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodView]) -> Result<Vec<NodeForecast>, ModelError> {
+    let lost: BTreeSet<ObjectKey> =
+        pods.iter().filter(|p| !stays_on_node(objects, **p)).map(|p| p.key().clone()).collect();
     let scene = Scene { node: Some(name.to_owned()), lost, ..Scene::default() };
     let cluster = Cluster::from_objects(objects, None);
     let mut out = Vec::new();
@@ -274,20 +272,20 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
         let (mut last, mut whole, mut nodes, mut back) = (None, true, BTreeSet::new(), BTreeSet::new());
         for pod in pods {
             let Outcome { ready_at, nodes: its, steps, unknown, doubt } = course.outcome(*pod);
-            doubts.extend(doubt.map(|doubt| format!("; {}: {doubt}", full_name(*pod))));
+            doubts.extend(doubt.map(|doubt| format!("; {}: {doubt}", pod.full_name())));
             if let Some(node) = its.first().filter(|n| ready_at.is_some() && *n != name) {
                 course.occupy(*pod, node);
             }
-            if !nodes_own(objects, *pod) {
+            if !stays_on_node(objects, *pod) {
                 last = last.max(ready_at);
                 whole &= ready_at.is_some();
-                back.extend(ready_at.map(|_| pod.key()));
+                back.extend(ready_at.map(|_| pod.key().clone()));
                 nodes.extend(its.iter().cloned());
             }
             let never = steps.last().filter(|s| s.at.is_none()).map(|s| s.what.clone());
-            each.push(PodForecast { pod: full_name(*pod), ready_at, nodes: its, never, unknown });
+            each.push(PodForecast { pod: pod.full_name(), ready_at, nodes: its, never, unknown });
         }
-        // Nobody should delete what does not come back by it.
+        // Do not suggest deleting pods that this would not bring back.
         let helped = Scene { lost: back, ..scene.clone() };
         out.push(NodeForecast {
             way,
@@ -301,99 +299,98 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodSeen]) -> 
     Ok(out)
 }
 
-fn nodes_own(objects: &Objects, pod: PodSeen) -> bool {
-    matches!(Maker::of(objects, pod), Maker::EachNode | Maker::Kubelet)
+fn stays_on_node(objects: &Objects, pod: PodView) -> bool {
+    PodController::of(objects, pod).stays_on_node()
 }
 
-fn fares(objects: &Objects, pod: PodSeen, forecast: &[NodeForecast]) -> Fares {
-    let name = full_name(pod);
+fn outlook(objects: &Objects, pod: PodView, forecast: &[NodeForecast]) -> Fares {
+    let name = pod.full_name();
     let its = |way: Way| forecast.iter().filter(move |f| f.way == way).flat_map(|f| &f.pods).find(|p| p.pod == name);
-    let comes = |way: Way| its(way).is_some_and(|p| p.ready_at.is_some());
-    let help = [Way::OutOfService, Way::ForceDeletePod, Way::DeleteNode];
+    let returns = |way: Way| its(way).is_some_and(|p| p.ready_at.is_some());
+    let manual = [Way::OutOfService, Way::ForceDeletePod, Way::DeleteNode];
     match () {
-        () if nodes_own(objects, pod) => Fares::NodesOwn,
-        () if comes(Way::DoNothing) => Fares::ByItself,
-        () if help.into_iter().any(comes) => Fares::WithHelp,
-        () if help.into_iter().any(|way| its(way).is_some_and(|p| p.unknown.is_some())) => Fares::Unknown,
-        () if comes(Way::NodeReturns) => Fares::WithNode,
+        () if stays_on_node(objects, pod) => Fares::NodesOwn,
+        () if returns(Way::DoNothing) => Fares::ByItself,
+        () if manual.into_iter().any(returns) => Fares::WithHelp,
+        () if manual.into_iter().any(|way| its(way).is_some_and(|p| p.unknown.is_some())) => Fares::Unknown,
+        () if returns(Way::NodeReturns) => Fares::WithNode,
         () => Fares::Never,
     }
 }
 
-/// The explanation as people read it.
+/// The explanation as text.
 pub fn render_node(e: &NodeExplanation) -> String {
-    let mut out = format!("node {}\n  {}\n\nHow it stands\n", e.node, e.summary);
-    for line in &e.why {
-        let _ = writeln!(out, "  - {line}");
-    }
-    let _ = writeln!(out, "\nWhat hangs on it");
+    let mut out = format!("node {}: {}\n\nPods and volumes on this node\n", e.node, e.summary);
     if e.pods.is_empty() {
         let _ = writeln!(out, "  no pods");
     } else {
         let row = |p: &PodOnNode| {
             let owner = p.owner.clone().unwrap_or_else(|| "<none>".into());
-            let fares = match p.evicted_at.filter(|_| p.fares == Fares::Evicted) {
-                Some(at) => format!("is evicted at {}", when(at, e.as_of)),
+            let outlook = match p.evicted_at.filter(|_| p.fares == Fares::Evicted) {
+                Some(at) => format!("will be evicted at {}", when(at, e.as_of)),
                 None => p.fares.as_str().to_owned(),
             };
-            vec![p.pod.clone(), owner, p.state.clone(), fares]
+            vec![p.pod.clone(), owner, p.state.clone(), outlook]
         };
         let rows: Vec<Vec<String>> = e.pods.iter().map(row).collect();
-        for line in table(&["POD", "MADE BY", "STATE", "HOW IT FARES"], &rows).lines() {
+        for line in table(&["POD", "CONTROLLED BY", "STATE", "OUTLOOK"], &rows).lines() {
             let _ = writeln!(out, "  {line}");
         }
     }
     for volume in &e.volumes {
         let by = if volume.pods.is_empty() {
-            "no pod there uses it".into()
+            "not used by a pod on this node".into()
         } else {
             format!("used by {}", some(&volume.pods))
         };
         let mounted = match volume.mounted {
-            Some(true) => ", mounted",
+            Some(true) => " and mounted",
             Some(false) => ", not mounted",
             None => "",
         };
-        let error = volume
-            .detach_error
-            .as_ref()
-            .map(|m| format!("; detaching fails: its driver says {m:?}"))
-            .unwrap_or_default();
-        let _ = writeln!(out, "  volume {} is attached{mounted}; {by}{error}", volume.volume);
+        let error = volume.detach_error.as_ref().map(|m| format!("; detaching fails: {m:?}")).unwrap_or_default();
+        wrapped(&mut out, "  ", &format!("volume {}: attached{mounted}; {by}{error}", volume.volume));
     }
     if !e.forecast.is_empty() {
-        let _ = writeln!(out, "\nEvery way out, and when its pods would be Ready");
+        let _ = writeln!(out, "\nOutlook: what each option leads to, the safest first");
     }
     let own: BTreeSet<&str> = e.pods.iter().filter(|p| p.fares == Fares::NodesOwn).map(|p| p.pod.as_str()).collect();
     for f in &e.forecast {
-        render_way(&mut out, f, &own, e.as_of);
+        render_option(&mut out, f, &own, e.as_of);
     }
-    for note in &e.notes {
-        let _ = writeln!(out, "\nnote: {note}");
+    let _ = writeln!(out, "\nDetails");
+    for line in &e.why {
+        bullet(&mut out, line);
+    }
+    for text in &e.notes {
+        note(&mut out, text);
     }
     out
 }
 
-fn render_way(out: &mut String, f: &NodeForecast, own: &BTreeSet<&str>, now: Timestamp) {
+fn render_option(out: &mut String, f: &NodeForecast, own: &BTreeSet<&str>, now: Timestamp) {
     let pods: Vec<&PodForecast> = f.pods.iter().filter(|p| !own.contains(p.pod.as_str())).collect();
-    let comes = pods.iter().filter(|p| p.ready_at.is_some()).count();
+    let ready = pods.iter().filter(|p| p.ready_at.is_some()).count();
     let last = pods.iter().filter_map(|p| p.ready_at).max();
-    let _ = match (comes, last) {
-        _ if pods.is_empty() => writeln!(out, "  {}: no pod has to come back", f.way.as_str()),
-        (_, None) if pods.iter().any(|p| p.unknown.is_some()) => writeln!(out, "  {}: not known", f.way.as_str()),
-        (_, None) => writeln!(out, "  {}: no pod, ever", f.way.as_str()),
-        (comes, Some(at)) => {
-            writeln!(out, "  {}: {comes} of {} pods, the last at {}", f.way.as_str(), pods.len(), when(at, now))
+    let _ = match (ready, last) {
+        _ if pods.is_empty() => writeln!(out, "  {}: no pod has to move", f.way.as_str()),
+        (_, None) if pods.iter().any(|p| p.unknown.is_some()) => writeln!(out, "  {}: unknown", f.way.as_str()),
+        (_, None) => writeln!(out, "  {}: no pod becomes Ready", f.way.as_str()),
+        (ready, Some(at)) => {
+            let (way, all) = (f.way.as_str(), pods.len());
+            writeln!(out, "  {way}: {ready} of {all} pods become Ready, the last at {}", when(at, now))
         }
     };
     for pod in pods {
-        let _ = match (pod.ready_at, pod.unknown.as_ref().or(pod.never.as_ref())) {
-            (Some(at), _) => writeln!(out, "    {}: {}, on {}", pod.pod, when(at, now), some(&pod.nodes)),
-            (None, Some(why)) if pod.unknown.is_some() => writeln!(out, "    {}: not known: {why}", pod.pod),
-            (None, why) => writeln!(out, "    {}: never: {}", pod.pod, why.map_or("no way is known", String::as_str)),
+        let line = match (pod.ready_at, pod.unknown.as_ref().or(pod.never.as_ref())) {
+            (Some(at), _) => format!("{}: {}, on {}", pod.pod, when(at, now), some(&pod.nodes)),
+            (None, Some(why)) if pod.unknown.is_some() => format!("{}: unknown: {why}", pod.pod),
+            (None, Some(why)) => format!("{}: never: {why}", pod.pod),
+            (None, None) => format!("{}: never", pod.pod),
         };
+        wrapped(out, "    ", &line);
     }
-    let _ = writeln!(out, "    risk: {}", f.risk);
+    wrapped(out, "    ", &format!("risk: {}", f.risk));
     for command in &f.commands {
         let _ = writeln!(out, "      {command}");
     }

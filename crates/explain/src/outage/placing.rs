@@ -4,23 +4,27 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use stead_model::{
+    OUT_OF_SERVICE, ObjectKey, Objects, PodController, PodView, PodVolume, SHUTDOWN, UNREACHABLE, pod_volumes,
+};
 use stead_placement::{Cluster, Pod, evaluate};
 
 use super::course::Course;
 use super::jobs;
-use super::makers::Maker;
-use super::node::{NodeStanding, OUT_OF_SERVICE, SHUTDOWN, UNREACHABLE};
-use super::pod::PodSeen;
-use super::volumes::{HeldVolume, volumes_of};
+use super::node::health;
 use super::way::{Miss, Outcome, Way};
 use crate::explanation::some;
 
 impl Course<'_> {
     /// A pod that has no node yet: it goes where placement says. `old` is the pod whose place it takes.
-    pub(super) fn placed(&self, pod: PodSeen, old: PodSeen, made: Timestamp, mut out: Outcome) -> Outcome {
+    pub(super) fn placed(&self, pod: PodView, old: PodView, made: Timestamp, mut out: Outcome) -> Outcome {
         let own = old.node().is_none();
-        let same_name = own || !matches!(Maker::of(self.objects, old), Maker::Replicas { .. } | Maker::Job(_));
-        let template = template(pod.0, same_name);
+        let same_name = own
+            || !matches!(
+                PodController::of(self.objects, old),
+                PodController::ReplicaSet { .. } | PodController::Job { .. }
+            );
+        let template = template(pod.raw(), same_name);
         if let Some(miss) = self.unread(pod) {
             return out.missed(miss);
         }
@@ -31,7 +35,7 @@ impl Course<'_> {
         for at in tries {
             let mut cluster = self.stages.at(at).clone();
             if same_name {
-                cluster.take_object(&old.key());
+                cluster.take_object(old.key());
             }
             for (gone, _) in self.gone.iter().filter(|(_, gone)| *gone <= at) {
                 cluster.take_object(gone);
@@ -44,8 +48,8 @@ impl Course<'_> {
                     }
                     if !lost.is_empty() {
                         out.doubt = Some(format!(
-                            "the scheduler takes one of {} nodes that are equally good, and may put it on {}, of which \
-                             nothing is heard: it would not start there",
+                            "the scheduler chooses one of {} equally good nodes, possibly {}, which is unreachable: the pod would \
+                             not start there",
                             best.len(),
                             some(&lost)
                         ));
@@ -56,56 +60,59 @@ impl Course<'_> {
                     nodes.extend(others.into_iter().filter(|n| !nodes.contains(n)).collect::<Vec<_>>());
                     nodes.retain(|n| self.alive.contains(n.as_str()));
                     out.step("it is scheduled", at);
-                    return self.started(PodSeen(&template), at, Outcome { nodes, ..out });
+                    let made = alone(template);
+                    let Some(made) = made.pods().next() else {
+                        return out.missed(Miss::Unknown(format!("the replacement of {} cannot be read", pod.key())));
+                    };
+                    return self.started(made, at, Outcome { nodes, ..out });
                 }
                 Err(Miss::Never(why)) => message = message.or(Some(why)),
                 Err(unknown) => return out.missed(unknown),
             }
         }
-        out.never(message.unwrap_or_else(|| "no node takes it".into()))
+        out.never(message.unwrap_or_else(|| "no node can run it".into()))
     }
 
     /// A pod that the scheduler puts on one of these nodes, of which nothing is heard: it never starts there.
-    fn stranded(&self, pod: PodSeen, old: PodSeen, at: Timestamp, lost: &[String], mut out: Outcome) -> Outcome {
-        let why = |then: &str| format!("it is put on {}, of which nothing is heard{then}", some(lost));
+    fn stranded(&self, pod: PodView, old: PodView, at: Timestamp, lost: &[String], mut out: Outcome) -> Outcome {
+        let why = |then: &str| format!("it is scheduled to {}, which is unreachable{then}", some(lost));
         // Where nobody has found that out yet, it is evicted like all others there, and another is made. A StatefulSet makes
         // none while its object is there, and no kubelet confirms that it has ended.
-        let job = match Maker::of(self.objects, old) {
-            Maker::Replicas { .. } => None,
-            Maker::Job(job) if !jobs::waits_for_end(job) => Some(job),
+        let job = match PodController::of(self.objects, old) {
+            PodController::ReplicaSet { .. } => None,
+            PodController::Job { job } if !jobs::waits_for_end(job) => Some(job),
             _ => return out.never(why("")),
         };
         let evicted = |node: &String| {
             let soon = self.found(node).is_some_and(|found| at < found);
-            NodeStanding::find(self.objects, node).filter(|_| soon).and_then(|n| self.evicted(&n, pod))
+            health(self.objects, node).filter(|_| soon).and_then(|n| self.evicted(&n, pod))
         };
         let evicted: Vec<Timestamp> = lost.iter().filter_map(evicted).collect();
         let evicted = match (evicted.as_slice(), lost) {
             ([], _) => return out.never(why("")),
             ([at], [_]) => *at,
-            _ => return out.missed(Miss::Unknown(why(", and when it is evicted there depends on which it is"))),
+            _ => return out.missed(Miss::Unknown(why(", and when it is evicted there depends on the node"))),
         };
-        let holds = |v: &HeldVolume| v.attached && !v.shared;
-        if volumes_of(self.objects, pod.namespace(), pod.0).iter().any(holds) {
-            let then = ", and wants its volume there until it is evicted: when that is free is not known";
+        if pod_volumes(self.objects, pod).iter().any(PodVolume::is_exclusive) {
+            let then = ", and uses its volume there until it is evicted: when that is released is unknown";
             return out.missed(Miss::Unknown(why(then)));
         }
         out.step(why(""), at);
-        out.step("its deletion begins there", evicted);
+        out.step("it is evicted there", evicted);
         let made = match job {
             None => Some(evicted),
             Some(job) => jobs::retry(job, jobs::failures(job, old).saturating_add(1), evicted),
         };
         let Some(made) = made else { return out.never(jobs::TOO_OFTEN) };
-        out.step("another is made", made);
+        out.step("another is created", made);
         self.placed(pod, old, made, out)
     }
 
     /// What is to be known of a pod's volumes and was not read. Where none of a kind is there, they were not read.
-    pub(super) fn unread(&self, pod: PodSeen) -> Option<Miss> {
-        let volumes = volumes_of(self.objects, pod.namespace(), pod.0);
-        let none = |kind: &str| self.objects.raw_of_kind(kind).next().is_none();
-        let hangs = |v: &HeldVolume| v.attached && !v.shared && self.may_hang(pod, v);
+    pub(super) fn unread(&self, pod: PodView) -> Option<Miss> {
+        let volumes = pod_volumes(self.objects, pod);
+        let none = |kind: &str| self.objects.has_none(kind);
+        let hangs = |v: &PodVolume| v.is_exclusive() && self.may_hang(pod, v);
         let what = match () {
             () if volumes.is_empty() => return None,
             () if none("PersistentVolumeClaim") => "persistentvolumeclaims",
@@ -113,18 +120,17 @@ impl Course<'_> {
             () if none("VolumeAttachment") && volumes.iter().any(hangs) => "volumeattachments",
             () => return None,
         };
-        Some(Miss::Unknown(format!("{what} were not read: where its volumes are is not known")))
+        Some(Miss::Unknown(format!("{what} were not read: where its volumes are is unknown")))
     }
 
     /// Whether a volume may be attached to another node than the pod's, as far as Nodes tell; of one that is not there, that
     /// it has a pod with the volume tells as much.
-    fn may_hang(&self, pod: PodSeen, volume: &HeldVolume) -> bool {
-        let mut nodes = self.objects.raw_of_kind("Node");
-        let said = nodes.any(|(key, node)| Some(key.name.as_str()) != pod.node() && volume.is_on(node));
-        let has = |p: PodSeen| volumes_of(self.objects, p.namespace(), p.0).iter().any(|v| v.volume == volume.volume);
-        let gone = |n: &str| Some(n) != pod.node() && NodeStanding::find(self.objects, n).is_none();
-        let mut pods = self.objects.raw_of_kind("Pod").map(|(_, p)| PodSeen(p)).filter(|p| p.node().is_some_and(gone));
-        said || pods.any(|p| !p.ended() && has(p))
+    fn may_hang(&self, pod: PodView, volume: &PodVolume) -> bool {
+        let said = self.objects.nodes().any(|node| Some(node.name()) != pod.node() && volume.is_on(node));
+        let has = |p: PodView| pod_volumes(self.objects, p).iter().any(|v| v.volume == volume.volume);
+        let gone = |n: &str| Some(n) != pod.node() && health(self.objects, n).is_none();
+        let mut pods = self.objects.pods_where(|raw| raw["spec"]["nodeName"].as_str().is_some_and(gone));
+        said || pods.any(|p| !p.has_ended() && has(p))
     }
 
     /// The nodes that the scheduler takes one of, and all that fit, the best first; or what it says.
@@ -142,13 +148,22 @@ impl Course<'_> {
             best = fitting.iter().map(|(_, node)| node.clone()).collect();
         }
         if fitting.is_empty() {
-            return Err(Miss::Never(format!("no node takes it: {}", verdict.message.unwrap_or_default())));
+            return Err(Miss::Never(format!("no node can run it: {}", verdict.message.unwrap_or_default())));
         }
         Ok((best, fitting.into_iter().map(|(_, node)| node).collect()))
     }
 }
 
-/// A pod's object as its controller would make it anew.
+/// A pod that is not among the objects of the cluster.
+pub(super) fn alone(pod: Value) -> Objects {
+    let mut out = Objects::default();
+    if let Some(key) = ObjectKey::of_kind("Pod", &pod) {
+        out.insert(key, pod);
+    }
+    out
+}
+
+/// A pod's object as its controller would recreate it.
 pub(super) fn template(pod: &Value, same_name: bool) -> Value {
     let mut out = pod.clone();
     for (part, field) in [

@@ -1,40 +1,41 @@
-//! Forecasts as people read them.
+//! Forecasts as text.
 
 use std::fmt::Write;
 
 use jiff::Timestamp;
 
 use super::forecast::Forecast;
-use super::way::Step;
 use super::words::when;
 use crate::explanation::some;
+use crate::wrap::wrapped;
 
-/// The forecasts, as a part of a text.
+/// Writes the forecasts.
 pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Timestamp) {
     if !forecasts.is_empty() {
-        let _ = writeln!(out, "\nEvery way out, and when the pod would be Ready");
+        let _ = writeln!(out, "\nOutlook: when the pod would be Ready with each option, the safest first");
     }
     for f in forecasts {
         let ready = match (f.ready_at, &f.unknown) {
             (Some(at), _) => when(at, now),
-            (None, Some(_)) => "not known".to_owned(),
+            (None, Some(_)) => "unknown".to_owned(),
             (None, None) => "never".to_owned(),
         };
         let place =
             if f.nodes.is_empty() || f.ready_at.is_none() { String::new() } else { format!(", on {}", some(&f.nodes)) };
         let _ = writeln!(out, "  {}: {ready}{place}", f.way.as_str());
-        let steps: Vec<&Step> = f.steps.iter().filter(|s| s.what != "Ready").collect();
-        for together in steps.chunk_by(|a, b| a.at == b.at) {
+        // Where the pod becomes Ready, that is the last step, and stands above.
+        let shown = f.steps.len() - usize::from(f.ready_at.is_some() && !f.steps.is_empty());
+        for together in f.steps[..shown].chunk_by(|a, b| a.at == b.at) {
             let what = together.iter().map(|s| s.what.as_str()).collect::<Vec<_>>().join(", ");
-            let _ = match together[0].at {
-                Some(at) => writeln!(out, "    {}: {what}", when(at, now)),
-                None => writeln!(out, "    {what}"),
-            };
+            match together[0].at {
+                Some(at) => wrapped(out, "    ", &format!("{}: {what}", when(at, now))),
+                None => wrapped(out, "    ", &what),
+            }
         }
         if let Some(why) = &f.unknown {
-            let _ = writeln!(out, "    {why}");
+            wrapped(out, "    ", why);
         }
-        let _ = writeln!(out, "    risk: {}", f.risk);
+        wrapped(out, "    ", &format!("risk: {}", f.risk));
         for command in &f.commands {
             let _ = writeln!(out, "      {command}");
         }

@@ -1,86 +1,80 @@
 //! What can go wrong on a way, and what to type for it.
 
 use super::course::{Course, Life};
-use super::detaching::held_name;
 use super::forecast::Scene;
-use super::makers::Maker;
-use super::node::{NodeStanding, OUT_OF_SERVICE};
-use super::pod::PodSeen;
-use super::volumes::{HeldVolume, volumes_of};
+use super::node::health;
 use super::way::Way;
 use crate::explanation::some;
-use stead_model::Objects;
+use stead_model::{OUT_OF_SERVICE, Objects, PodController, PodView, PodVolume, pod_volumes};
 
 /// What can go wrong on a way that is taken for these pods.
-pub(crate) fn risk(course: &Course, scene: &Scene, pods: &[PodSeen]) -> String {
+pub(crate) fn risk(course: &Course, scene: &Scene, pods: &[PodView]) -> String {
     let node = scene.node.as_deref().unwrap_or("its node");
     let attached = || pods.iter().any(|p| exclusive(course.objects, *p).next().is_some());
     match course.way {
         Way::DoNothing => match torn(course, pods).as_slice() {
-            [] => "nothing is lost that is not lost already; the service is without this pod meanwhile".into(),
+            [] => "no additional loss; the service runs without this pod meanwhile".into(),
             torn => format!(
-                "volumes are detached by force ({}): a machine that is not off, but only out of reach, loses them while \
-                 it writes; the service is without this pod meanwhile",
+                "volumes are force-detached ({}): a machine that is unreachable but still running loses them while it \
+                 writes; the service runs without this pod meanwhile",
                 some(torn)
             ),
         },
         Way::NodeReturns if course.out_of_service(node) => format!(
-            "volumes are detached from {node} while it has them mounted, as long as it has the taint {OUT_OF_SERVICE}: \
-             that has to go before the machine is back"
+            "while {node} has the taint {OUT_OF_SERVICE}, volumes are detached although they are mounted: remove the \
+             taint before the machine is back"
         ),
         Way::NodeReturns => format!(
-            "none: the kubelet of {node} ends what was deleted, and the rest goes on; a machine that starts anew takes \
-             its time for that first"
+            "none: the kubelet of {node} stops the deleted pods, and the others keep running; a machine that boots needs \
+             additional time for that"
         ),
         Way::ForceDeletePod if scene.node.is_none() => {
             let volume =
-                if attached() { ", and its volume is free only when that kubelet has unmounted it" } else { "" };
+                if attached() { ", and its volume is released only when that kubelet has unmounted it" } else { "" };
             format!(
-                "Kubernetes forgets the pod while its kubelet may still run it: two of them may be there for a \
-                 while{volume}{}",
+                "the object is deleted while the kubelet may still run the pod: two of them may run for a while{volume}{}",
                 for_good(course, scene)
             )
         }
         Way::ForceDeletePod => {
             let volume = if attached() {
-                "; the volume is then detached by force, whether or not that machine still writes to it"
+                "; the volume is then force-detached, even if the machine still writes to it"
             } else {
                 ""
             };
             format!(
-                "Kubernetes forgets the pod without knowing that it has ended: if {node} is not off, two of them \
-                 run{volume}{}",
+                "the object is deleted without proof that the pod has ended: if {node} is still running, there are two of \
+                 them{volume}{}",
                 for_good(course, scene)
             )
         }
         Way::DeleteNode => format!(
-            "all pods of {node} are given up without knowing that they have ended: if the machine is not off, two of \
-             each run; its labels and taints are lost, and a kubelet that lives registers it anew{}",
+            "all pods of {node} are deleted without proof that they have ended: if the machine is still running, there are \
+             two of each; labels and taints of the node are lost, and a running kubelet registers it again{}",
             for_good(course, scene)
         ),
         Way::OutOfService => format!(
-            "only if {node} is known to be off: all its pods are given up, and volumes are detached at once; a machine \
-             that still runs would write to a volume that another one has. The taint has to go before the node is used \
-             again{}",
+            "use only if {node} is known to be off: all its pods are deleted and its volumes are detached at once; a \
+             machine that is still running would write to a volume that another node uses. Remove the taint before the \
+             node is used again{}",
             for_good(course, scene)
         ),
-        Way::RecreateStrategy => "each later update stops the service while the pod is replaced".into(),
+        Way::RecreateStrategy => "every later update stops the service while the pod is replaced".into(),
     }
 }
 
 /// A pod's volumes that one node may have at a time.
-fn exclusive(objects: &Objects, pod: PodSeen) -> impl Iterator<Item = HeldVolume> {
-    volumes_of(objects, pod.namespace(), pod.0).into_iter().filter(|v| v.attached && !v.shared)
+fn exclusive(objects: &Objects, pod: PodView) -> impl Iterator<Item = PodVolume> {
+    pod_volumes(objects, pod).into_iter().filter(PodVolume::is_exclusive)
 }
 
 /// Whether a node may have a volume mounted: as its kubelet said last, or nobody knows.
-pub(crate) fn may_be_mounted(objects: &Objects, volume: &HeldVolume, node: &str) -> bool {
-    NodeStanding::find(objects, node)
-        .is_none_or(|n| volume.unique_name.as_ref().is_none_or(|u| n.volumes_in_use.contains(u)))
+pub(crate) fn may_be_mounted(objects: &Objects, volume: &PodVolume, node: &str) -> bool {
+    health(objects, node).is_none_or(|n| volume.unique_name.as_ref().is_none_or(|u| n.volumes_in_use().contains(u)))
 }
 
 /// The volumes that are taken from machines which may be on and write to them.
-fn torn(course: &Course, pods: &[PodSeen]) -> Vec<String> {
+fn torn(course: &Course, pods: &[PodView]) -> Vec<String> {
     let mut out = Vec::new();
     for pod in pods {
         for volume in exclusive(course.objects, *pod) {
@@ -88,7 +82,7 @@ fn torn(course: &Course, pods: &[PodSeen]) -> Vec<String> {
             let taken = lost.filter(|a| {
                 may_be_mounted(course.objects, &volume, &a.node) && course.detached(*pod, &volume, a).is_ok()
             });
-            out.extend(taken.map(|a| format!("{} from {}", held_name(&volume), a.node)));
+            out.extend(taken.map(|a| format!("{} from {}", volume.name(), a.node)));
         }
     }
     out.dedup();
@@ -97,16 +91,19 @@ fn torn(course: &Course, pods: &[PodSeen]) -> Vec<String> {
 
 /// The pods that the way ends and nobody makes anew, in words.
 fn for_good(course: &Course, scene: &Scene) -> String {
-    let all = course.objects.raw_of_kind("Pod").map(|(key, p)| (key, PodSeen(p)));
-    let theirs = all.filter(|(key, p)| match course.way {
-        Way::ForceDeletePod => scene.lost.contains(*key),
-        _ => p.node() == scene.node.as_deref() && !p.ended(),
-    });
-    let gone = theirs.filter(|(_, p)| Maker::of(course.objects, *p) == Maker::Nobody && course.fate(*p).gone.is_some());
-    let names: Vec<String> = gone.map(|(_, p)| format!("{}/{}", p.namespace(), p.name())).collect();
+    let theirs: Vec<PodView> = match course.way {
+        Way::ForceDeletePod => scene.lost.iter().filter_map(|key| course.objects.pod(key).ok().flatten()).collect(),
+        _ => {
+            let on_node = scene.node.as_deref().into_iter().flat_map(|node| course.objects.pods_on(node));
+            on_node.filter(|p| !p.has_ended()).collect()
+        }
+    };
+    let nobody = |p: &PodView| PodController::of(course.objects, *p) == PodController::None;
+    let gone = theirs.into_iter().filter(|p| nobody(p) && course.fate(*p).gone.is_some());
+    let names: Vec<String> = gone.map(PodView::full_name).collect();
     match names.as_slice() {
         [] => String::new(),
-        names => format!("; gone for good, with no controller to make it anew: {}", some(names)),
+        names => format!("; will not be recreated (no controller): {}", some(names)),
     }
 }
 
@@ -124,7 +121,7 @@ pub(crate) fn commands(way: Way, scene: &Scene, namespace: &str) -> Vec<String> 
         Way::OutOfService => vec![
             format!("stead recover node/{node} --confirm-off \"REASON\""),
             format!("# or by hand: kubectl taint node {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"),
-            format!("# and before the node is used again: kubectl taint node {node} {OUT_OF_SERVICE}:NoExecute-"),
+            format!("# before the node is used again: kubectl taint node {node} {OUT_OF_SERVICE}:NoExecute-"),
         ],
         Way::RecreateStrategy => {
             let name = scene.deployment.as_deref().unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::node::{LEASES, Listening, time};
-use stead_model::Objects;
+use k8s_openapi::api::coordination::v1::Lease;
+use stead_model::{HeartbeatClock, LeaseView, NODE_LEASES, Objects};
 
 /// The waiting times of a control plane and of its kubelets. The defaults are those of Kubernetes 1.36.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +115,7 @@ pub struct Clock {
     /// The moment of which the objects tell.
     pub now: Timestamp,
     /// What leases are held against: what was read one after the other is not all of one moment.
-    pub leases: Listening,
+    pub leases: HeartbeatClock,
     /// The cluster's waiting times.
     pub timers: Timers,
 }
@@ -123,10 +123,14 @@ pub struct Clock {
 impl Clock {
     /// That moment, in a cluster with these objects and waiting times.
     pub fn new(objects: &Objects, now: Timestamp, timers: Timers) -> Clock {
-        let renewed = objects.raw_of_kind("Lease").filter(|(key, _)| key.namespace == LEASES);
-        let newest = renewed.filter_map(|(_, lease)| time(&lease["spec"]["renewTime"])).max();
+        let leases = objects.all_in::<Lease>(NODE_LEASES).filter_map(|(_, lease)| LeaseView::of(lease));
+        let newest = leases.map(|lease| lease.renewed).max();
         let found = timers.node_monitor_grace + timers.node_monitor_period * 2;
-        Clock { now, leases: Listening { now: newest.unwrap_or(now).min(now), found }, timers }
+        Clock {
+            now,
+            leases: HeartbeatClock { now: newest.unwrap_or(now).min(now), marked_unknown_after: found },
+            timers,
+        }
     }
 
     /// That moment, in a cluster with Kubernetes' own waiting times.

@@ -36,22 +36,6 @@ impl HeldVolume {
         };
         self.of_a_node || self.only.iter().any(host)
     }
-
-    /// The nodes that can use it, by its own affinity.
-    pub(crate) fn nodes<'a>(&self, objects: &'a Objects) -> Vec<&'a str> {
-        let fits = |node: &Value| {
-            let label = |key: &str| node["metadata"]["labels"][key].as_str();
-            self.only.iter().all(|(key, values)| label(key).is_some_and(|v| values.iter().any(|w| w == v)))
-        };
-        objects.raw_of_kind("Node").filter(|(_, node)| fits(node)).map(|(key, _)| key.name.as_str()).collect()
-    }
-
-    /// Whether a Node says that it has the volume attached or mounted.
-    pub(crate) fn is_on(&self, node: &Value) -> bool {
-        let Some(unique) = self.unique_name.as_deref() else { return false };
-        let all = |field: &str| node["status"][field].as_array().into_iter().flatten();
-        all("volumesInUse").any(|v| v == unique) || all("volumesAttached").any(|v| v["name"] == unique)
-    }
 }
 
 /// A VolumeAttachment.
@@ -135,7 +119,7 @@ fn driver(volume: &Value) -> Option<&str> {
 }
 
 /// The name of a PersistentVolume among a node's `volumesInUse` and `volumesAttached`.
-pub(crate) fn unique_name(volume: &Value) -> Option<String> {
+fn unique_name(volume: &Value) -> Option<String> {
     let spec = &volume["spec"];
     let migrated = || {
         let (kind, field, _) = MIGRATED.iter().find(|(kind, ..)| spec.get(kind).is_some())?;

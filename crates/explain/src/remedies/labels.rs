@@ -1,4 +1,4 @@
-//! What can be told of a label that a node should have.
+//! The value of a label that a node should have.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
-//! What could be changed about a rejection: one file for each part of a pod or a cluster that can give way.
+//! Candidate fixes for a rejection: one file for each part of a pod or a cluster that can change.
 //!
-//! A remedy is only a candidate. Whether it helps is decided by trying it on a fork.
+//! Whether a candidate helps is decided by trying it on a fork.
 
 mod labels;
 mod node_rules;
@@ -18,7 +18,7 @@ use stead_placement::{NodeInfo, Plugin, Pod, Rejection};
 use crate::change::{Change, Trial};
 use stead_model::ObjectKey;
 
-/// What a way out costs, from nothing to data.
+/// What a fix costs, from nothing to data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Harm {
@@ -26,13 +26,13 @@ pub enum Harm {
     None,
     /// A rule is relaxed.
     Looser,
-    /// It rests on something that only a person can know.
+    /// It depends on a fact that only a person knows.
     Trusts,
-    /// The pod gets less than it asked for.
+    /// The pod gets less than it requested.
     Smaller,
-    /// Other pods have to leave.
+    /// Other pods are deleted.
     Disrupts,
-    /// It takes a machine more.
+    /// It needs another machine.
     Buys,
     /// Data is left behind, where the pod no longer has it.
     Data,
@@ -41,22 +41,22 @@ pub enum Harm {
 }
 
 impl Harm {
-    /// A word or two for people.
+    /// In a few words.
     pub fn as_str(self) -> &'static str {
         match self {
             Harm::None => "nothing is given up",
             Harm::Looser => "a rule is relaxed",
-            Harm::Trusts => "only if it is true",
-            Harm::Smaller => "the pod gets less",
-            Harm::Disrupts => "other pods leave",
-            Harm::Buys => "a machine more",
+            Harm::Trusts => "only if that is true",
+            Harm::Smaller => "the pod gets fewer resources",
+            Harm::Disrupts => "other pods are deleted",
+            Harm::Buys => "needs another machine",
             Harm::Data => "DATA STAYS BEHIND",
             Harm::Loses => "DATA IS DELETED",
         }
     }
 }
 
-/// A candidate: what it is, what it costs, and the changes that make it.
+/// A candidate fix: its text, what it costs, and its changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Remedy {
     pub(crate) text: String,
@@ -74,7 +74,7 @@ impl Remedy {
     }
 }
 
-/// What could be done about a rejection; by a node, or by all nodes at once where none is given.
+/// Candidate fixes for a rejection by a node, or by all nodes at once where none is given.
 pub(crate) fn for_rejection(trial: &Trial, info: Option<&NodeInfo>, rejection: &Rejection) -> Vec<Remedy> {
     match (rejection.plugin, info) {
         (Plugin::NodeUnschedulable, Some(info)) => node_rules::uncordon(trial, info),
@@ -100,11 +100,11 @@ pub(crate) use spread::skew;
 pub(crate) use volumes::{held_once, same_disk};
 
 fn node_key(info: &NodeInfo) -> ObjectKey {
-    ObjectKey::new("Node", "", &info.node.name)
+    ObjectKey::node(&info.node.name)
 }
 
 fn pod_key(pod: &Pod) -> ObjectKey {
-    ObjectKey::new("Pod", &pod.key.namespace, &pod.key.name)
+    ObjectKey::pod(&pod.key.namespace, &pod.key.name)
 }
 
 /// The node as it was found.
@@ -112,29 +112,25 @@ fn raw_node<'a>(trial: &'a Trial, info: &NodeInfo) -> &'a Value {
     trial.objects.raw(&node_key(info)).unwrap_or(&Value::Null)
 }
 
-/// At most this many pods are asked to leave in one way out.
+/// The highest number of pods that one fix deletes.
 const MOST_LEAVING: usize = 3;
 
-/// These pods leave, if that is not too many and none of them is bound to its node.
+/// Deletes these pods, if they are not too many and none of them belongs to its node.
 fn leave(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
     if pods.is_empty() || pods.len() > MOST_LEAVING || pods.iter().any(|p| stays(trial, p)) {
         return None;
     }
     let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();
-    let verb = if pods.len() == 1 { "leaves" } else { "leave" };
     let noun = if pods.len() == 1 { "pod" } else { "pods" };
-    let text = format!("{noun} {} {verb}", join(&names));
+    let text = format!("delete {noun} {}", join(&names));
     let changes = pods.iter().map(|p| Change::delete(&pod_key(p))).collect();
     Some(Remedy::new(Harm::Disrupts, text, changes))
 }
 
-/// Whether a pod comes back to its node at once: a DaemonSet's, or the kubelet's own.
+/// Whether a pod belongs to its node: a DaemonSet's, or a static pod.
 fn stays(trial: &Trial, pod: &Pod) -> bool {
     let daemon = pod.spec.controller.as_ref().is_some_and(|o| matches!(&*o.kind, "DaemonSet" | "Node"));
-    let mirror = || {
-        let raw = trial.objects.raw(&pod_key(pod));
-        raw.is_some_and(|v| v["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some())
-    };
+    let mirror = || trial.objects.pod(&pod_key(pod)).ok().flatten().is_some_and(|pod| pod.is_mirror());
     daemon || mirror()
 }
 

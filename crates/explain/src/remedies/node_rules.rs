@@ -1,4 +1,4 @@
-//! Cordons, taints and node affinity: the node can give way, or the pod can.
+//! Cordons, taints and node affinity: the node can change, or the pod can.
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint};
 use serde_json::{Value, json};
@@ -7,7 +7,6 @@ use stead_semantics::node_selector::NodeSelectorTerm as CompiledTerm;
 use stead_semantics::taints;
 
 use super::{Harm, Remedy, node_key, raw_node};
-use crate::change::part;
 use crate::change::{Change, Trial, set, set_in, unset};
 
 const CORDON: &str = "node.kubernetes.io/unschedulable";
@@ -16,13 +15,13 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) fn uncordon(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     let mut operations = vec![unset(&["spec", "unschedulable"])];
     // The node controller takes the cordon's taint away with it.
-    operations.extend(without_taints(raw_node(trial, info), |t| t.key == CORDON));
+    operations.extend(without_taints(trial, info, |t| t.key == CORDON));
     let text = format!("uncordon node {}", info.node.name);
     vec![Remedy::one(Harm::Looser, text, Change::patch(&node_key(info), operations))]
 }
 
-fn without_taints(node: &Value, which: impl Fn(&Taint) -> bool) -> Vec<json_patch::PatchOperation> {
-    let taints: Vec<Taint> = part(&node["spec"]["taints"]).unwrap_or_default();
+fn without_taints(trial: &Trial, info: &NodeInfo, which: impl Fn(&Taint) -> bool) -> Vec<json_patch::PatchOperation> {
+    let taints = trial.objects.node(&info.node.name).ok().flatten().map(|node| node.taints()).unwrap_or_default();
     // From the last to the first, so that the indexes hold.
     let hit = taints.iter().enumerate().rev().filter(|(_, t)| which(t));
     hit.map(|(i, _)| unset(&["spec", "taints", &i.to_string()])).collect()
@@ -57,12 +56,16 @@ pub(super) fn taints(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     };
     let remove = match (theirs.as_slice(), ours.as_slice()) {
         ([], ours) => format!("remove the {} from node {name}", list(ours)),
-        (theirs, []) => format!("bring node {name} back: its {} will go then", list(theirs)),
+        (theirs, []) => format!("bring node {name} back: Kubernetes then removes its {}", list(theirs)),
         (theirs, ours) => {
-            format!("bring node {name} back: its {} will go then; and remove the {}", list(theirs), list(ours))
+            format!(
+                "bring node {name} back: Kubernetes then removes its {}; and remove the {}",
+                list(theirs),
+                list(ours)
+            )
         }
     };
-    let operations = without_taints(raw_node(trial, info), in_the_way);
+    let operations = without_taints(trial, info, in_the_way);
     let mut out = vec![Remedy::one(Harm::Looser, remove, Change::patch(&node_key(info), operations))];
     if theirs.is_empty() {
         let more = hit.iter().map(|t| match t.value.as_deref() {
@@ -73,7 +76,7 @@ pub(super) fn taints(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
         });
         // Each at the end, so that the same can be done to the template that the pod was made from.
         let mut operations = Vec::new();
-        if !trial.raw_pod()["spec"]["tolerations"].is_array() {
+        if !trial.raw_pod().pointer("/spec/tolerations").is_some_and(Value::is_array) {
             operations.push(set(&["spec", "tolerations"], json!([])));
         }
         operations.extend(more.map(|t| set(&["spec", "tolerations", "-"], t)));
@@ -92,22 +95,19 @@ struct Misses {
 }
 
 pub(super) fn affinity(trial: &Trial, info: Option<&NodeInfo>) -> Vec<Remedy> {
-    let raw = trial.raw_pod();
-    let required = &raw["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let spec = trial.view().and_then(|pod| pod.spec());
+    let affinity = spec.and_then(|spec| spec.affinity.as_ref()?.node_affinity.as_ref());
+    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
     let drop_required = unset(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
     let Some(info) = info else {
-        let text = "drop the pod's required node affinity, whose terms contradict each other";
+        let text = "remove the pod's required node affinity, whose terms contradict each other";
         return vec![Remedy::one(Harm::Looser, text, Change::patch(&trial.key, vec![drop_required]))];
     };
-    let terms: Vec<NodeSelectorTerm> = part(&required["nodeSelectorTerms"]).unwrap_or_default();
-    let selector: Vec<(&String, &str)> = raw["spec"]["nodeSelector"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(k, v)| Some((k, v.as_str()?)))
-        .filter(|(k, v)| info.node.label(k) != Some(v))
-        .collect();
-    let matched = required.is_null() || terms.iter().any(|t| holds(t, info));
+    let terms = required.map(|required| required.node_selector_terms.as_slice()).unwrap_or_default();
+    let selector = spec.and_then(|spec| spec.node_selector.as_ref()).into_iter().flatten();
+    let selector: Vec<(&String, &str)> =
+        selector.map(|(k, v)| (k, v.as_str())).filter(|(k, v)| info.node.label(k) != Some(v)).collect();
+    let matched = required.is_none() || terms.iter().any(|t| holds(t, info));
     let nearest = (!matched)
         .then(|| {
             terms.iter().enumerate().map(|(at, t)| misses(at, t, info)).min_by_key(|m| (m.fields, m.expressions.len()))
@@ -137,7 +137,7 @@ pub(super) fn affinity(trial: &Trial, info: Option<&NodeInfo>) -> Vec<Remedy> {
         }
     }
     if !operations.is_empty() {
-        let text = format!("drop {} from the pod", super::join(&what));
+        let text = format!("remove {} from the pod", super::join(&what));
         out.push(Remedy::one(Harm::Looser, text, Change::patch(&trial.key, operations)));
     }
     out

@@ -175,6 +175,6 @@ fn join_domain(trial: &Trial, info: &NodeInfo, term: &Term) -> Option<Remedy> {
         .find(|i| i.node.label(key).is_some() && i.pods.iter().any(|p| selects(trial, term, p)))?;
     let value = node.node.label(key)?;
     let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
-    let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);
+    let text = format!("label node {} {key}={value}, if that is where it is", info.node.name);
     Some(Remedy::one(Harm::Trusts, text, Change::patch(&node_key(info), operations)))
 }

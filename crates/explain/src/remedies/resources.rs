@@ -1,4 +1,4 @@
-//! Room: the pod can ask for less, others can leave, a node can be bought.
+//! Resources: the pod can request less, other pods can be deleted, a node can be added.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub(crate) fn make_room(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
         !stays
     });
     let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();
-    let text = format!("make room on node {}: {} pods leave, {}", info.node.name, pods.len(), super::join(&names));
+    let text = format!("make room on node {}: delete {} pods, {}", info.node.name, pods.len(), super::join(&names));
     let changes = pods.iter().map(|p| Change::delete(&super::pod_key(p))).collect();
     Some(Remedy::new(Harm::Disrupts, text, changes))
 }
@@ -117,7 +117,7 @@ fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)]) -
         let was = shown(name.as_str(), trial.pod.spec.resources.requests.amount(name));
         what.push(match changed.pod.spec.resources.requests.amount(name) {
             0 if matches!(name, ResourceName::Cpu | ResourceName::Memory) => {
-                format!("no {name} instead of {was} (nothing is free: such a pod is starved and evicted first)")
+                format!("no {name} instead of {was} (nothing is free: such a pod is throttled and evicted first)")
             }
             0 => format!("no {name} instead of {was}"),
             less => format!("{name} {} instead of {was}", shown(name.as_str(), less)),
@@ -126,7 +126,7 @@ fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)]) -
     if operations.is_empty() {
         return None;
     }
-    let text = format!("ask for less: {} fits node {}", super::join(&what), info.node.name);
+    let text = format!("request less: {} fits node {}", super::join(&what), info.node.name);
     Some(Remedy::one(Harm::Smaller, text, Change::patch(&trial.key, operations)))
 }
 
@@ -250,5 +250,5 @@ fn new_node(trial: &Trial, zone: &str, like: Option<&NodeInfo>) -> Remedy {
     let size = if enlarged.is_empty() { String::new() } else { format!(", with {}", super::join(&enlarged)) };
     let like = like.map(|l| format!(" like {}", l.node.name)).unwrap_or_default();
     let text = format!("add a node{place}{like}{size}");
-    Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::new("Node", "", &name), node))
+    Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::node(&name), node))
 }

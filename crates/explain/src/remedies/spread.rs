@@ -1,4 +1,4 @@
-//! Spread constraints: the node can get its label, the constraint can be relaxed, pods can make room.
+//! Spread constraints: the node can get its label, the constraint can be relaxed, pods can be deleted.
 
 use std::sync::Arc;
 
@@ -39,11 +39,12 @@ fn schedule_anyway(trial: &Trial, at: usize, spread: &SpreadCounts) -> Remedy {
     let path = |field| ["spec", "topologySpreadConstraints", &index, field];
     let mut operations = vec![set(&path("whenUnsatisfiable"), "ScheduleAnyway")];
     // Only a constraint that filters may have it.
-    if !trial.raw_pod()["spec"]["topologySpreadConstraints"][at]["minDomains"].is_null() {
+    let own = trial.view().and_then(|pod| pod.spec()?.topology_spread_constraints.as_ref()?.get(at));
+    if own.is_some_and(|own| own.min_domains.is_some()) {
         operations.push(unset(&path("minDomains")));
     }
     let key = &spread.constraint.topology_key;
-    let text = format!("spread by {key} where possible only (whenUnsatisfiable: ScheduleAnyway)");
+    let text = format!("make the spread by {key} a preference (whenUnsatisfiable: ScheduleAnyway)");
     Remedy::one(Harm::Looser, text, Change::patch(&trial.key, operations))
 }
 
@@ -64,7 +65,7 @@ fn missing_label(trial: &Trial, info: &NodeInfo, at: usize, spread: &SpreadCount
         let mut values: Vec<(&str, i64)> = spread.counts.iter().map(|(v, n)| (&**v, *n)).collect();
         values.sort_by_key(|(value, n)| (*n, *value));
         for (value, _) in values.into_iter().take(4) {
-            let text = format!("label node {name} {key}={value}, if that is where it stands");
+            let text = format!("label node {name} {key}={value}, if that is where it is");
             out.push(Remedy::one(Harm::Trusts, text, label(value)));
         }
         if spread.counts.is_empty() {

@@ -1,7 +1,9 @@
-//! Claims and volumes: nothing here moves data, so most ways out leave it where it is, and say so.
+//! Claims and volumes: no fix moves data, so most leave it where it is, and say so.
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass as ObjectStorageClass;
 use serde_json::{Value, json};
 use stead_placement::{Claim, NodeInfo, Plugin, Pod, StorageClass, Volume};
 
@@ -47,7 +49,7 @@ pub(super) fn remedies(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin) -
             Some(name) => out.extend(of_claim(trial, info, plugin, &slot, name)),
             None if plugin == Plugin::VolumeRestrictions && is_disk(slot.raw) => {
                 let what = slot.raw["name"].as_str().unwrap_or_default();
-                let text = format!("run without the disk of volume {what}: an empty directory instead, its data stays");
+                let text = format!("replace the disk of volume {what} with an empty directory; its data stays");
                 out.push(Remedy::one(Harm::Data, text, empty_dir(trial, &slot)));
             }
             None => {}
@@ -78,7 +80,7 @@ fn without_claims(trial: &Trial) -> Option<Remedy> {
     };
     let names: Vec<String> = slots.iter().filter_map(|s| s.claim.clone()).collect();
     let operations = slots.iter().map(|s| set_at(s.at, json!({"name": s.raw["name"], "emptyDir": {}}))).collect();
-    let text = format!("external storage, or none: run the pod without the claims {}; {note}", super::join(&names));
+    let text = format!("run the pod without the claims {} (external storage, or none); {note}", super::join(&names));
     Some(Remedy::one(harm, text, Change::patch(&trial.key, operations)))
 }
 
@@ -145,12 +147,12 @@ fn attached_leave(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
 
 fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<'_>, name: &str) -> Vec<Remedy> {
     let namespace = &*trial.pod.key.namespace;
-    let key = ObjectKey::new("PersistentVolumeClaim", namespace, name);
+    let key = ObjectKey::namespaced("PersistentVolumeClaim", namespace, name);
     let storage = trial.cluster.storage();
     let mut out = Vec::new();
     let Some(claim) = storage.claim(namespace, name) else {
         out.extend(make_claim(trial, slot, &key));
-        let text = format!("run without claim {name}, which does not exist: an empty directory instead");
+        let text = format!("replace claim {name}, which does not exist, with an empty directory");
         out.push(Remedy::one(Harm::Looser, text, empty_dir(trial, slot)));
         return out;
     };
@@ -173,7 +175,7 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
         (None, _) if claim.lost => (Harm::Data, format!("claim {name} has lost its volume")),
         _ => (Harm::Looser, format!("claim {name} has no volume yet, so nothing is lost")),
     };
-    let text = format!("external storage, or none: run the pod without claim {name}; {note}");
+    let text = format!("run the pod without claim {name} (external storage, or none); {note}");
     out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
     if !claim.uid.is_empty() {
         out.extend(anew(trial, claim, slot, &key, harm));
@@ -184,12 +186,11 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
 /// A claim that waits for its pod: another class, a smaller size, a volume made by hand, or another node.
 fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &ObjectKey) -> Vec<Remedy> {
     let mut out = Vec::new();
-    let raw = trial.objects.raw(key).unwrap_or(&Value::Null);
+    let object = trial.objects.get::<PersistentVolumeClaim>(key).ok().flatten();
     if let (Some(selected), Some(info)) = (&claim.selected_node, info)
         && **selected != *info.node.name
     {
-        let text =
-            format!("let claim {} go to another node than {selected}, where its volume was to be made", claim.name);
+        let text = format!("let the volume of claim {} be provisioned on another node than {selected}", claim.name);
         let change = Change::patch(key, vec![unset(&["metadata", "annotations", SELECTED_NODE])]);
         out.push(Remedy::one(Harm::Looser, text, change));
     }
@@ -197,14 +198,15 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
     let fresh = claim.uid.is_empty();
     for class in classes(trial).filter(|c| c.name != claim.class && !fresh) {
         let mut operations = vec![set(&["spec", "storageClassName"], &*class.name)];
-        if !raw["spec"]["volumeName"].is_null() {
+        if object.is_some_and(|claim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some())) {
             operations.push(unset(&["spec", "volumeName"]));
         }
-        if raw["metadata"]["annotations"].get(SELECTED_NODE).is_some() {
+        let annotations = object.and_then(|claim| claim.metadata.annotations.as_ref());
+        if annotations.is_some_and(|annotations| annotations.contains_key(SELECTED_NODE)) {
             operations.push(unset(&["metadata", "annotations", SELECTED_NODE]));
         }
         let text =
-            format!("make claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
+            format!("create claim {} in class {} (it has no volume yet, so nothing is lost)", claim.name, class.name);
         out.push(Remedy::one(Harm::Looser, text, Change::patch(key, operations)));
     }
     if let Some(info) = info {
@@ -216,17 +218,14 @@ fn of_waiting(trial: &Trial, info: Option<&NodeInfo>, claim: &Claim, key: &Objec
 
 /// The classes that make volumes once the pod is placed, the cluster's default first.
 fn classes(trial: &Trial) -> impl Iterator<Item = &StorageClass> {
-    let is_default = |name: &str| {
-        let raw = trial.objects.raw(&ObjectKey::new("StorageClass", "", name));
-        raw.is_some_and(|v| {
-            v["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == json!("true")
-        })
+    let is_default = |class: &ObjectStorageClass| {
+        let annotations = class.metadata.annotations.as_ref();
+        annotations.and_then(|a| a.get("storageclass.kubernetes.io/is-default-class")).is_some_and(|v| v == "true")
     };
-    let mut names: Vec<&ObjectKey> = trial.objects.raw_of_kind("StorageClass").map(|(k, _)| k).collect();
-    names.sort_by_key(|k| !is_default(&k.name));
-    names
-        .into_iter()
-        .filter_map(|k| trial.cluster.storage().class(&k.name))
+    let mut all: Vec<(&ObjectKey, &ObjectStorageClass)> = trial.objects.all::<ObjectStorageClass>().collect();
+    all.sort_by_key(|(_, class)| !is_default(class));
+    all.into_iter()
+        .filter_map(|(key, _)| trial.cluster.storage().class(&key.name))
         .filter(|c| c.waits == Some(true) && *c.provisioner != *"kubernetes.io/no-provisioner")
         .take(4)
 }
@@ -270,9 +269,12 @@ fn make_claim(trial: &Trial, slot: &Slot<'_>, key: &ObjectKey) -> Vec<Remedy> {
             let mut claim = claim_object(key, &class.name, template);
             own(&mut claim, trial, slot);
             let text = if template.is_null() {
-                format!("make claim {} in class {}: it does not exist", key.name, class.name)
+                format!("create claim {} in class {}: it does not exist", key.name, class.name)
             } else {
-                format!("claim {} is yet to be made by the ephemeral volume controller: see that it runs", key.name)
+                format!(
+                    "claim {} has not been created by the ephemeral volume controller yet: check that it runs",
+                    key.name
+                )
             };
             Remedy::one(Harm::None, text, Change::create(key, claim))
         })
@@ -303,7 +305,7 @@ fn anew_in(
         }
         (harm, _) => (harm, String::new()),
     };
-    let text = format!("delete claim {} and have it made anew, empty, in class {}{note}", key.name, class.name);
+    let text = format!("delete claim {} and create it again, empty, in class {}{note}", key.name, class.name);
     Some(Remedy::new(harm, text, vec![Change::delete(key), Change::create(key, new)]))
 }
 
@@ -336,7 +338,7 @@ fn volume_by_hand(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<Remed
         volume["spec"]["volumeMode"] = json!("Block");
     }
     let text = format!("prepare a volume of {size} in class {} on node {}", claim.class, info.node.name);
-    let key = ObjectKey::new("PersistentVolume", "", &name);
+    let key = ObjectKey::cluster("PersistentVolume", &name);
     Some(Remedy::one(Harm::None, text, Change::create(&key, volume)))
 }
 
@@ -348,8 +350,7 @@ fn smaller(trial: &Trial, info: &NodeInfo, claim: &Claim, key: &ObjectKey) -> Op
         return None;
     }
     let (left, was) = (shown("memory", left), shown("memory", request));
-    let text =
-        format!("make claim {} smaller: {left} instead of {was} is left for node {}", claim.name, info.node.name);
+    let text = format!("request less in claim {}: {left} of {was} is available to node {}", claim.name, info.node.name);
     let change = Change::patch(key, vec![set(&["spec", "resources", "requests", "storage"], left)]);
     Some(Remedy::one(Harm::Smaller, text, change))
 }
@@ -364,7 +365,7 @@ fn zone_label(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
             if let (Some(value), None) = (volume.labels.get(key), info.node.label(key)) {
                 let value = value.split("__").next().unwrap_or_default();
                 let operations = set_in(raw_node(trial, info), &["metadata", "labels"], key, value);
-                let text = format!("label node {} {key}={value}, if that is where it stands", info.node.name);
+                let text = format!("label node {} {key}={value}, if that is where it is", info.node.name);
                 return Some(Remedy::one(Harm::Trusts, text, Change::patch(&node_key(info), operations)));
             }
         }

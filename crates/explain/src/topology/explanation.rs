@@ -1,23 +1,22 @@
-//! The whole answer about one Topology.
+//! Everything about one Topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use serde::Serialize;
-use serde_json::Value;
+use stead_model::{GlanceApi, ModelError, NodeView, ObjectKey, Objects, PodView, Topology, TopologyRef, controller_of};
 use stead_semantics::{Labels, Selector};
 
 use super::carries::carries;
-use super::rules::{Rules, labelled};
+use super::rules::Rules;
 use super::troubles::{Consumer, Trouble, troubles};
 use super::words::says;
-use crate::change::part;
 use crate::explanation::some;
 use crate::references::{Level, Reference, chosen, followers, references, titled};
-use crate::workload_pods::{Observer, PodStanding, controlled};
-use stead_model::{ModelError, ObjectKey, Objects};
+use crate::workload_pods::{Observer, PodStanding};
 
-/// What a Topology says, who uses it, and what it does to them.
+/// The rules of a Topology, who uses it, and its effect on them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyExplanation {
@@ -25,9 +24,9 @@ pub struct TopologyExplanation {
     pub topology: String,
     /// Whether there is such a Topology.
     pub exists: bool,
-    /// How it stands, in a sentence.
+    /// The verdict, in a sentence.
     pub summary: String,
-    /// What it says, a line for each rule.
+    /// Its rules, a line for each.
     pub says: Vec<String>,
     /// What is wrong with it, the worst first.
     pub troubles: Vec<Trouble>,
@@ -35,7 +34,7 @@ pub struct TopologyExplanation {
     pub used_by: Vec<Use>,
     /// Every reference to it, those included that a more specific one overrides.
     pub references: Vec<Reference>,
-    /// How the counts of its spread constraints stand.
+    /// The pod counts of its spread constraints.
     pub counts: Vec<Count>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -47,7 +46,7 @@ pub struct TopologyExplanation {
     pub(super) namespace: String,
 }
 
-/// Somebody who uses a Topology.
+/// A consumer of a Topology.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Use {
@@ -57,14 +56,14 @@ pub struct Use {
     pub reference: Reference,
     /// Whose reference that is.
     pub level: Level,
-    /// What is not as it is meant to be yet.
+    /// What does not follow the reference yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lags: Vec<String>,
     /// Its pods.
     pub pods: Vec<PodStanding>,
 }
 
-/// How a spread constraint's counts stand.
+/// The pod counts of a spread constraint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Count {
@@ -74,13 +73,13 @@ pub struct Count {
     pub of: String,
     /// The pods on the nodes of each value.
     pub domains: BTreeMap<String, usize>,
-    /// How many more the fullest has than the emptiest.
+    /// The difference between the highest and the lowest count.
     pub skew: usize,
-    /// How many more it may have.
+    /// The difference that is allowed.
     pub max_skew: i32,
 }
 
-/// Explains a Topology, or who misses it where there is none. `kinds` are those that were read.
+/// Explains a Topology, or who refers to it where it does not exist. `kinds` are those that were read.
 ///
 /// # Errors
 /// Where an object that placement looks at cannot be understood.
@@ -89,9 +88,9 @@ pub fn explain(
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
 ) -> Result<TopologyExplanation, ModelError> {
-    let found = objects.raw(key);
-    let topology = found.unwrap_or(&Value::Null);
-    let rules = Rules::of(topology);
+    let found = objects.get::<Topology>(key)?;
+    let none = Topology::default();
+    let rules = Rules::of(found.unwrap_or(&none));
     let domain = rules.spread.iter().map(|c| c.topology_key.clone()).find(|k| k != "kubernetes.io/hostname");
     let domain = domain.or_else(|| {
         Some(rules.nodes.as_ref()?.node_selector_terms.first()?.match_expressions.as_ref()?.first()?.key.clone())
@@ -100,33 +99,35 @@ pub fn explain(
     let (mut used_by, mut consumers) = (Vec::new(), Vec::new());
     for (api_key, api) in followers(objects, key) {
         let set = stateful_set(objects, api_key);
-        let template = set.as_ref().map_or(&Value::Null, |(_, set)| &set["spec"]["template"]);
         let choice = chosen(objects, api_key, api).filter(|c| c.topology.as_deref() == Some(&key.name));
         let (reference, level) = match choice {
             Some(choice) => (choice.reference, choice.level),
-            None => (Reference { object: titled(api_key), field: "spec.topologyRef".into() }, Level::Api),
+            None => (Reference::new(api_key, "spec.topologyRef"), Level::Api),
         };
         let pods = match &set {
             Some((set, _)) => observer.pods_of(set, domain.as_deref())?,
             None => Vec::new(),
         };
-        let lags = lags(objects, key, found, api_key, api, set.as_ref());
+        let lags = lags(objects, key, found, api_key, api, set);
         used_by.push(Use { consumer: titled(api_key), reference, level, lags, pods });
-        if set.is_some() {
+        if let Some((_, set)) = set {
+            let template = set.spec.as_ref().map(|spec| &spec.template);
+            let labels = template.and_then(|template| template.metadata.as_ref()?.labels.clone());
+            let selector = template.and_then(|template| template.spec.as_ref()?.node_selector.clone());
             consumers.push(Consumer {
                 key: api_key.clone(),
-                pod_labels: part(&template["metadata"]["labels"]).unwrap_or_default(),
-                node_selector: part(&template["spec"]["nodeSelector"]).unwrap_or_default(),
+                pod_labels: labels.unwrap_or_default(),
+                node_selector: selector.unwrap_or_default(),
             });
         }
     }
-    let nodes = || objects.raw_of_kind("Node").map(|(_, node)| node);
+    let nodes: Vec<(&str, Labels)> = objects.nodes().map(labelled).collect();
     let mut out = TopologyExplanation {
         topology: format!("{}/{}", key.namespace, key.name),
         exists: found.is_some(),
         summary: String::new(),
-        says: says(topology, &rules),
-        troubles: if found.is_some() { troubles(topology, nodes(), &consumers) } else { Vec::new() },
+        says: says(&rules),
+        troubles: found.map(|topology| troubles(topology, &nodes, &consumers)).unwrap_or_default(),
         used_by,
         references: references(objects, key),
         counts: counts(objects, key, &rules, &consumers),
@@ -139,50 +140,52 @@ pub fn explain(
 }
 
 /// The StatefulSet of a GlanceAPI.
-pub(crate) fn stateful_set<'a>(objects: &'a Objects, api: &ObjectKey) -> Option<(ObjectKey, &'a Value)> {
-    let sets = objects.raw_of_kind("StatefulSet").filter(|(key, _)| key.namespace == api.namespace);
-    let mut owned = sets.filter(|(_, set)| {
-        let mut owners = set["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        owners.any(|o| o["controller"] == true && o["kind"] == "GlanceAPI" && o["name"] == *api.name)
-    });
-    owned.next().map(|(key, set)| (key.clone(), set))
+pub(crate) fn stateful_set<'a>(objects: &'a Objects, api: &ObjectKey) -> Option<(&'a ObjectKey, &'a StatefulSet)> {
+    objects.all::<StatefulSet>().find(|(key, set)| {
+        let owner = controller_of(&set.metadata).filter(|owner| owner.kind == api.kind);
+        key.namespace == api.namespace && owner.is_some_and(|owner| owner.name == api.name)
+    })
 }
 
-/// What is not as it is meant to be yet, from the reference down to the pods.
+/// The name and the labels of a node.
+fn labelled(node: NodeView<'_>) -> (&str, Labels) {
+    (node.name(), node.typed().metadata.labels.clone().unwrap_or_default())
+}
+
+/// What does not follow the reference yet, from the GlanceAPI down to the pods.
 fn lags(
     objects: &Objects,
     key: &ObjectKey,
-    topology: Option<&Value>,
+    topology: Option<&Topology>,
     api_key: &ObjectKey,
-    api: &Value,
-    set: Option<&(ObjectKey, &Value)>,
+    api: &GlanceApi,
+    set: Option<(&ObjectKey, &StatefulSet)>,
 ) -> Vec<String> {
     let mut out = Vec::new();
     let meant = chosen(objects, api_key, api);
-    let own = api["spec"]["topologyRef"]["name"].as_str().filter(|n| !n.is_empty());
+    let own = api.spec.topology_ref.as_ref().and_then(TopologyRef::topology);
     if own != Some(&key.name) {
         out.push(format!("{} does not have the reference yet", titled(api_key)));
     }
     if let Some(meant) = meant.filter(|m| m.topology.as_deref() != Some(&key.name)) {
         let instead = meant.topology.map_or("no Topology".into(), |t| format!("Topology {t}"));
-        out.push(format!("{} asks for {instead} instead, which is not handed on yet", meant.reference));
+        out.push(format!("{} refers to {instead} instead, which the GlanceAPI does not have yet", meant.reference));
     }
     let Some((set_key, set)) = set else {
         out.push(format!("{} has no StatefulSet yet", titled(api_key)));
         return out;
     };
     let Some(topology) = topology else { return out };
-    if !carries(&set["spec"]["template"]["spec"], topology) {
-        out.push(format!("{} does not carry these rules yet", titled(set_key)));
+    let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    if !carries(template, topology) {
+        out.push(format!("{} does not have these rules yet", titled(set_key)));
         return out;
     }
-    let older: Vec<String> = controlled(objects, set_key)
-        .filter(|(_, pod)| !carries(&pod["spec"], topology))
-        .map(|(key, _)| key.name.clone())
-        .collect();
+    let pods = objects.pods_controlled_by(set_key).filter(|pod| !carries(pod.spec(), topology));
+    let older: Vec<String> = pods.map(|pod| pod.name().to_owned()).collect();
     if !older.is_empty() {
         let verb = if older.len() == 1 { "was" } else { "were" };
-        out.push(format!("{} {verb} made before these rules and not replaced yet", older.join(", ")));
+        out.push(format!("{} {verb} created before these rules and not replaced yet", older.join(", ")));
     }
     out
 }
@@ -217,18 +220,20 @@ fn count(
 ) -> Count {
     let honours = rule.node_affinity_policy.as_deref() != Some("Ignore");
     let nodes: BTreeMap<&str, String> = objects
-        .raw_of_kind("Node")
-        .map(|(_, node)| labelled(node))
+        .nodes()
+        .map(labelled)
         .filter(|(name, labels)| !honours || rules.allows(name, labels))
         .filter_map(|(name, mut labels)| Some((name, labels.remove(&rule.topology_key)?)))
         .collect();
     let mut domains: BTreeMap<String, usize> = nodes.values().map(|value| (value.clone(), 0)).collect();
-    for (_, pod) in objects.raw_of_kind("Pod").filter(|(pod, _)| pod.namespace == key.namespace) {
-        let labels: Labels = part(&pod["metadata"]["labels"]).unwrap_or_default();
-        let gone = !pod["metadata"]["deletionTimestamp"].is_null()
-            || matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let value = pod["spec"]["nodeName"].as_str().and_then(|n| nodes.get(n));
-        if let Some(count) = value.filter(|_| !gone && selector.matches(&labels)).and_then(|v| domains.get_mut(v)) {
+    let empty = Labels::default();
+    let counts = |pod: &PodView| {
+        let labels = pod.metadata().labels.as_ref().unwrap_or(&empty);
+        !pod.is_terminating() && !pod.has_ended() && selector.matches(labels)
+    };
+    for pod in objects.pods_in(&key.namespace).filter(counts) {
+        let value = pod.node().and_then(|node| nodes.get(node));
+        if let Some(count) = value.and_then(|value| domains.get_mut(value)) {
             *count += 1;
         }
     }
@@ -242,38 +247,39 @@ fn notes(kinds: &BTreeSet<String>) -> Vec<String> {
     if missing.is_empty() {
         return Vec::new();
     }
-    vec![format!("no {} were read: who uses it is told only as far as that goes", missing.join(", "))]
+    vec![format!("no {} were read: some consumers may be missing", missing.join(", "))]
 }
 
-/// Which Topologies a namespace has: a name may have been mistyped.
+/// Which Topologies a namespace has: a name may be misspelled.
 pub(crate) fn there_are(objects: &Objects, namespace: &str) -> String {
-    let there = objects.raw_of_kind("Topology").filter(|(key, _)| key.namespace == namespace);
-    let names: Vec<String> = there.map(|(key, _)| key.name.clone()).collect();
+    let there = objects.keys("Topology").filter(|key| key.namespace == namespace);
+    let names: Vec<String> = there.map(|key| key.name.clone()).collect();
     match names.as_slice() {
-        [] => format!("namespace {namespace} has no Topology at all"),
+        [] => format!("namespace {namespace} has no Topology"),
         names => format!("namespace {namespace} has {}", some(names)),
     }
 }
 
 fn summary(e: &TopologyExplanation, there: &str) -> String {
     let users = match e.used_by.len() {
-        0 if e.references.is_empty() => "nobody uses it".to_owned(),
-        0 => "it is referred to, but no pods follow it".to_owned(),
+        0 if e.references.is_empty() => "not used".to_owned(),
+        0 => "referred to, but no pods follow it".to_owned(),
         1 => format!("used by {}", e.used_by[0].consumer),
         n => format!("used by {n} GlanceAPIs"),
     };
     if !e.exists {
-        let wait = if e.references.is_empty() { "nobody refers to it" } else { "whoever refers to it waits for it" };
-        return format!("there is no such Topology; {wait}; {there}");
+        let wait =
+            if e.references.is_empty() { "nothing refers to it" } else { "everything that refers to it waits for it" };
+        return format!("does not exist; {wait}; {there}");
     }
     let pods = || e.used_by.iter().flat_map(|u| &u.pods);
     let (all, ready, stuck) =
         (pods().count(), pods().filter(|p| p.ready).count(), pods().filter(|p| p.waiting.is_some()).count());
     let pods = match all {
         0 => String::new(),
-        1 if stuck > 0 => " with 1 pod, which no node takes".to_owned(),
+        1 if stuck > 0 => " with 1 pod, which no node can run".to_owned(),
         1 => format!(" with 1 pod: {ready} ready"),
-        _ if stuck > 0 => format!(" with {all} pods: {ready} ready, {stuck} that no node takes"),
+        _ if stuck > 0 => format!(" with {all} pods: {ready} ready, {stuck} that no node can run"),
         _ => format!(" with {all} pods: {ready} ready"),
     };
     format!("{users}{pods}")

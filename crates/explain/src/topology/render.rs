@@ -1,4 +1,4 @@
-//! The answer about a Topology as people read it.
+//! The explanation of a Topology as text.
 
 use std::fmt::Write;
 
@@ -6,58 +6,59 @@ use super::explanation::{Count, TopologyExplanation, Use};
 use super::troubles::Effect;
 use crate::table::table;
 use crate::workload_pods::render_waiting;
+use crate::wrap::{bullet, hanging, note, wrapped};
 
 /// The explanation as text.
 pub fn render(e: &TopologyExplanation) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "topology {}\n  {}", e.topology, e.summary);
-    if !e.says.is_empty() {
-        let _ = writeln!(out, "\nWhat it says");
-    }
-    for line in &e.says {
-        let _ = writeln!(out, "  - {line}");
-    }
+    hanging(&mut out, "", "  ", &format!("topology {}: {}", e.topology, e.summary));
     if !e.troubles.is_empty() {
-        let _ = writeln!(out, "\nWhat to know about it");
+        let _ = writeln!(out, "\nProblems and notes");
     }
     for trouble in &e.troubles {
         let effect = match trouble.effect {
             Effect::Blocks => "PODS STAY PENDING: ",
-            Effect::Idle => "IT DOES NOTHING: ",
+            Effect::Idle => "NO EFFECT: ",
             Effect::Note => "",
         };
-        let _ = writeln!(out, "  - {effect}{} ({})", trouble.message, trouble.reason.as_str());
+        bullet(&mut out, &format!("{effect}{} ({})", trouble.message, trouble.reason.as_str()));
+    }
+    let waiting: Vec<_> = e.used_by.iter().flat_map(|u| &u.pods).filter(|p| p.waiting.is_some()).collect();
+    if !waiting.is_empty() {
+        let _ = writeln!(out, "\nPods that no node can run");
+    }
+    for pod in waiting {
+        render_waiting(&mut out, &e.namespace, pod);
+    }
+    if !e.says.is_empty() {
+        let _ = writeln!(out, "\nRules");
+    }
+    for line in &e.says {
+        bullet(&mut out, line);
     }
     if !e.used_by.is_empty() {
-        let _ = writeln!(out, "\nWho uses it");
+        let _ = writeln!(out, "\nUsed by");
     }
     for one in &e.used_by {
         render_use(&mut out, one, e.domain.as_deref());
     }
     render_references(&mut out, e);
     if !e.counts.is_empty() {
-        let _ = writeln!(out, "\nHow the pods are spread");
+        let _ = writeln!(out, "\nPods per value of the spread label");
     }
     for count in &e.counts {
-        let _ = writeln!(out, "  by {}, {}: {}", count.key, count.of, counted(count));
+        wrapped(&mut out, "  ", &format!("{}, {}: {}", count.key, count.of, counted(count)));
     }
-    let waiting: Vec<_> = e.used_by.iter().flat_map(|u| &u.pods).filter(|p| p.waiting.is_some()).collect();
-    if !waiting.is_empty() {
-        let _ = writeln!(out, "\nPods that wait");
-    }
-    for pod in waiting {
-        render_waiting(&mut out, &e.namespace, pod);
-    }
-    for note in &e.notes {
-        let _ = writeln!(out, "\nnote: {note}");
+    for text in &e.notes {
+        note(&mut out, text);
     }
     out
 }
 
 fn render_use(out: &mut String, one: &Use, domain: Option<&str>) {
-    let _ = writeln!(out, "  {}, {}: {}", one.consumer, one.level.as_str(), one.reference);
+    wrapped(out, "  ", &format!("{}, {}: {}", one.consumer, one.level.as_str(), one.reference));
     for lag in &one.lags {
-        let _ = writeln!(out, "    - {lag}");
+        hanging(out, "    - ", "      ", lag);
     }
     if one.pods.is_empty() {
         return;
@@ -71,23 +72,23 @@ fn render_use(out: &mut String, one: &Use, domain: Option<&str>) {
     }
 }
 
-/// The references that led to nobody above: overridden ones, and those of services that are not looked into.
+/// The references that led to no consumer above: overridden ones, and those of services that are not examined.
 fn render_references(out: &mut String, e: &TopologyExplanation) {
     let told = |r: &&crate::references::Reference| {
         e.used_by.iter().any(|u| u.reference == **r || (u.consumer == r.object && r.field == "spec.topologyRef"))
     };
-    // A Glance that a control plane made repeats what the control plane says.
+    // A Glance that a control plane created repeats the control plane's references.
     let repeated = |r: &&crate::references::Reference| {
-        r.object.starts_with("Glance ")
+        r.kind == "Glance"
             && e.references.iter().any(|p| {
-                p.object.starts_with("OpenStackControlPlane ")
+                p.kind == "OpenStackControlPlane"
                     && (p.field == "spec.topologyRef" && r.field == "spec.topologyRef"
                         || p.field.replace("spec.glance.template.", "spec.") == r.field)
             })
     };
     let others: Vec<_> = e.references.iter().filter(|r| !told(r) && !repeated(r)).collect();
     if !others.is_empty() {
-        let _ = writeln!(out, "\nAlso referred to by");
+        let _ = writeln!(out, "\nOther references");
     }
     for reference in others {
         let _ = writeln!(out, "  {reference}");
@@ -96,10 +97,10 @@ fn render_references(out: &mut String, e: &TopologyExplanation) {
 
 fn counted(count: &Count) -> String {
     if count.domains.is_empty() {
-        return "no node counts".into();
+        return "no node has the label".into();
     }
     let each: Vec<String> = count.domains.iter().map(|(value, pods)| format!("{value} {pods}")).collect();
     let most = i64::from(count.max_skew);
     let than = if i64::try_from(count.skew).is_ok_and(|s| s > most) { "MORE THAN" } else { "at most" };
-    format!("{}; the fullest has {} more than the emptiest, {than} {most} allowed", each.join(", "), count.skew)
+    format!("{}; the difference is {}, {than} {most} is allowed", each.join(", "), count.skew)
 }

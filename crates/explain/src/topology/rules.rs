@@ -1,14 +1,13 @@
-//! What a Topology says, read into Kubernetes' own types.
+//! The rules of a Topology, read into Kubernetes' own types.
 
 use k8s_openapi::api::core::v1::{NodeSelector, PodAffinityTerm, PreferredSchedulingTerm, TopologySpreadConstraint};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use stead_model::Topology;
 use stead_semantics::node_selector::{NodeSelectorTerm, validate, validate_preferred};
 use stead_semantics::{Labels, Selector};
 
-use crate::change::part;
-
-/// The list of spread constraints, and how the draft of the resource spelled it.
+/// The names of the field of spread constraints: the released one, and that of a draft of the resource.
 pub(crate) const SPREAD: &str = "topologySpreadConstraints";
 pub(crate) const DRAFT: &str = "topologySpreadConstraint";
 
@@ -18,12 +17,13 @@ pub(crate) struct Rules {
     pub(crate) spread: Vec<TopologySpreadConstraint>,
     /// The node affinity that is required; none where nothing is.
     pub(crate) nodes: Option<NodeSelector>,
+    pub(crate) preferred_nodes: Vec<PreferredSchedulingTerm>,
     pub(crate) pods: Vec<PodRule>,
-    /// What Kubernetes would refuse in a pod, with the field.
+    /// What Kubernetes would reject in a pod, with the field.
     pub(crate) faults: Vec<String>,
-    /// Which spelling of the list was read, where it was the draft's.
+    /// Whether the field of the draft was read.
     pub(crate) draft: bool,
-    /// Whether the spec says nothing at all.
+    /// Whether the spec has no rules.
     pub(crate) empty: bool,
 }
 
@@ -36,16 +36,15 @@ pub(crate) struct PodRule {
 }
 
 impl Rules {
-    pub(crate) fn of(topology: &Value) -> Rules {
-        let spec = &topology["spec"];
+    pub(crate) fn of(topology: &Topology) -> Rules {
         let mut out = Rules::default();
-        let list = if spec[SPREAD].is_null() && !spec[DRAFT].is_null() { DRAFT } else { SPREAD };
+        let (list, spread) = topology.spec.spread();
         out.draft = list == DRAFT;
-        out.spread = out.read(&format!("spec.{list}"), &spec[list]).unwrap_or_default();
+        out.spread = spread.and_then(|spread| out.read(&format!("spec.{list}"), spread)).unwrap_or_default();
         for (i, rule) in out.spread.clone().iter().enumerate() {
             out.faults.extend(spread_faults(rule).into_iter().map(|f| format!("spec.{list}[{i}].{f}")));
         }
-        let affinity = &spec["affinity"];
+        let affinity = topology.spec.affinity.as_ref().unwrap_or(&Value::Null);
         let node = &affinity["nodeAffinity"];
         let (required, preferred) =
             ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution");
@@ -53,9 +52,9 @@ impl Rules {
         if let Some(Err(faults)) = out.nodes.as_ref().map(validate) {
             out.faults.push(format!("spec.affinity.nodeAffinity.{required}: {faults}"));
         }
-        let wishes: Vec<PreferredSchedulingTerm> =
+        let preferred_nodes: Vec<PreferredSchedulingTerm> =
             out.read(&format!("spec.affinity.nodeAffinity.{preferred}"), &node[preferred]).unwrap_or_default();
-        if let Err(faults) = validate_preferred(&wishes) {
+        if let Err(faults) = validate_preferred(&preferred_nodes) {
             out.faults.push(format!("spec.affinity.nodeAffinity.{preferred}: {faults}"));
         }
         for (field, anti) in [("podAffinity", false), ("podAntiAffinity", true)] {
@@ -79,11 +78,12 @@ impl Rules {
                 out.faults.push(format!("spec.affinity.{field}: topologyKey: can not be empty"));
             }
         }
+        out.preferred_nodes = preferred_nodes;
         out.empty = out.faults.is_empty() && out.spread.is_empty() && !affinity.as_object().is_some_and(says);
         out
     }
 
-    /// Reads a part of the spec; one that is there and has another shape is a fault.
+    /// Reads a part of the spec; a malformed one is a fault.
     fn read<T: DeserializeOwned>(&mut self, path: &str, value: &Value) -> Option<T> {
         if value.is_null() {
             return None;
@@ -148,10 +148,4 @@ fn spread_faults(rule: &TopologySpreadConstraint) -> Vec<String> {
         out.push(format!("labelSelector: {error}"));
     }
     out
-}
-
-/// The name and the labels of a node as it was found.
-pub(crate) fn labelled(node: &Value) -> (&str, Labels) {
-    let meta = &node["metadata"];
-    (meta["name"].as_str().unwrap_or_default(), part(&meta["labels"]).unwrap_or_default())
 }

@@ -1,18 +1,17 @@
-//! What is wrong with a Topology, in sentences for somebody who has never seen one.
+//! The problems of a Topology, in sentences for somebody who has never seen one.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, TopologySpreadConstraint};
 use serde::Serialize;
-use serde_json::Value;
+use stead_model::{ObjectKey, Topology};
 use stead_semantics::{Labels, Selector};
 
-use super::rules::{DRAFT, PodRule, Rules, SPREAD, labelled};
+use super::rules::{DRAFT, PodRule, Rules, SPREAD};
 use crate::because::term;
 use crate::explanation::some;
 use crate::references::titled;
 use crate::remedies::join;
-use stead_model::ObjectKey;
 
 /// Something that follows a Topology, such as a GlanceAPI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,37 +24,37 @@ pub struct Consumer {
     pub node_selector: Labels,
 }
 
-/// Something that is wrong with a Topology.
+/// A problem of a Topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trouble {
     /// One word that stays the same from release to release.
     pub reason: TroubleReason,
-    /// What comes of it.
+    /// Its effect.
     pub effect: Effect,
     /// A sentence.
     pub message: String,
 }
 
-/// What sort of trouble it is.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum TroubleReason {
-    /// Kubernetes refuses a pod with such a rule.
+    /// Kubernetes rejects a pod with such a rule.
     InvalidRule,
     /// No node matches the required node affinity.
     NoNodeMatches,
-    /// No node has the label that a rule goes by.
+    /// No node has the label that a rule uses.
     NoNodeHasKey,
     /// A selector matches no pod of a consumer.
     SelectorMatchesNothing,
     /// A rule about other pods has no selector, and so is about none.
     SelectorMissing,
-    /// The spec says nothing.
+    /// The spec has no rules.
     SaysNothing,
-    /// Some nodes do not have the label that a rule goes by.
+    /// Some nodes do not have the label that a rule uses.
     NodesWithoutKey,
     /// The list of constraints is spelled as in the draft of the resource.
     DraftSpelling,
-    /// It is deleted, and goes once nobody uses it any more.
+    /// It is being deleted, and is gone once nobody uses it any more.
     BeingDeleted,
 }
 
@@ -76,40 +75,35 @@ impl TroubleReason {
     }
 }
 
-/// What comes of a trouble, the worst first.
+/// The effect of a problem, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// New pods cannot be made, or stay Pending.
+    /// New pods cannot be created, or stay Pending.
     Blocks,
-    /// A rule does nothing, though somebody meant it to.
+    /// A rule has no effect.
     Idle,
-    /// It works; somebody should know all the same.
+    /// None, but users should know.
     Note,
 }
 
-/// What is wrong with a Topology, the worst first. Where no nodes are given, nothing is said about nodes.
+/// The problems of a Topology, the worst first. Nodes are given by name and labels; without any, nothing is said about them.
 ///
 /// A Topology is satisfiable where no trouble has another effect than [`Effect::Note`].
-pub fn troubles<'a>(
-    topology: &Value,
-    nodes: impl IntoIterator<Item = &'a Value>,
-    consumers: &[Consumer],
-) -> Vec<Trouble> {
+pub fn troubles(topology: &Topology, nodes: &[(&str, Labels)], consumers: &[Consumer]) -> Vec<Trouble> {
     let rules = Rules::of(topology);
-    let nodes: Vec<(&str, Labels)> = nodes.into_iter().map(labelled).collect();
     let mut out = Vec::new();
     for fault in &rules.faults {
         out.push(trouble(
             TroubleReason::InvalidRule,
             Effect::Blocks,
-            format!("Kubernetes makes no pod with this rule: {fault}"),
+            format!("Kubernetes rejects a pod with this rule: {fault}"),
         ));
     }
     if !nodes.is_empty() {
-        out.extend(no_node_matches(&rules, &nodes, consumers));
-        out.extend(rules.spread.iter().flat_map(|rule| spread_keys(&rules, rule, &nodes)));
-        out.extend(rules.pods.iter().filter_map(|rule| pod_key(rule, &nodes)));
+        out.extend(no_node_matches(&rules, nodes, consumers));
+        out.extend(rules.spread.iter().flat_map(|rule| spread_keys(&rules, rule, nodes)));
+        out.extend(rules.pods.iter().filter_map(|rule| pod_key(rule, nodes)));
     }
     out.extend(rules.spread.iter().filter_map(|rule| selector(rule, consumers)));
     out.extend(rules.pods.iter().filter_map(selector_missing));
@@ -128,7 +122,7 @@ fn trouble(reason: TroubleReason, effect: Effect, message: String) -> Trouble {
     Trouble { reason, effect, message }
 }
 
-/// The nodes' names, but no more of them than one cares to read.
+/// The names of the first nodes, and how many more there are.
 fn named(nodes: &[&(&str, Labels)]) -> String {
     some(&nodes.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
 }
@@ -141,12 +135,12 @@ fn no_node_matches(rules: &Rules, nodes: &[(&str, Labels)], consumers: &[Consume
     if allowed.is_empty() {
         let seen: Vec<String> = nearest(&selector.node_selector_terms, nodes);
         let message = format!(
-            "no node matches the required node affinity ({written}), so that no node takes a pod that follows it: {}",
+            "no node matches the required node affinity ({written}), so no node can run a pod that follows it: {}",
             join(&seen)
         );
         return vec![trouble(TroubleReason::NoNodeMatches, Effect::Blocks, message)];
     }
-    // The affinity alone would do, but a consumer asks for more.
+    // The affinity alone can be satisfied, but a consumer asks for more.
     let stuck = consumers.iter().filter(|c| {
         !c.node_selector.is_empty()
             && !allowed.iter().any(|(_, labels)| c.node_selector.iter().all(|(k, v)| labels.get(k) == Some(v)))
@@ -217,7 +211,7 @@ fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, L
         return None;
     }
     let (effect, so) = if hard {
-        (Effect::Blocks, "no node takes a pod that follows it")
+        (Effect::Blocks, "no node can run a pod that follows it")
     } else {
         (Effect::Idle, "the pods are not spread")
     };
@@ -233,7 +227,7 @@ fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, L
     let verb = if without.len() == 1 { "has" } else { "have" };
     let message = format!(
         "pods are spread by the node label {key}, but {} of {} nodes {verb} no such label: no pod that follows it can \
-         go to {}",
+         run on {}",
         without.len(),
         counted.len(),
         named(&without)
@@ -252,12 +246,12 @@ fn pod_key(rule: &PodRule, nodes: &[(&str, Labels)]) -> Option<Trouble> {
         return None;
     }
     let (effect, so) = if rule.required && !rule.anti {
-        (Effect::Blocks, "no node takes a pod that follows it")
+        (Effect::Blocks, "no node can run a pod that follows it")
     } else {
-        (Effect::Idle, "the rule does nothing")
+        (Effect::Idle, "the rule has no effect")
     };
     let message =
-        format!("the {} goes by the node label {key}, but no node has it{}: {so}", sort(rule), likely(key, nodes));
+        format!("the {} uses the node label {key}, but no node has it{}: {so}", sort(rule), likely(key, nodes));
     Some(trouble(TroubleReason::NoNodeHasKey, effect, message))
 }
 
@@ -269,8 +263,8 @@ fn selector(rule: &TopologySpreadConstraint, consumers: &[Consumer]) -> Option<T
     let names: Vec<String> = missed.iter().map(|c| titled(&c.key)).collect();
     let whose = if missed.len() == 1 { "they".into() } else { format!("those of {}", titled(&first.key)) };
     let message = format!(
-        "the spread by the node label {} counts pods with {selector}, and no pod of {} has these labels, so that they \
-         are not spread: {whose} carry {}",
+        "the spread by the node label {} counts pods with {selector}, but no pod of {} has these labels, so they are \
+         not spread: {whose} have {}",
         rule.topology_key,
         join(&names),
         if first.pod_labels.is_empty() { "no labels".into() } else { pairs(&first.pod_labels) }
@@ -283,44 +277,42 @@ fn selector_missing(rule: &PodRule) -> Option<Trouble> {
         return None;
     }
     let (effect, so) = if rule.required && !rule.anti {
-        (Effect::Blocks, "no node takes a pod that follows it")
+        (Effect::Blocks, "no node can run a pod that follows it")
     } else {
-        (Effect::Idle, "the rule does nothing")
+        (Effect::Idle, "the rule has no effect")
     };
     let message = format!(
-        "the {} by the node label {} has no labelSelector, which here means no pod at all: {so}",
+        "the {} by the node label {} has no labelSelector, which selects no pods: {so}",
         sort(rule),
         rule.term.topology_key
     );
     Some(trouble(TroubleReason::SelectorMissing, effect, message))
 }
 
-fn spelling(topology: &Value, rules: &Rules) -> Option<Trouble> {
-    if topology["spec"][DRAFT].is_null() {
-        return None;
-    }
+fn spelling(topology: &Topology, rules: &Rules) -> Option<Trouble> {
+    topology.spec.topology_spread_constraint.as_ref()?;
     let then = if rules.draft {
-        "Stead reads it all the same, the released OpenStack operators do not".to_owned()
+        "Stead accepts it, the released OpenStack operators do not".to_owned()
     } else {
-        format!("only what {SPREAD} says counts")
+        format!("only {SPREAD} counts")
     };
     let message = format!("spec.{DRAFT} is the draft's spelling of {SPREAD}: {then}");
     Some(trouble(TroubleReason::DraftSpelling, Effect::Note, message))
 }
 
-fn being_deleted(topology: &Value) -> Option<Trouble> {
-    let since = topology["metadata"]["deletionTimestamp"].as_str()?;
+fn being_deleted(topology: &Topology) -> Option<Trouble> {
+    let since = topology.metadata.deletion_timestamp.as_ref()?.0;
     let holders: Vec<String> = holders(topology);
     let message = format!(
-        "it was deleted at {since} and is kept until nobody uses it any more; it is held by {}",
+        "it was deleted at {since} and is kept until nobody uses it any more; it is used by {}",
         if holders.is_empty() { "nobody".into() } else { join(&holders) }
     );
     Some(trouble(TroubleReason::BeingDeleted, Effect::Note, message))
 }
 
 /// Who holds a Topology by a finalizer, in words. The OpenStack operators call theirs `openstack.org/KIND-NAME`.
-pub(crate) fn holders(topology: &Value) -> Vec<String> {
-    let finalizers = topology["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+pub(crate) fn holders(topology: &Topology) -> Vec<String> {
+    let finalizers = topology.metadata.finalizers.iter().flatten();
     finalizers
         .map(|f| match f.strip_prefix("openstack.org/").and_then(|f| f.split_once('-')) {
             Some(("glanceapi", api)) => format!("Glance API {api} (finalizer {f})"),

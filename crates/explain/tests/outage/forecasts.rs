@@ -425,7 +425,7 @@ fn a_job_that_waits_for_the_end_is_not_helped_by_force() {
     let tracked = |p: &mut Value| p["metadata"]["finalizers"] = json!(["batch.kubernetes.io/job-tracking"]);
     for spec in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({ "rules": [] }))] {
         let there = early_job(json!({}), &[spec], pod("j-x", "Job/j").with(tracked)).silent("a", 0.0, 50.0).now(100.0);
-        never(&there, "j-x", Way::ForceDeletePod, "its Job replaces only pods that have failed");
+        never(&there, "j-x", Way::ForceDeletePod, "its Job replaces only failed pods");
         // The collector says that it has failed.
         check(&there, "j-x", &[(Way::DoNothing, None), (Way::OutOfService, Some(110.0 + PLACED))]);
     }
@@ -492,7 +492,7 @@ fn a_rate_of_nought_evicts_nobody() {
     untainted.clock.timers.eviction_interval = None;
     check(&untainted, "web-1-x", &[(Way::DoNothing, None), (Way::ForceDeletePod, Some(100.0 + PLACED))]);
     let last = untainted.forecast("web-1-x", Way::DoNothing).steps.pop().expect("a step").what;
-    assert!(last.contains("rate of eviction is 0"), "{last}");
+    assert!(last.contains("eviction rate of the cluster is 0"), "{last}");
     // One that has its taint is not helped by that.
     let mut tainted = there;
     tainted.clock.timers.eviction_interval = None;
@@ -549,20 +549,20 @@ fn a_successor_that_is_made_too_early_may_go_to_the_dead_node() {
     let there = early(set(false).put(pod("db-0", "StatefulSet/db").0));
     doubtful(&there, "db-0", Way::ForceDeletePod, 45.0 + PLACED);
     let there = early(set(false).put(rather_a(pod("db-0", "StatefulSet/db")).0));
-    never(&there, "db-0", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
+    never(&there, "db-0", Way::ForceDeletePod, "it is scheduled to a, which is unreachable");
     check(&there, "db-0", &[(Way::OutOfService, Some(52.5 + 10.0 + PLACED)), (Way::DeleteNode, Some(95.0 + PLACED))]);
     // A ReplicaSet's is evicted there like its predecessor, found silent at 52.5 s, and another is made.
     let there = early(web().put(rather_a(pod("web-1-x", "ReplicaSet/web-1")).0));
     check(&there, "web-1-x", &[(Way::ForceDeletePod, Some(352.5 + PLACED))]);
     assert_eq!(there.forecast("web-1-x", Way::ForceDeletePod).nodes, ["b", "c"]);
     let for_ever = there.change("Pod", "web-1-x", |p| p["spec"]["tolerations"] = json!([{ "operator": "Exists" }]));
-    never(&for_ever, "web-1-x", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
+    never(&for_ever, "web-1-x", Way::ForceDeletePod, "it is scheduled to a, which is unreachable");
     // It wants its volume there meanwhile.
     let there = web()
         .claim("data", Storage::Zone("x"), "ReadWriteOnce")
         .put(rather_a(pod("web-1-x", "ReplicaSet/web-1").claim("data")).0)
         .attached("data", "a");
-    unknown(&early(there), "web-1-x", Way::ForceDeletePod, "wants its volume there until it is evicted");
+    unknown(&early(there), "web-1-x", Way::ForceDeletePod, "uses its volume there until it is evicted");
 }
 
 #[test]
@@ -698,7 +698,7 @@ fn doubtful(there: &Situation, pod: &str, way: Way, ready: f64) {
     check(there, pod, &[(way, Some(ready))]);
     let foreseen = there.forecast(pod, way);
     assert!(!foreseen.nodes.contains(&"a".to_owned()), "{foreseen:#?}");
-    assert!(foreseen.risk.contains("may put it on a, of which nothing is heard"), "{foreseen:#?}");
+    assert!(foreseen.risk.contains("possibly a, which is unreachable"), "{foreseen:#?}");
 }
 
 #[track_caller]
@@ -722,7 +722,7 @@ fn what_cannot_be_judged_is_not_never() {
     );
     // Nor is it known of those that wait for it.
     let next = silent(there.put(pod("db-1", "StatefulSet/db").0));
-    unknown(&next, "db-1", Way::OutOfService, "only when pod db-0 is Ready, of which that is not known");
+    unknown(&next, "db-1", Way::OutOfService, "only when pod db-0 is Ready, which is unknown");
     // Claims and volumes that were not read.
     let there = silent(set(false).put(pod("db-0", "StatefulSet/db").claim("data").0));
     unknown(&there, "db-0", Way::ForceDeletePod, "persistentvolumeclaims were not read");
@@ -826,7 +826,7 @@ fn a_silent_node_is_no_place() {
     let there = silent(set(false).put(pod("db-0", "StatefulSet/db").with(bears).0));
     doubtful(&there, "db-0", Way::ForceDeletePod, 100.0 + PLACED);
     let there = silent(set(false).put(rather_a(pod("db-0", "StatefulSet/db").with(bears)).0));
-    never(&there, "db-0", Way::ForceDeletePod, "it is put on a, of which nothing is heard");
+    never(&there, "db-0", Way::ForceDeletePod, "it is scheduled to a, which is unreachable");
     // One that would rather be elsewhere goes there.
     let there = there.change("Pod", "db-0", |p| {
         let rather = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution/0/preference";
@@ -841,8 +841,8 @@ fn whoever_is_gone_or_wants_no_more_makes_no_pod() {
     let there = silent(set(false).put(pod("db-1", "StatefulSet/db").deleted(60.0).0));
     check(&there, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
     let with = |change: fn(&mut Value)| there.clone().change("StatefulSet", "db", change);
-    never(&with(|s| s["spec"]["replicas"] = 1.into()), "db-1", Way::ForceDeletePod, "wants fewer pods");
-    never(&with(|s| s["spec"]["ordinals"] = json!({ "start": 2 })), "db-1", Way::ForceDeletePod, "wants fewer pods");
+    never(&with(|s| s["spec"]["replicas"] = 1.into()), "db-1", Way::ForceDeletePod, "is scaled down");
+    never(&with(|s| s["spec"]["ordinals"] = json!({ "start": 2 })), "db-1", Way::ForceDeletePod, "is scaled down");
     let moved = with(|s| s["spec"] = json!({ "replicas": 1, "ordinals": { "start": 1 }, "selector": {} }));
     check(&moved, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
     let leaving = |o: &mut Value| o["metadata"]["deletionTimestamp"] = at(90.0).to_string().into();
@@ -851,7 +851,7 @@ fn whoever_is_gone_or_wants_no_more_makes_no_pod() {
     let unread = there.remove("StatefulSet", "db");
     check(&unread, "db-1", &[(Way::ForceDeletePod, Some(100.0 + PLACED))]);
     let missed = unread.workload("StatefulSet", "other");
-    never(&missed, "db-1", Way::ForceDeletePod, "StatefulSet db is not there any more");
+    never(&missed, "db-1", Way::ForceDeletePod, "StatefulSet db no longer exists");
     let foreign = missed.change("Pod", "db-1", |p| {
         p["metadata"]["ownerReferences"][0]["apiVersion"] = "apps.kruise.io/v1beta1".into();
     });

@@ -123,7 +123,7 @@ fn a_zone_that_is_down() {
     assert_eq!(
         explained.why,
         [
-            "volume pv-data can be used with zone=zoneA only, and nothing is heard of the nodes there: worker-0, worker-3"
+            "volume pv-data can be used only on nodes with zone=zoneA, and these nodes are unreachable: worker-0, worker-3"
         ]
     );
     let comes: Vec<bool> = explained.forecast.iter().map(|f| f.ready_at.is_some()).collect();
@@ -141,12 +141,12 @@ fn plain_causes() {
         "lastState": { "terminated": { "exitCode": 1, "reason": "Error" } } }]);
     let runs = json!([{ "name": "c", "ready": false, "state": { "running": { "startedAt": at(20.0).to_string() } } }]);
     let table = [
-        ("containerStatuses", waiting("ImagePullBackOff", image), None, vec!["its image cannot be had", image]),
+        ("containerStatuses", waiting("ImagePullBackOff", image), None, vec!["the image cannot be pulled", image]),
         (
             "containerStatuses",
             waiting("CreateContainerConfigError", secret),
             None,
-            vec!["configured from is missing", secret],
+            vec!["a ConfigMap, a Secret or a key of one is missing", secret],
         ),
         ("containerStatuses", crash.clone(), None, vec!["again and again", "exit code 1, Error"]),
         ("initContainerStatuses", crash, None, vec!["container c", "exit code 1"]),
@@ -194,7 +194,7 @@ fn plain_causes() {
 fn a_claim_that_is_not_bound_or_not_there() {
     let pod = Pod::new("p", "", 0.0).claim("data").on("worker-0", 0.0);
     let there = Situation::new(&NODES).put(pod.0).now(600.0);
-    assert_eq!(there.explain("p").why, ["claim data is not there"]);
+    assert_eq!(there.explain("p").why, ["claim data does not exist"]);
     let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data", "namespace": "default" }, "spec": {}, "status": { "phase": "Pending" } });
     assert_eq!(there.put(claim).explain("p").why, ["claim data is Pending, not bound to a volume"]);
@@ -210,7 +210,7 @@ fn a_finalizer_is_named_with_its_owner() {
     });
     let why = Situation::new(&NODES).put(pod.0).now(200.0).explain("p").why.join("\n");
     assert!(why.contains("finalizer example.com/backup keeps the object until backup-operator"), "{why}");
-    assert!(why.contains("finalizer example.com/other keeps the object until whoever owns example.com"), "{why}");
+    assert!(why.contains("finalizer example.com/other keeps the object until the owner of example.com"), "{why}");
 }
 
 /// The storage has the volume elsewhere, and Kubernetes does not know.
@@ -244,7 +244,7 @@ fn out_of_service(there: Situation, node: &str) -> Situation {
 /// Leaving it to Kubernetes is not always harmless.
 #[test]
 fn a_detach_by_force_is_a_risk_of_doing_nothing() {
-    let named = "volumes are detached by force (pv-data from worker-0)";
+    let named = "volumes are force-detached (pv-data from worker-0)";
     let timer = cinder().remove("Pod", "web-1-x");
     for there in [timer.clone(), timer.clone().remove("Node", "worker-0"), out_of_service(timer.clone(), "worker-0")] {
         let risk = risk(&there, "web-1-y", Way::DoNothing);
@@ -254,7 +254,7 @@ fn a_detach_by_force_is_a_risk_of_doing_nothing() {
     let idle = timer.change("Node", "worker-0", |n| n["status"]["volumesInUse"] = json!([]));
     for there in [idle, cinder()] {
         let risk = risk(&there, "web-1-y", Way::DoNothing);
-        assert!(risk.starts_with("nothing is lost"), "{risk}");
+        assert!(risk.starts_with("no additional loss"), "{risk}");
     }
 }
 
@@ -262,26 +262,33 @@ fn a_detach_by_force_is_a_risk_of_doing_nothing() {
 fn a_node_that_comes_back_out_of_service_loses_its_volumes() {
     assert!(risk(&cinder(), "web-1-y", Way::NodeReturns).starts_with("none: "));
     let risk = risk(&out_of_service(cinder(), "worker-0"), "web-1-y", Way::NodeReturns);
-    assert!(risk.contains("while it has them mounted, as long as it has the taint node.kubernetes.io/out-of-service"));
+    assert!(
+        risk.contains(
+            "has the taint node.kubernetes.io/out-of-service, volumes are detached although they are mounted"
+        )
+    );
 }
 
 #[test]
 fn a_wait_that_is_over_is_not_said_to_last() {
     let why = |there: &Situation| there.explain("web-1-x").why.join("\n");
-    assert!(why(&cinder()).contains("that never comes by itself"));
+    assert!(why(&cinder()).contains("This does not happen by itself"));
     for (there, ends) in [
-        (cinder().remove("Node", "worker-0"), "the pod collector ends the pods of a node that is not there"),
-        (out_of_service(cinder(), "worker-0"), "the pod collector ends the pod at its next look"),
+        (
+            cinder().remove("Node", "worker-0"),
+            "the pod garbage collector deletes the pods of a node that does not exist",
+        ),
+        (out_of_service(cinder(), "worker-0"), "the pod garbage collector deletes the pod on its next run"),
     ] {
         let why = why(&there);
-        assert!(why.contains(ends) && !why.contains("never"), "{why}");
+        assert!(why.contains(ends) && !why.contains("by itself"), "{why}");
     }
     // The same of one whose deletion has not begun.
     let early = cinder().change("Pod", "web-1-x", |p| {
         p["metadata"].as_object_mut().expect("an object").remove("deletionTimestamp");
     });
     let why = why(&out_of_service(early, "worker-0"));
-    assert!(why.contains("and the pod collector ends it at its next look"), "{why}");
+    assert!(why.contains("then the pod garbage collector deletes it on its next run"), "{why}");
 }
 
 #[test]
@@ -309,16 +316,16 @@ fn cancelled_deletions_are_read_by_their_time() {
     let former = why(said(there.clone(), "Marking for deletion", 50.0));
     assert!(!former.contains("Marking for deletion"), "{former}");
     let early = why(said(there.clone(), "Cancelling deletion of", 300.0));
-    assert!(early.contains("was one: the node's taints went"), "{early}");
+    assert!(early.contains("took effect: the node lost its taints"), "{early}");
     let late = why(said(there, "Cancelling deletion of", 850.0));
-    assert!(late.contains("is no veto"), "{late}");
+    assert!(late.contains("has no effect"), "{late}");
 }
 
 #[test]
 fn a_finalizer_keeps_what_is_deleted_by_force() {
     let there = cinder().change("Pod", "web-1-x", |p| p["metadata"]["finalizers"] = json!(["example.com/hold"]));
     let last = there.forecast("web-1-y", Way::ForceDeletePod).steps.pop().expect("a step").what;
-    assert!(last.contains("finalizer example.com/hold is not taken away"), "{last}");
+    assert!(last.contains("finalizer example.com/hold is not removed"), "{last}");
 }
 
 /// No node is lost, but a volume is elsewhere: that is foreseen too.
@@ -339,7 +346,7 @@ fn volumes_that_are_held_on_nodes_that_answer() {
     let overdue = base.clone().put(holder.deleted(400.0).0).attached("data", "worker-0").now(900.0);
     assert_eq!(ways(&overdue), [(Way::DoNothing, false, 0), (Way::ForceDeletePod, true, 1)]);
     let why = overdue.explain("web-1-y").why.join("\n");
-    assert!(why.contains("holds it there (Terminating; its time to end is over since"), "{why}");
+    assert!(why.contains("uses it there (Terminating; its grace period ended at"), "{why}");
     assert!(risk(&overdue, "web-1-y", Way::ForceDeletePod).contains("when that kubelet has unmounted it"));
     let refused = base.attached("data", "worker-3").change("VolumeAttachment", "csi-data-worker-3", |v| {
         v["status"] = json!({ "attached": false, "attachError": { "message": "attached to a different instance" } });
@@ -366,13 +373,13 @@ fn what_was_not_read_is_named_where_it_matters() {
     };
     assert_eq!(
         plain.explain("p").why,
-        ["it has its node since 2026-01-01T00:00:00Z, 10m ago; nothing that was read tells why it is not Ready"]
+        ["it was scheduled at 2026-01-01T00:00:00Z, 10m ago; no object that was read tells why it is not Ready"]
     );
     assert_eq!(unread(&plain, &["Event"]), ["events"]);
     assert_eq!(unread(&plain, &volumes), [""; 0]);
     let claimed = plain.change("Pod", "p", |p| *p = Pod(p.clone()).claim("data").0);
     assert_eq!(unread(&claimed, &volumes), ["persistentvolumeclaims", "persistentvolumes", "volumeattachments"]);
-    assert_eq!(claimed.explain("p").why, ["claim data is not there"]);
+    assert_eq!(claimed.explain("p").why, ["claim data does not exist"]);
     assert_eq!(claimed.explain_without("p", &volumes).why, ["claim data was not read"]);
 }
 
@@ -388,13 +395,13 @@ fn nothing_is_offered_that_does_not_help() {
         for way in ways {
             let foreseen = there.forecast("p-0", way);
             assert_eq!((foreseen.ready_at, foreseen.commands.len()), (None, 0), "{foreseen:?}");
-            assert_eq!(!foreseen.risk.contains("gone for good, with no controller to make it anew: default/p-0"), good);
+            assert_eq!(!foreseen.risk.contains("will not be recreated (no controller): default/p-0"), good);
         }
     }
     // A bare pod that is in another's way is gone for good by what helps that one.
     let bare = cinder().change("Pod", "web-1-x", |p| p["metadata"]["ownerReferences"] = json!([]));
     let foreseen = bare.forecast("web-1-y", Way::ForceDeletePod);
-    assert!(foreseen.commands.len() == 1 && foreseen.risk.contains("gone for good"), "{foreseen:?}");
+    assert!(foreseen.commands.len() == 1 && foreseen.risk.contains("will not be recreated"), "{foreseen:?}");
 }
 
 #[test]
@@ -403,5 +410,5 @@ fn a_pod_that_a_kubelet_fails_to_end() {
     let pod = Pod::new("db-0", "StatefulSet/db", 0.0).on("worker-0", 0.0).ready(2.0, 3.0).deleted(100.0);
     let there = Situation::new(&NODES).workload("StatefulSet", "db").put(pod.0);
     let why = there.said("kubelet", "db-0", "FailedKillPod", error, 580.0).now(600.0).explain("db-0").why.join("\n");
-    assert!(why.contains("see its log") && why.contains(error), "{why}");
+    assert!(why.contains("see the kubelet's log") && why.contains(error), "{why}");
 }

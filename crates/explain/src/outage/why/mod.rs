@@ -1,20 +1,19 @@
-//! Why a pod is Terminating, or on a node and not Ready: line by line, in Kubernetes' own words where it has some.
+//! Why a pod is Terminating, or has a node and is not Ready: line by line, in Kubernetes' own words where there are any.
 
+mod containers;
 mod node;
-mod plain;
 mod terminating;
 mod volumes;
 
 use std::collections::BTreeSet;
 
-use super::forecast::Scene;
-use super::pod::PodSeen;
-use super::timers::Clock;
-use super::volumes::volumes_of;
-use super::words::when;
-use stead_model::Objects;
+use stead_model::{Objects, PodView, pod_volumes};
 
-/// What is said of the pods and nodes of an outage.
+use super::forecast::Scene;
+use super::timers::Clock;
+use super::words::when;
+
+/// Explains pods and nodes of an outage.
 pub(crate) struct Why<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) clock: &'a Clock,
@@ -24,25 +23,25 @@ pub(crate) struct Why<'a> {
 
 impl Why<'_> {
     /// Why a pod that has a node is not Ready.
-    pub(crate) fn not_ready(&self, pod: PodSeen, scene: &Scene) -> Vec<String> {
+    pub(crate) fn not_ready(&self, pod: PodView, scene: &Scene) -> Vec<String> {
         let mut out = Vec::new();
-        for volume in volumes_of(self.objects, pod.namespace(), pod.0) {
+        for volume in pod_volumes(self.objects, pod) {
             out.extend(self.volume(pod, &volume, scene));
         }
-        out.extend(self.plain(pod));
-        out.extend(self.unwell(pod));
+        out.extend(self.containers(pod));
+        out.extend(self.on_not_ready_node(pod));
         if out.is_empty() {
-            let since = pod.since("PodScheduled").map(|at| format!(" since {}", when(at, self.clock.now)));
-            let since = since.unwrap_or_default();
-            out.push(format!("it has its node{since}; nothing that was read tells why it is not Ready"));
+            let since = pod.condition_since("PodScheduled", "True");
+            let since = since.map(|at| format!(" at {}", when(at, self.clock.now))).unwrap_or_default();
+            out.push(format!("it was scheduled{since}; no object that was read tells why it is not Ready"));
         }
         out
     }
 
-    /// How a pod is, in a few words.
-    pub(super) fn standing(&self, pod: PodSeen) -> String {
+    /// Phase, node and readiness of a pod.
+    pub(super) fn state(&self, pod: PodView) -> String {
         let place = pod.node().map(|n| format!(" on {n}")).unwrap_or_default();
-        let ready = if pod.ready() { "Ready" } else { "not Ready" };
+        let ready = if pod.is_ready() { "Ready" } else { "not Ready" };
         format!("{}{place}, {ready}", pod.phase())
     }
 }

@@ -1,45 +1,48 @@
-//! How a node stands.
+//! The health of a node.
+
+use stead_model::{NodeHealth, OUT_OF_SERVICE, Readiness, SHUTDOWN};
 
 use super::Why;
 use crate::outage::events;
 use crate::outage::eviction::{self, Brake};
-use crate::outage::node::{NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, time};
+use crate::outage::node::health;
 use crate::outage::words::{moment, when};
-use stead_model::ObjectKey;
 
 impl Why<'_> {
-    /// How a node stands: since when it is silent, by what, and what was made of it.
+    /// The health of a node: since when it is unreachable, by which evidence, and what the control plane did.
     pub(crate) fn node(&self, name: &str) -> Vec<String> {
         let now = self.clock.now;
-        let Some(node) = NodeStanding::find(self.objects, name) else {
+        let Some(node) = health(self.objects, name) else {
             let gone = events::node_gone(self.objects, name);
             let since = gone.map(|at| format!(" since {}", when(at, now))).unwrap_or_default();
-            return vec![format!("node {name}: there is no Node object of that name{since}")];
+            return vec![format!("node {name}: the Node object does not exist{since}")];
         };
         let mut out = Vec::new();
         let ready = match node.readiness {
             Readiness::Ready => "Ready",
-            Readiness::NotReady => "not Ready, as its kubelet says",
+            Readiness::NotReady => "not Ready, as its kubelet reports",
             Readiness::Unknown => "Unknown",
         };
         let since = node.since.map(|at| format!(" since {}", when(at, now))).unwrap_or_default();
         out.push(format!("node {name} is {ready}{since}"));
-        if let Some(message) = self.ready_message(name) {
+        if let Some(message) = ready_message(&node) {
             out.push(format!("its condition says {message:?}"));
         }
-        if node.is_silent(self.clock.leases) {
-            let heard = node.last_heard().map_or("nobody knows when".into(), |at| when(at, now));
-            let by = if node.lease.is_some() { "its Lease was renewed last" } else { "its kubelet spoke last" };
-            out.push(format!("{by} at {heard}"));
+        if node.is_unreachable(self.clock.leases) {
+            let source = if node.lease.is_some() { "Lease renewal" } else { "status report of its kubelet" };
+            out.push(match node.last_heard() {
+                Some(at) => format!("no heartbeat since {} (last {source})", when(at, now)),
+                None => "no heartbeat: the time of the last one is unknown".to_owned(),
+            });
             if node.readiness == Readiness::Ready {
                 let at = eviction::unknown_from(self.clock, &node).unwrap_or(now);
-                out.push(format!("the node controller will say so at about {}", when(at, now)));
+                out.push(format!("the node controller will mark it Unknown at about {}", when(at, now)));
             }
         }
-        if let Some(lease) = node.lease.filter(|_| node.is_behind(self.clock.leases)) {
+        if let Some(lease) = node.lease.filter(|_| node.clock_is_behind(self.clock.leases)) {
             out.push(format!(
-                "its Lease was renewed last at {} by its own clock, which is taken to be behind: of a node that is \
-                 silent for so long, the node controller would have said so",
+                "its Lease was last renewed at {} by the node's own clock, which must be behind: otherwise the node \
+                 controller would have marked it Unknown",
                 when(lease.renewed, now)
             ));
         }
@@ -47,45 +50,39 @@ impl Why<'_> {
         out
     }
 
-    fn ready_message(&self, name: &str) -> Option<String> {
-        let node = self.objects.raw(&ObjectKey::new("Node", "", name))?;
-        let ready = node["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
-        ready["message"].as_str().filter(|m| !m.is_empty() && ready["status"] != "True").map(str::to_owned)
-    }
-
-    fn taints(&self, node: &NodeStanding) -> Vec<String> {
+    fn taints(&self, node: &NodeHealth) -> Vec<String> {
         let mut out = Vec::new();
-        if let Some(taint) = node.taints.iter().find(|t| eviction::is_ours(t)) {
-            let since = time(&taint["timeAdded"]).map(|at| format!(" since {}", moment(at))).unwrap_or_default();
-            let key = taint["key"].as_str().unwrap_or_default();
-            out.push(format!("it has the taint {key}:NoExecute{since}, which evicts its pods"));
-        } else if node.is_silent(self.clock.leases) {
-            match eviction::brake(self.objects, self.clock, node) {
-                Some(Brake::AllDown) => out.push(
-                    "no node is ready: Kubernetes evicts nobody then, and takes the fault to be its own".to_owned(),
-                ),
-                Some(Brake::ZoneDisturbed) => {
-                    out.push("most nodes of its zone are not ready: Kubernetes evicts nobody there".to_owned());
-                }
-                Some(Brake::NoRate) => {
-                    out.push("the cluster's rate of eviction is 0: Kubernetes evicts nobody".to_owned())
-                }
-                None => {}
-            }
+        if let Some(taint) = node.taints().iter().find(|t| eviction::is_ours(t)) {
+            let since = eviction::added(taint).map(|at| format!(" since {}", moment(at))).unwrap_or_default();
+            out.push(format!("it has the taint {}:NoExecute{since}, which evicts its pods", taint.key));
+        } else if node.is_unreachable(self.clock.leases) {
+            out.extend(eviction::brake(self.objects, self.clock, node).map(|brake| {
+                let why = match brake {
+                    Brake::AllDown => "no node is ready, so Kubernetes assumes that the control plane is at fault",
+                    Brake::ZoneDisturbed => "most nodes of its zone are not ready",
+                    Brake::NoRate => "the eviction rate of the cluster is 0",
+                };
+                format!("no pods are evicted: {why}")
+            }));
         }
         if let Some(taint) = node.taint(OUT_OF_SERVICE) {
-            let by = node.annotation("stead.dev/recovery").map(|_| ", by a recovery of Stead").unwrap_or_default();
+            let by = node.annotation("stead.dev/recovery").map(|_| ", set by a Stead recovery").unwrap_or_default();
             let hint = if node.readiness == Readiness::Ready {
-                "; on a node that is Ready it lets volumes be detached while they are mounted: take it away"
+                "; the node is Ready, so volumes are detached while they are mounted: remove the taint"
             } else {
                 ""
             };
-            let effect = taint["effect"].as_str().unwrap_or_default();
-            out.push(format!("it has the taint {OUT_OF_SERVICE}:{effect}{by}{hint}"));
+            out.push(format!("it has the taint {OUT_OF_SERVICE}:{}{by}{hint}", taint.effect));
         }
         if node.taint(SHUTDOWN).is_some() {
-            out.push(format!("its cloud says that the machine is shut down (taint {SHUTDOWN})"));
+            out.push(format!("the cloud provider reports that the machine is shut down (taint {SHUTDOWN})"));
         }
         out
     }
+}
+
+/// The message of a node's condition Ready, where that is not True.
+fn ready_message<'a>(node: &NodeHealth<'a>) -> Option<&'a str> {
+    let ready = node.condition("Ready").filter(|condition| condition.status != "True")?;
+    ready.message.as_deref().filter(|message| !message.is_empty())
 }

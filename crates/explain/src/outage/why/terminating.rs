@@ -1,171 +1,179 @@
 //! Why a pod is Terminating, or will be.
 
+use stead_model::{
+    EventView, NotRecreated, OUT_OF_SERVICE, PodController, PodView, TolerationTime, not_recreated, pod_volumes,
+    replacement_of,
+};
+
 use super::Why;
-use crate::outage::detaching::held_name;
-use crate::outage::events::{self, Said};
-use crate::outage::eviction::{self, Tolerance, tolerance};
+use crate::managers::managers_of;
+use crate::outage::eviction::{self, tolerance};
 use crate::outage::forecast::Scene;
-use crate::outage::makers::{Maker, in_range, retired, successor};
-use crate::outage::node::{NodeStanding, OUT_OF_SERVICE};
-use crate::outage::pod::PodSeen;
-use crate::outage::volumes::volumes_of;
+use crate::outage::node::health;
 use crate::outage::words::{span, when};
 
 impl Why<'_> {
     /// Why a pod is Terminating.
-    pub(crate) fn terminating(&self, pod: PodSeen, scene: &Scene) -> Vec<String> {
-        let (now, name) = (self.clock.now, pod.name());
+    pub(crate) fn terminating(&self, pod: PodView, scene: &Scene) -> Vec<String> {
+        let now = self.clock.now;
         let mut out = Vec::new();
-        let asked = pod.deleted().map(|at| when(at, now)).unwrap_or_default();
-        let by = pod.condition("DisruptionTarget").and_then(|c| c["message"].as_str());
-        let by = by.map(|m| format!("; Kubernetes says {m:?}")).unwrap_or_default();
-        out.push(format!("its deletion was asked for at {asked}{by}"));
+        let requested = pod.deletion_requested().map(|at| when(at, now)).unwrap_or_default();
+        let by = pod.condition("DisruptionTarget").and_then(|condition| condition.message.as_ref());
+        let by = by.map(|message| format!("; Kubernetes says {message:?}")).unwrap_or_default();
+        out.push(format!("its deletion was requested at {requested}{by}"));
         let lost = scene.node.is_some();
         if let Some(node) = pod.node() {
             out.extend(self.node(node));
-            match pod.due() {
+            match pod.deletion_due() {
                 _ if lost => out.push(self.waits(node)),
                 Some(due) if due < now => {
                     out.push(format!(
-                        "its time to end is over since {}, and the kubelet of {node} answers: see its log for why it does \
-                         not end",
+                        "its grace period ended {} ago, and the kubelet of {node} is reachable: see the kubelet's log \
+                         for why the pod does not end",
                         span(now.duration_since(due))
                     ));
-                    out.extend(self.plain(pod));
+                    out.extend(self.containers(pod));
                 }
                 due => {
                     let until = due.map(|due| when(due, now)).unwrap_or_default();
-                    out.push(format!("the kubelet of {node} is ending it; it has time until {until}"));
+                    out.push(format!("the kubelet of {node} is stopping it; its grace period ends at {until}"));
                 }
             }
         } else {
-            out.push("it has no node: the pod collector removes it at its next look".to_owned());
+            out.push("it has no node: the pod garbage collector deletes it on its next run".to_owned());
         }
         out.extend(self.finalizers(pod));
         out.extend(self.evictions(pod));
-        out.push(match Maker::of(self.objects, pod) {
-            _ if retired(self.objects, pod).is_some() => {
-                format!("nobody makes it anew: {}", retired(self.objects, pod).unwrap_or_default())
-            }
-            Maker::Identities { set: Some(set), .. } if !in_range(set, pod) => {
-                "its StatefulSet wants fewer pods by now: nobody makes it anew".to_owned()
-            }
-            Maker::Identities { .. } => {
-                format!(
-                    "its StatefulSet makes {name} anew only when this object is gone: never two pods of one identity"
-                )
-            }
-            Maker::Replicas { .. } | Maker::Job(_) => match successor(self.objects, pod) {
-                Some(next) => format!("pod {} was made in its place: {}", next.name(), self.standing(next)),
-                None if matches!(Maker::of(self.objects, pod), Maker::Replicas { set: Some(set) } if set["spec"]["replicas"] == 0) => {
-                    "its ReplicaSet wants no more pods; what its Deployment makes instead is foreseen below".to_owned()
-                }
-                None => "a pod that is being deleted does not count any more: its controller makes another".to_owned(),
-            },
-            Maker::EachNode => "its DaemonSet makes another on the same node, and nowhere else".to_owned(),
-            Maker::Kubelet => "it is the node's own pod: its kubelet makes it from a file".to_owned(),
-            Maker::Other(kind) => format!("its {kind} may make another when this object is gone"),
-            Maker::Nobody => "it has no controller: nobody makes it anew".to_owned(),
-        });
-        for volume in volumes_of(self.objects, pod.namespace(), pod.0) {
+        out.push(self.recreation(pod));
+        for volume in pod_volumes(self.objects, pod) {
             let there = volume.attachments.iter().filter(|a| Some(a.node.as_str()) == pod.node());
-            out.extend(there.map(|a| format!("volume {} stays attached to {} meanwhile", held_name(&volume), a.node)));
+            out.extend(there.map(|a| format!("volume {} stays attached to {} meanwhile", volume.name(), a.node)));
         }
         out.extend(self.out_of_reach(pod));
         out
     }
 
-    /// What ends a pod on a node of which nothing is heard.
-    fn waits(&self, node: &str) -> String {
-        match NodeStanding::find(self.objects, node) {
-            None => format!(
-                "there is no kubelet of {node} to wait for: the pod collector ends the pods of a node that is not there"
-            ),
-            Some(n) if n.taint(OUT_OF_SERVICE).is_some() => {
-                format!(
-                    "Kubernetes does not wait for the kubelet of {node}: it is out of service, and the pod collector ends the pod at its next look"
-                )
+    /// Who recreates a pod that is being deleted.
+    fn recreation(&self, pod: PodView) -> String {
+        match not_recreated(self.objects, pod) {
+            Some(NotRecreated::ScaledDown(_)) => {
+                return "it will not be recreated: its StatefulSet is scaled down".to_owned();
             }
+            Some(why) => return format!("it will not be recreated: {why}"),
+            None => {}
+        }
+        match PodController::of(self.objects, pod) {
+            PodController::StatefulSet { .. } => format!(
+                "its StatefulSet recreates {} only when this object is gone: there are never two pods of one name",
+                pod.name()
+            ),
+            PodController::ReplicaSet { set } => match replacement_of(self.objects, pod) {
+                Some(next) => format!("its replacement is pod {}: {}", next.name(), self.state(next)),
+                None if set.is_some_and(|set| set.replicas() == Some(0)) => {
+                    "its ReplicaSet is scaled to 0; the outlook shows what its Deployment creates instead".to_owned()
+                }
+                None => "a pod that is being deleted no longer counts: its controller creates another".to_owned(),
+            },
+            PodController::Job { .. } => match replacement_of(self.objects, pod) {
+                Some(next) => format!("its replacement is pod {}: {}", next.name(), self.state(next)),
+                None => "a pod that is being deleted no longer counts: its controller creates another".to_owned(),
+            },
+            PodController::DaemonSet => "its DaemonSet recreates it on the same node only".to_owned(),
+            PodController::Kubelet => "it is a static pod: the kubelet of its node runs it from a file".to_owned(),
+            PodController::Other { kind } => format!("its {kind} may create another when this object is gone"),
+            PodController::None => "it will not be recreated (no controller)".to_owned(),
+        }
+    }
+
+    /// What ends a pod on an unreachable node.
+    fn waits(&self, node: &str) -> String {
+        match health(self.objects, node) {
+            None => format!(
+                "node {node} does not exist: the pod garbage collector deletes the pods of a node that does not exist"
+            ),
+            Some(n) if n.taint(OUT_OF_SERVICE).is_some() => format!(
+                "node {node} is out of service: Kubernetes does not wait for its kubelet, and the pod garbage collector \
+                 deletes the pod on its next run"
+            ),
             Some(_) => format!(
-                "Kubernetes waits for the kubelet of {node} to confirm that the pod has ended; that never comes by \
-                 itself: only its return, a forced deletion, the end of the Node object or the out-of-service \
-                 taint ends the wait"
+                "Kubernetes waits until the kubelet of {node} confirms that the pod has ended. This does not happen by \
+                 itself: the wait ends when the node returns, the pod is force-deleted, the Node object is deleted, or \
+                 the node gets the out-of-service taint"
             ),
         }
     }
 
-    /// Finalizers, with those whose they are.
-    fn finalizers(&self, pod: PodSeen) -> Vec<String> {
-        let managers = pod.0["metadata"]["managedFields"].as_array();
-        pod.finalizers()
+    /// The finalizers of a pod, with who set them.
+    fn finalizers(&self, pod: PodView) -> Vec<String> {
+        pod.blocking_finalizers()
             .map(|finalizer| {
-                let key = format!("v:{finalizer:?}");
-                let mut wrote = managers.into_iter().flatten().filter(|m| {
-                    m["fieldsV1"]["f:metadata"]["f:finalizers"].get(&key).is_some()
-                });
-                let owner = wrote.next().and_then(|m| m["manager"].as_str()).map(str::to_owned);
-                let owner = owner.or_else(|| finalizer.split_once('/').map(|(domain, _)| format!("whoever owns {domain}")));
-                let owner = owner.unwrap_or_else(|| "whoever put it there".to_owned());
-                format!("finalizer {finalizer} keeps the object until {owner} takes it away; it is not to be taken away by hand without knowing what for it is there")
+                let managers = managers_of(pod, &["metadata", "finalizers"], Some(&format!("v:{finalizer:?}")));
+                let owner = managers.into_iter().next();
+                let owner = owner.or_else(|| Some(format!("the owner of {}", finalizer.split_once('/')?.0)));
+                let owner = owner.unwrap_or_else(|| "its owner".to_owned());
+                format!(
+                    "finalizer {finalizer} keeps the object until {owner} removes it; do not remove it by hand without \
+                     knowing its purpose"
+                )
             })
             .collect()
     }
 
-    /// What the taint eviction controller said, read aright.
-    fn evictions(&self, pod: PodSeen) -> Vec<String> {
-        // These events carry no identity: those from before the pod are about another of its name.
-        let mut said = events::about(self.objects, "Pod", pod.namespace(), pod.name(), None);
-        said.retain(|s| s.reason == "TaintManagerEviction" && s.at >= pod.created());
-        let last = |text: &str| said.iter().rev().find(|s| s.message.starts_with(text));
+    /// What the events of the taint eviction controller mean.
+    fn evictions(&self, pod: PodView) -> Vec<String> {
+        // These events have no UID: those from before the pod are about another one of its name.
+        let mut events = self.objects.events_about(pod.key(), None);
+        events.retain(|event| event.reason == "TaintManagerEviction" && event.at >= pod.created());
+        let last = |text: &str| events.iter().rev().find(|event| event.message.starts_with(text));
+        let at = |event: &EventView| event.at.map(|at| when(at, self.clock.now)).unwrap_or_default();
         let mut out = Vec::new();
-        let at = |said: &Said| said.at.map(|at| when(at, self.clock.now)).unwrap_or_default();
         if let Some(marked) = last("Marking for deletion") {
-            out.push(format!("{:?} ({}): the pod's time on the tainted node was over", marked.message, at(marked)));
+            out.push(format!("{:?} ({}): the pod's toleration of the taint expired", marked.message, at(marked)));
         }
         if let Some(cancelled) = last("Cancelling deletion") {
-            let meant = if cancelled.at < pod.deleted() {
-                "was one: the node's taints went before the pod's time was over; its deletion was asked for later"
+            let meaning = if cancelled.at < pod.deletion_requested() {
+                "took effect: the node lost its taints before the toleration expired; the deletion was requested later"
             } else {
-                "is no veto: the taint eviction controller stopped its own timer because the pod or the node's taints \
-                 changed; the pod had its deletionTimestamp, and nothing takes that back"
+                "has no effect: the controller only stopped its own timer, because the pod or the node's taints changed. \
+                 The pod already had its deletionTimestamp, which cannot be removed"
             };
-            out.push(format!("{:?} ({}) {meant}", cancelled.message, at(cancelled)));
+            out.push(format!("{:?} ({}) {meaning}", cancelled.message, at(cancelled)));
         }
         out
     }
 
-    /// A pod on a node that answers, but is not ready.
-    pub(crate) fn unwell(&self, pod: PodSeen) -> Vec<String> {
-        let node = pod.node().and_then(|name| NodeStanding::find(self.objects, name));
-        let unwell = node.is_some_and(|n| n.is_unwell(self.clock.leases));
-        if unwell { self.left_behind(pod) } else { Vec::new() }
+    /// About a pod on a node that is reachable, but not ready.
+    pub(crate) fn on_not_ready_node(&self, pod: PodView) -> Vec<String> {
+        let node = pod.node().and_then(|name| health(self.objects, name));
+        let not_ready = node.is_some_and(|n| n.is_reachable_but_not_ready(self.clock.leases));
+        if not_ready { self.left_behind(pod) } else { Vec::new() }
     }
 
-    /// A pod on a node that is lost or not ready, though nobody has deleted it yet.
-    pub(crate) fn left_behind(&self, pod: PodSeen) -> Vec<String> {
+    /// About a pod on a node that is unreachable or not ready, whose deletion nobody has requested yet.
+    pub(crate) fn left_behind(&self, pod: PodView) -> Vec<String> {
         let now = self.clock.now;
         let Some(name) = pod.node() else { return Vec::new() };
         let mut out = self.node(name);
-        let Some(node) = NodeStanding::find(self.objects, name) else {
-            out.push("the pod collector ends the pods of a node that is not there".to_owned());
+        let Some(node) = health(self.objects, name) else {
+            out.push("the pod garbage collector deletes the pods of a node that does not exist".to_owned());
             return out;
         };
         out.push(match eviction::evicted(self.objects, self.clock, &node, pod) {
             Some(at) => {
-                let others = node.taints.iter().filter(|t| t["effect"] == "NoExecute");
-                let long = match tolerance(pod, others.chain([&eviction::evicting(&node)])) {
-                    Tolerance::For(time) => format!("it tolerates that for {}", span(time)),
+                let others = node.taints().iter().filter(|t| t.effect == "NoExecute");
+                let tolerates = match tolerance(pod, others.chain([&eviction::evicting(&node)])) {
+                    TolerationTime::For(time) => format!("it tolerates that for {}", span(time)),
                     _ => "it does not tolerate that".to_owned(),
                 };
-                let after = match (node.is_silent(self.clock.leases), node.taint(OUT_OF_SERVICE)) {
-                    (true, Some(_)) => "the pod collector ends it at its next look".to_owned(),
-                    (true, None) => format!("then waits for the kubelet of {name}"),
-                    (false, _) => format!("the kubelet of {name} ends it"),
+                let after = match (node.is_unreachable(self.clock.leases), node.taint(OUT_OF_SERVICE)) {
+                    (true, Some(_)) => "then the pod garbage collector deletes it on its next run".to_owned(),
+                    (true, None) => format!("then it waits for the kubelet of {name}"),
+                    (false, _) => format!("then the kubelet of {name} stops it"),
                 };
-                format!("{long}: its deletion begins at about {}, and {after}", when(at, now))
+                format!("{tolerates}: it is evicted at about {}; {after}", when(at, now))
             }
             None if eviction::brake(self.objects, self.clock, &node).is_some() => "it is not evicted".to_owned(),
-            None => format!("it tolerates the taints of {name} for ever: it is not evicted"),
+            None => format!("it tolerates the taints of {name} forever: it is not evicted"),
         });
         out.extend(self.out_of_reach(pod));
         out
