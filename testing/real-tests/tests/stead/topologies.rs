@@ -305,7 +305,7 @@ async fn deleted_while_in_use(stage: &Stage) -> Result<()> {
         scene.get("topology/t").await?.context("the Topology is gone")?["metadata"]["deletionTimestamp"].clone();
     let since = since.as_str().context("it is not being deleted")?;
     let message = format!(
-        "it was deleted at {since} and is kept until nobody uses it any more; it is held by Glance API default \
+        "it was deleted at {since} and is kept until nobody uses it any more; it is used by Glance API default \
          (finalizer openstack.org/glanceapi-default)"
     );
     scene.says("topology/t", "Terminating", json!(["True", "BeingDeleted", message])).await?;

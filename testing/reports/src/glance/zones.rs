@@ -142,11 +142,13 @@ impl Walk<'_> {
         }
         self.terminal.remark("what nobody told the report's author")?;
         let answer = self.terminal.types(&format!("stead explain pod/{}", STUCK[0])).await?;
+        // Long lines are wrapped.
+        let answer = answer.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             REASON,
             "which can be used only on worker-3",
             "spread by node label zone (from Topology glance-default-spread-pods): it has no label zone",
-            "zoneA 5, zoneB 4, zoneC 4; with this one zoneA would have 6",
+            "zoneA 5, zoneB 4, zoneC 4; with this pod zoneA would have 6",
             "external storage, or none",
         ] {
             ensure!(answer.contains(part), "the explanation does not say: {part}");
