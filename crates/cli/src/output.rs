@@ -62,26 +62,6 @@ pub(crate) fn aside(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Text in lines of at most 100 columns, each indented by two spaces.
-pub(crate) fn indented(text: &str) -> String {
-    const WIDTH: usize = 100;
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let width = word.chars().count();
-        if column == 0 || column + 1 + width > WIDTH {
-            out.push_str(if column == 0 { "  " } else { "\n  " });
-            column = 2 + width;
-        } else {
-            out.push(' ');
-            column += 1 + width;
-        }
-        out.push_str(word);
-    }
-    out.push('\n');
-    out
-}
-
 /// The first line of a YAML parser's error. The lines after it quote the input, which does not fit in a one-line error.
 pub(crate) fn first_line(text: &str) -> &str {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text);

@@ -215,7 +215,7 @@ fn a_cluster_that_cannot_be_reached() {
         &expect![""],
         &expect![[r#"
             error: cannot list nodes: Connection refused (os error 111) (server http://127.0.0.1:1/, context here)
-            hint: see whether `kubectl get nodes` works with the same context; --from takes a dump
+            hint: check whether `kubectl get nodes` works with the same context; --from reads a dump
         "#]],
     );
     check(

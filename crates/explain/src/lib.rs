@@ -33,6 +33,7 @@ pub use render::render;
 pub use search::Fix;
 pub use table::table;
 pub use workload_pods::{PodStanding, Waiting};
+pub use wrap::hanging;
 
 use stead_model::{ModelError, ObjectKey, Objects};
 use stead_placement::evaluate;

@@ -22,7 +22,7 @@ pub(crate) fn note(out: &mut String, text: &str) {
 }
 
 /// Writes a text; the first line begins with one indentation, the others with another.
-pub(crate) fn hanging(out: &mut String, first: &str, others: &str, text: &str) {
+pub fn hanging(out: &mut String, first: &str, others: &str, text: &str) {
     let mut line = first.to_owned();
     let mut empty = true;
     for word in text.split(' ') {

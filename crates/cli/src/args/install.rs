@@ -1,4 +1,4 @@
-//! The command line of what concerns an installation.
+//! The command lines of `stead install`, `stead uninstall` and `stead manifests`.
 
 use std::time::Duration;
 
@@ -191,9 +191,9 @@ pub(crate) enum ManifestFormat {
     Json,
 }
 
-/// Reads a time such as `90s`, `5m` or `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time such as 90s or 5m");
+/// Parses a duration such as `90s`, `5m` or `1h`.
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let wrong = || anyhow::anyhow!("{text:?} is not a duration such as 90s or 5m");
     let unit = text.chars().last().filter(char::is_ascii_alphabetic);
     let number = unit.map_or(text, |unit| &text[..text.len() - unit.len_utf8()]);
     let seconds = match unit {
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn durations_are_parsed() {
         for (text, seconds) in [("90s", Some(90)), ("5m", Some(300)), ("1h", Some(3600)), ("7", Some(7))] {
             assert_eq!(duration(text).ok().map(|d| d.as_secs()), seconds, "{text}");
         }

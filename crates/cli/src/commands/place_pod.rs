@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use stead_explain::table;
+use stead_explain::{hanging, table};
 use stead_model::{KINDS, ObjectKey, Objects};
 use stead_placement::{Answer, Cluster, Code, Plugin, Pod, Verdict, evaluate};
 
 use crate::args::{Format, SourceArgs};
 use crate::cluster::Scope;
-use crate::output::{self, Outcome, complain, indented};
+use crate::output::{self, Outcome, complain};
 use crate::workload::DEFAULT_KINDS;
 use crate::{cluster, workload};
 
@@ -95,11 +95,11 @@ fn result(key: &ObjectKey, verdict: &Verdict) -> String {
     if let Some(message) = &verdict.message {
         let nodes = verdict.rejected.len();
         let mut out = format!("{key}: 0 of {nodes} nodes can run it\n\nkube-scheduler says\n");
-        out.push_str(&indented(message));
+        hanging(&mut out, "  ", "  ", message);
         for nominee in &verdict.nominees {
             let victims: Vec<String> = nominee.victims.iter().map(ToString::to_string).collect();
             let line = format!("Preemption would make room on {} by evicting {}.", nominee.node, victims.join(", "));
-            out.push_str(&indented(&line));
+            hanging(&mut out, "  ", "  ", &line);
         }
         return out;
     }

@@ -1,4 +1,4 @@
-//! The command line of what concerns Gluster.
+//! The command line of `stead gluster`.
 
 use std::path::PathBuf;
 
