@@ -14,6 +14,7 @@ pub mod gluster;
 mod manifest;
 pub mod plan;
 mod policies;
+mod recover;
 pub mod removal;
 pub mod rights;
 mod schema;
@@ -21,6 +22,7 @@ mod workload;
 
 pub use definitions::recovery;
 pub use manifest::{Manifest, Part, is_ours};
+pub use recover::{RECOVER_ROLE, RETURN_ROLE, recover_manifests};
 pub use workload::{AntiAffinity, DEPLOYMENT, Options};
 
 /// All that is installed, in the order in which it is made.

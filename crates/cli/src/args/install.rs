@@ -21,7 +21,7 @@ pub(crate) struct ManifestsArgs {
     #[command(flatten)]
     pub(crate) options: OperatorOptions,
 
-    /// Print only this part [default: everything]
+    /// Print only this part [default: crds and operator]
     #[arg(long, value_enum, value_name = "PART")]
     pub(crate) only: Option<OnlyPart>,
 
@@ -170,14 +170,17 @@ pub(crate) enum OnlyPart {
     Crds,
     /// The operator and its RBAC rules
     Operator,
+    /// For `stead recover`: the NodeRecovery CRD, and roles to bind (not part of an installation)
+    Recover,
 }
 
 impl OnlyPart {
-    /// Converts to `stead_manifests::Part`.
-    pub(crate) fn part(self) -> Part {
+    /// Converts to `stead_manifests::Part`, for a part of an installation.
+    pub(crate) fn part(self) -> Option<Part> {
         match self {
-            OnlyPart::Crds => Part::Definitions,
-            OnlyPart::Operator => Part::Operator,
+            OnlyPart::Crds => Some(Part::Definitions),
+            OnlyPart::Operator => Some(Part::Operator),
+            OnlyPart::Recover => None,
         }
     }
 }
