@@ -22,3 +22,14 @@ pub(crate) fn given(args: &ConsentArgs, question: &str) -> anyhow::Result<bool> 
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
+
+/// Whether somebody types a statement. Where nobody can be asked, it is not made.
+pub(crate) fn stated(args: &ConsentArgs, question: &str, statement: &str) -> anyhow::Result<bool> {
+    if args.yes || !io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    write!(io::stderr(), "{question}")?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().eq_ignore_ascii_case(statement))
+}

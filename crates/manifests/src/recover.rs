@@ -24,8 +24,14 @@ const READ: &[Rule] = &[
     (
         "",
         &[
-            "nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims", "replicationcontrollers",
-            "services", "events",
+            "nodes",
+            "pods",
+            "namespaces",
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "replicationcontrollers",
+            "services",
+            "events",
         ],
         &["get", "list"],
     ),

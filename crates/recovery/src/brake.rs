@@ -2,10 +2,15 @@
 
 use serde_json::Value;
 use stead_explain::outage::{NodeStanding, Readiness};
+use stead_model::ObjectKey;
 
+use crate::evidence::{CloudShutdown, MAX_EVIDENCE_AGE, Witness};
 use crate::guard::Guard;
+use crate::mark;
 use crate::policy::Policy;
-use crate::view::{View, records};
+use crate::record::{EvidenceKind, Heard, NodeIdentity};
+use crate::step::sign_of_life;
+use crate::view::{Request, View, record_named, records};
 
 /// Whether it is somebody's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,17 +23,57 @@ pub(crate) enum Turn {
     Held(String),
 }
 
-/// Why it is not the node that is at fault: most others are silent too.
-pub(crate) fn most(view: &View<'_>) -> Option<String> {
-    let nodes = view.objects.raw_of_kind("Node").map(|(_, node)| NodeStanding::of(node, None));
-    let (all, lost) =
-        nodes.fold((0, 0), |(all, lost), node| (all + 1, lost + usize::from(node.readiness != Readiness::Ready)));
-    (view.guards.hold(Guard::Most) && (lost * 2 > all || lost == all)).then(|| {
-        format!(
-            "node {}: {lost} of {all} nodes are not Ready: where most are silent it is the network or the control plane, \
-             and not the nodes",
-            view.node
-        )
+/// Why nothing is done while most nodes are not Ready: as a rule that is the network or the control plane, not the nodes.
+/// It is the nodes where each of them has its own proof that its machine is off.
+pub(crate) fn too_many_unreachable(view: &View<'_>, policy: &Policy) -> Option<String> {
+    let (lost, all) = most_unreachable(view)?;
+    let summary = format!("node {}: {} of {all} nodes are not Ready", view.node, lost.len());
+    if lost.len() == all {
+        return Some(format!(
+            "{summary}: the cause is the network or the control plane, or no node is left to recover to"
+        ));
+    }
+    let others = lost.iter().filter(|node| node.name != view.node && !is_proven_off(view, node, policy));
+    let unproven: Vec<&str> = others.map(|node| node.name.as_str()).collect();
+    let first = unproven.first()?;
+    let more = if unproven.len() > 1 { format!(" and {} more", unproven.len() - 1) } else { String::new() };
+    Some(format!(
+        "{summary}: when most nodes are unreachable, the cause is usually the network or the control plane; each of them \
+         needs its own proof that it is off, and {first}{more} has none: stead recover node/{first} --confirm-off \"REASON\""
+    ))
+}
+
+/// The nodes that are not Ready, and how many nodes there are, if most are not Ready.
+pub(crate) fn most_unreachable(view: &View<'_>) -> Option<(Vec<NodeStanding>, usize)> {
+    let nodes: Vec<&ObjectKey> = view.objects.keys("Node").collect();
+    let found = nodes.iter().filter_map(|key| NodeStanding::find(view.objects, &key.name));
+    let lost: Vec<NodeStanding> = found.filter(|node| node.readiness != Readiness::Ready).collect();
+    let most = lost.len() * 2 > nodes.len() || lost.len() == nodes.len();
+    (most && view.guards.hold(Guard::Most)).then_some((lost, nodes.len()))
+}
+
+/// Whether a node that is not Ready has its own proof that its machine is off: accepted evidence for all of the machine
+/// that was recorded for this boot, and no sign of life since; or what its cloud says now.
+fn is_proven_off(view: &View<'_>, node: &NodeStanding, policy: &Policy) -> bool {
+    if sign_of_life(node, view.now, view.guards).is_some() {
+        return false;
+    }
+    let of_it = View { node: &node.name, ..view.clone() };
+    let accepted = |kind: EvidenceKind| policy.accept.contains(&kind);
+    if accepted(EvidenceKind::CloudShutdown) && CloudShutdown.evidence(&of_it, node, &Request::default()).is_ok() {
+        return true;
+    }
+    let identity = NodeIdentity::of(node);
+    let record = record_named(view.objects, &identity.record_name()).filter(|record| {
+        let same_boot = record.spec.node.uid == identity.uid && record.spec.node.boot_id == identity.boot_id;
+        same_boot && !record.status.phase.is_over() && record.spec.abort.is_none()
+    });
+    let Some(record) = record.filter(|record| record.spec.heard == Heard::of(node)) else { return false };
+    // A node that is out of service by its evidence stays so until it is heard of.
+    let acted_upon = mark::is_marked(node, record.name());
+    record.spec.evidence.last().is_some_and(|evidence| {
+        let fresh = view.now.duration_since(evidence.said.at) <= MAX_EVIDENCE_AGE;
+        accepted(evidence.kind) && evidence.pods.is_none() && (acted_upon || fresh)
     })
 }
 

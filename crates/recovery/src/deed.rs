@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::drivers::UnrevokedVolume;
 use crate::record::NodeRecovery;
 
 /// One look at a recovery.
@@ -73,6 +74,8 @@ pub enum Deed {
         name: String,
         /// The identity that this was decided for.
         uid: String,
+        /// The version that this was decided for.
+        resource_version: String,
     },
 }
 
@@ -96,4 +99,34 @@ pub enum End {
     Undone,
     /// It must not go on, and why; nothing was written by this step.
     Refused(String),
+    /// It must not go on before somebody states that the machine is powered off; nothing was written by this step.
+    PowerOffNotStated {
+        /// The node.
+        node: String,
+        /// The volumes that the machine can still write to after they were detached.
+        volumes: Vec<UnrevokedVolume>,
+    },
+}
+
+impl End {
+    /// Why it must not go on, where that is so.
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            End::Recovered | End::Returned | End::Undone => None,
+            End::Refused(why) => Some(why.clone()),
+            End::PowerOffNotStated { node, volumes } => Some(format!(
+                "node {node}: {}: detaching does not stop the machine from writing to it, so a suspended machine does not \
+                 count as off; state that the machine is powered off with --powered-off",
+                list(volumes)
+            )),
+        }
+    }
+}
+
+/// The first few, and how many more there are.
+fn list(volumes: &[UnrevokedVolume]) -> String {
+    let named: Vec<String> = volumes.iter().take(3).map(UnrevokedVolume::to_string).collect();
+    let more = volumes.len().saturating_sub(named.len());
+    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{tail}", named.join(", "))
 }

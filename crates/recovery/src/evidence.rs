@@ -2,14 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use stead_explain::outage::{NodeStanding, SHUTDOWN, UNREACHABLE};
+use stead_model::{ObjectKey, Objects};
 
 use crate::guard::Guard;
 use crate::pods::PodSeen;
 use crate::policy::Policy;
 use crate::record::{Evidence, EvidenceKind, NodeRecovery, Said};
 use crate::view::{Request, View, records};
+
+/// Maximum age of evidence when the taint is applied. A machine that was off may have been switched on since without being
+/// heard of, and nobody would say the same again.
+pub(crate) const MAX_EVIDENCE_AGE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Clouds that report a machine as shut down only if it is powered off: elsewhere that can be a hibernated machine, which
+/// goes on where it was when it is started. By the scheme of `spec.providerID`.
+const CLOUDS_WITHOUT_HIBERNATION: [&str; 1] = ["openstack://"];
 
 /// Somebody or something that can tell that a machine is off. A power controller, a cloud or a storage that fences gets
 /// its answer into the view, and a witness here that reads it.
@@ -46,7 +56,7 @@ impl Witness for Person {
                 said.by, said.at, node.name
             )));
         }
-        Ok(Evidence { kind: self.kind(), said, pods: None })
+        Ok(Evidence { kind: self.kind(), said, powered_off: request.powered_off, pods: None })
     }
 }
 
@@ -70,10 +80,41 @@ impl Witness for CloudShutdown {
                 node.name
             )));
         }
+        let Some(at) = shutdown_since(view.objects, node) else {
+            return Err(Some(format!(
+                "node {} has the taint {SHUTDOWN}, and neither metadata.managedFields nor the taints before it say when it \
+                 was set",
+                node.name
+            )));
+        };
+        if view.guards.hold(Guard::Cloud) && view.now.duration_since(at) > MAX_EVIDENCE_AGE {
+            return Err(Some(format!(
+                "node {} has the taint {SHUTDOWN} since {at}, which is more than {} minutes ago: the machine may have been \
+                 started since",
+                node.name,
+                MAX_EVIDENCE_AGE.as_mins()
+            )));
+        }
         let words = format!("taint {SHUTDOWN} on node {}, machine {machine}", node.name);
-        let said = Said { by: "the cloud's node controller".into(), at: view.now, words };
-        Ok(Evidence { kind: self.kind(), said, pods: None })
+        let said = Said { by: "the cloud's node controller".into(), at, words };
+        let powered_off = CLOUDS_WITHOUT_HIBERNATION.iter().any(|cloud| machine.starts_with(cloud));
+        Ok(Evidence { kind: self.kind(), said, powered_off, pods: None })
     }
+}
+
+/// When the cloud's controller set its taint; where that is not known, the earliest time at which it can have.
+fn shutdown_since(objects: &Objects, node: &NodeStanding) -> Option<Timestamp> {
+    let time = |value: &Value| value.as_str().and_then(|time| time.parse::<Timestamp>().ok());
+    let found = objects.raw(&ObjectKey::new("Node", "", &node.name))?;
+    let entries = found["metadata"]["managedFields"].as_array().into_iter().flatten();
+    // The list of taints is atomic: it belongs to whoever changed it last.
+    let owners = entries.filter(|entry| entry["fieldsV1"]["f:spec"].get("f:taints").is_some());
+    let last = owners.max_by_key(|entry| time(&entry["time"]));
+    let cloud = last.filter(|entry| entry["manager"].as_str().is_some_and(|m| m.contains("cloud-controller")));
+    // Everybody appends to the list: the taint was set after those that stand before it.
+    let before = node.taints.iter().take_while(|taint| taint["key"] != SHUTDOWN);
+    let earliest = || before.filter_map(|taint| time(&taint["timeAdded"])).max();
+    cloud.and_then(|entry| time(&entry["time"])).or_else(earliest)
 }
 
 /// When the node's kubelet last spoke by its Lease: by the API server's clock, where that is known.
@@ -120,8 +161,19 @@ impl Witness for BootIdChanged {
             record.name()
         );
         let said = Said { by: format!("node {}", node.name), at: view.now, words };
-        Ok(Evidence { kind: self.kind(), said, pods: Some(pods.into_iter().collect()) })
+        Ok(Evidence { kind: self.kind(), said, powered_off: true, pods: Some(pods.into_iter().collect()) })
     }
+}
+
+/// Evidence that the policy accepts and that proves that the machine is powered off; none where there is no such evidence.
+pub(crate) fn find_powered_off(
+    view: &View<'_>,
+    node: &NodeStanding,
+    request: &Request,
+    policy: &Policy,
+) -> Option<Evidence> {
+    let all = WITNESSES.iter().filter(|witness| policy.accept.contains(&witness.kind()));
+    all.filter_map(|witness| witness.evidence(view, node, request).ok()).find(|evidence| evidence.powered_off)
 }
 
 /// The first evidence that the policy accepts, the whole machine's before some pods'; or why there is none.
@@ -142,7 +194,7 @@ pub(crate) fn find(
     }
     if !view.guards.hold(Guard::Evidence) {
         let said = Said { by: "nobody".into(), at: view.now, words: String::new() };
-        return Ok(Evidence { kind: EvidenceKind::Person, said, pods: None });
+        return Ok(Evidence { kind: EvidenceKind::Person, said, powered_off: true, pods: None });
     }
     let accepted: Vec<String> = policy.accept.iter().map(|kind| format!("{kind:?}")).collect();
     words.push(match accepted.as_slice() {

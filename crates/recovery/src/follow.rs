@@ -1,9 +1,10 @@
 //! What is waited for: pods that have to go, volumes that have to be free, successors that have to be ready.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use stead_model::{ObjectKey, Objects};
+use stead_explain::outage::{NodeStanding, volumes_of};
+use stead_model::{ObjectKey, Objects, unique_volume_name};
 
 use crate::deed::Wait;
 use crate::owners::{has_number, replicas};
@@ -37,6 +38,30 @@ pub(crate) fn strangers<'a>(objects: &Objects, running: &'a BTreeSet<String>) ->
     let stays = PodSeen::all(objects).filter(|p| p.terminating().is_none());
     let own: BTreeSet<&str> = stays.flat_map(|p| [Some(p.uid()), p.mirrors()]).flatten().collect();
     running.iter().map(String::as_str).filter(|uid| !own.contains(uid)).collect()
+}
+
+/// Volumes that the node's kubelet still has mounted though they were released, or are about to be: they are in the plan
+/// and no pod that stays on the node uses them, or the node has no attachment of them. What is mounted without having been attached, `volumesInUse` does not tell.
+pub(crate) fn still_in_use(objects: &Objects, node: &NodeStanding, plan: Option<&Plan>) -> Vec<String> {
+    let unique = |name: &str| objects.volume(name).and_then(unique_volume_name);
+    let names = |volumes: Vec<&str>| -> BTreeMap<String, String> {
+        volumes.into_iter().filter_map(|name| Some((unique(name)?, name.to_owned()))).collect()
+    };
+    let stays = PodSeen::on(objects, &node.name).filter(|pod| pod.terminating().is_none() && !pod.has_ended());
+    let used: BTreeSet<String> =
+        stays.flat_map(|pod| volumes_of(objects, pod.namespace(), pod.value)).filter_map(|v| v.volume).collect();
+    let planned = plan.into_iter().flat_map(Plan::freed).filter(|volume| !used.contains(*volume));
+    let released = names(planned.collect());
+    let mut attached = names(attachments(objects, &node.name).map(|(_, _, volume)| volume).collect());
+    let found = objects.raw(&ObjectKey::new("Node", "", &node.name)).unwrap_or(&Value::Null);
+    let listed = found["status"]["volumesAttached"].as_array().into_iter().flatten();
+    attached.extend(listed.filter_map(|v| v["name"].as_str()).map(|name| (name.to_owned(), name.to_owned())));
+    let is_stale = |name: &&String| {
+        let detached = name.starts_with("kubernetes.io/csi/") && !attached.contains_key(*name);
+        detached || released.contains_key(*name)
+    };
+    let stale = node.volumes_in_use.iter().filter(is_stale);
+    stale.map(|name| released.get(name).unwrap_or(name).clone()).collect()
 }
 
 /// The condemned pods that are still there.

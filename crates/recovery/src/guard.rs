@@ -39,6 +39,12 @@ pub enum Guard {
     Foreign,
     /// The taint goes only when nothing of the node's old life can write.
     Return,
+    /// The taint stays while the node's kubelet still has a volume mounted that was released.
+    InUse,
+    /// On storage that does not revoke access, a suspended machine is not off.
+    PoweredOff,
+    /// On such storage, pods are Terminating before the taint comes, so that no kubelet starts them again.
+    Terminating,
     /// Whoever comes late with the taint finds the Node changed.
     Bar,
     /// There is no way back after the point of no return.
@@ -47,7 +53,7 @@ pub enum Guard {
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 20] = [
+    pub const ALL: [Guard; 23] = [
         Guard::Lease,
         Guard::Silence,
         Guard::Heard,
@@ -66,6 +72,9 @@ impl Guard {
         Guard::Uid,
         Guard::Foreign,
         Guard::Return,
+        Guard::InUse,
+        Guard::PoweredOff,
+        Guard::Terminating,
         Guard::Bar,
         Guard::NoReturn,
     ];

@@ -11,6 +11,7 @@
 
 mod brake;
 mod deed;
+mod drivers;
 mod evidence;
 mod follow;
 mod guard;
@@ -26,6 +27,7 @@ mod step;
 mod view;
 
 pub use deed::{Deed, End, Step, Wait};
+pub use drivers::{DRIVERS, DetachRevokes, StorageDriver, UnrevokedVolume, detach_revokes};
 pub use evidence::{BootIdChanged, CloudShutdown, Person, WITNESSES, Witness};
 pub use guard::{Guard, Guards};
 pub use mark::{ANNOTATION, Mark, Over};

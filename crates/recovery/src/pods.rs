@@ -45,6 +45,10 @@ impl<'a> PodSeen<'a> {
         self.value["metadata"]["uid"].as_str().unwrap_or_default()
     }
 
+    pub(crate) fn resource_version(&self) -> &'a str {
+        self.value["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+    }
+
     pub(crate) fn node(&self) -> Option<&'a str> {
         self.value["spec"]["nodeName"].as_str().filter(|n| !n.is_empty())
     }

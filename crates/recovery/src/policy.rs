@@ -18,6 +18,8 @@ pub struct Policy {
     pub at_once_per_zone: usize,
     /// Whether pods that cannot be kept from the taint may lose their place though their successors would find none.
     pub allow_pending: bool,
+    /// Drivers for which detaching a volume revokes the machine's access to it, besides those that are known.
+    pub detach_revokes: BTreeSet<String>,
     /// Whether pods that tolerate the taint are taken from the node too.
     pub include_tolerating: bool,
 }
@@ -29,6 +31,7 @@ impl Default for Policy {
             at_once: 2,
             at_once_per_zone: 1,
             allow_pending: false,
+            detach_revokes: BTreeSet::new(),
             include_tolerating: false,
         }
     }

@@ -147,6 +147,9 @@ pub struct Evidence {
     /// Who says so, when, in which words.
     #[serde(flatten)]
     pub said: Said,
+    /// Whether it proves that the machine is powered off: a machine that was only suspended goes on when it is resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub powered_off: bool,
     /// The pods, by uid, that it is proof for; none where it is for all of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<Vec<String>>,

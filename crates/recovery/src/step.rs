@@ -6,7 +6,8 @@ use stead_explain::outage::{NodeStanding, OUT_OF_SERVICE, Readiness};
 
 use crate::brake::{self, Turn};
 use crate::deed::{Deed, End, Step, Wait};
-use crate::evidence;
+use crate::drivers;
+use crate::evidence::{self, MAX_EVIDENCE_AGE};
 use crate::follow;
 use crate::guard::{Guard, Guards};
 use crate::limits;
@@ -23,10 +24,6 @@ use crate::view::{Request, View, record_named, unreadable};
 
 /// By then every controller has seen that a taint is gone. What their caches are behind is seconds at most.
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
-
-/// So old may evidence be when the taint is put there. A machine that was off may have been switched on since without
-/// being heard of, and nobody would say the same again.
-const LASTS: SignedDuration = SignedDuration::from_mins(10);
 
 /// What to do next, from what was read just now. The record is that of [`crate::record_of`].
 pub fn step(view: &View<'_>, record: Option<&NodeRecovery>, request: &Request, policy: &Policy) -> Step {
@@ -84,15 +81,20 @@ fn begin(
         return Step::refuse(format!("node {}: there is no recovery that could be ended", node.name));
     }
     match consider(view, node, &request, policy, alive) {
-        Ok((evidence, plan)) => {
-            let record = made(view, node, evidence, plan);
+        Ok(Considered { evidence, plan, held }) => {
+            let mut record = made(view, node, evidence, plan);
+            if let Some(why) = held {
+                record.status.phase = Phase::Held;
+                record.status.steps.push(Took { at: view.now, what: format!("Held: {why}") });
+                record.status.message = why;
+            }
             if guards.hold(Guard::Record) {
                 write_record(record)
             } else {
                 Step::write(mark::put(node, &record, &request.who, view.now, guards))
             }
         }
-        Err(why) => Step::refuse(why),
+        Err(end) => Step::end(end),
     }
 }
 
@@ -113,7 +115,13 @@ fn orphaned(view: &View<'_>, node: &NodeStanding, mark: &Mark) -> Step {
             ask_running: true,
             ..wait("its recovery's record is gone: its kubelet is asked what it runs".into())
         },
-        Some(strangers) if strangers.is_empty() => tidied(),
+        Some(strangers) if strangers.is_empty() => {
+            let volumes = follow::still_in_use(view.objects, node, None);
+            if volumes.is_empty() || !view.guards.hold(Guard::InUse) {
+                return tidied();
+            }
+            Step { ask_running: true, ..wait(in_use(&volumes)) }
+        }
         Some(strangers) => {
             let how = format!("pods that were taken from it still run there: uid {}", strangers.join(", "));
             Step { ask_running: true, ..wait(how) }
@@ -121,9 +129,31 @@ fn orphaned(view: &View<'_>, node: &NodeStanding, mark: &Mark) -> Step {
     }
 }
 
+/// What is waited for while released volumes are still mounted.
+fn in_use(volumes: &[String]) -> String {
+    format!("it still has volumes mounted that were released (status.volumesInUse): {}", volumes.join(", "))
+}
+
 /// Whether a node is Ready, and its lease says so too.
 fn is_back(node: &NodeStanding, now: Timestamp) -> bool {
     node.readiness == Readiness::Ready && node.lease_is_fresh(now)
+}
+
+/// Nothing on the node needs a recovery.
+const NOTHING_TO_RELEASE: &str = "no pod and no volume there is to be freed";
+
+/// Where most nodes are unreachable, a node without anything to release is recorded as well: the others need its proof.
+fn only_proof(node: &str) -> String {
+    format!("node {node}: recorded as proof for the recoveries of other nodes; {NOTHING_TO_RELEASE}")
+}
+
+/// What a recovery starts with.
+struct Considered {
+    evidence: Evidence,
+    plan: Plan,
+    /// Why it has to wait, where the evidence is recorded all the same: it is this node's own proof, which the recoveries
+    /// of others may need.
+    held: Option<String>,
 }
 
 /// What speaks for a recovery, or what against it.
@@ -133,18 +163,30 @@ fn consider(
     request: &Request,
     policy: &Policy,
     alive: Option<String>,
-) -> Result<(Evidence, Plan), String> {
-    if let Some(sign) = alive.or_else(|| brake::most(view)) {
-        return Err(sign);
+) -> Result<Considered, End> {
+    if let Some(sign) = alive {
+        return Err(End::Refused(sign));
     }
-    let evidence = evidence::find(view, node, request, policy)?;
-    let plan = planned(view, node, &evidence, policy)?;
+    let held = brake::too_many_unreachable(view, policy);
+    let mut evidence =
+        evidence::find(view, node, request, policy).map_err(|why| End::Refused(held.clone().unwrap_or(why)))?;
+    let mut plan = planned(view, node, &evidence, policy).map_err(End::Refused)?;
     if plan.is_empty() {
-        return Err(format!("node {}: no pod and no volume there is to be freed", node.name));
+        if brake::most_unreachable(view).is_none() {
+            return Err(End::Refused(format!("node {}: {NOTHING_TO_RELEASE}", node.name)));
+        }
+        return Ok(Considered { evidence, plan, held: Some(only_proof(&node.name)) });
+    }
+    let volumes = drivers::unrevoked(view.objects, &plan, policy);
+    if !volumes.is_empty() && !evidence.powered_off && view.guards.hold(Guard::PoweredOff) {
+        let not_stated = End::PowerOffNotStated { node: node.name.clone(), volumes };
+        evidence = evidence::find_powered_off(view, node, request, policy).ok_or(not_stated)?;
+        plan = planned(view, node, &evidence, policy).map_err(End::Refused)?;
     }
     match brake::turn(view, node.zone.as_deref(), None, policy) {
-        Turn::Held(why) | Turn::Soon(why) => Err(why),
-        Turn::Go => Ok((evidence, plan)),
+        _ if held.is_some() => Ok(Considered { evidence, plan, held }),
+        Turn::Held(why) | Turn::Soon(why) => Err(End::Refused(why)),
+        Turn::Go => Ok(Considered { evidence, plan, held }),
     }
 }
 
@@ -209,7 +251,7 @@ fn write_record(mut record: NodeRecovery) -> Step {
 }
 
 /// Why the node must be taken for alive.
-fn sign_of_life(node: &NodeStanding, now: Timestamp, guards: Guards) -> Option<String> {
+pub(crate) fn sign_of_life(node: &NodeStanding, now: Timestamp, guards: Guards) -> Option<String> {
     let name = &node.name;
     if node.readiness == Readiness::Ready && guards.hold(Guard::Silence) {
         return Some(format!("node {name}: its condition Ready is True: its kubelet is alive"));
@@ -349,6 +391,10 @@ impl Going<'_> {
         };
         // What its kubelet runs by an object that nobody deletes is its own again. All else may be what was taken from it.
         let still = follow::strangers(self.view.objects, running);
+        let volumes = follow::still_in_use(self.view.objects, &self.node, Some(&self.record.spec.plan));
+        if still.is_empty() && !volumes.is_empty() && self.view.guards.hold(Guard::InUse) {
+            return Step { ask_running: true, ..self.say(vec![self.node_wait(in_use(&volumes))]) };
+        }
         if still.is_empty() {
             return self.close(&format!("{why}, and runs nothing of what was taken from it"), no_way_back);
         }
@@ -409,13 +455,25 @@ impl Going<'_> {
         if sign.is_some() {
             return self.say(vec![self.node_wait("it gives signs of life, and is not back yet".into())]);
         }
-        if let Some(why) = self.unacceptable().or_else(|| brake::most(self.view)) {
+        if let Some(why) = self.unacceptable() {
             return Step::refuse(why);
         }
         if let Some(evidence) = record.spec.evidence.last().filter(|e| self.is_outdated(e)) {
             return self.find_anew(evidence);
         }
         let held = record.status.phase == Phase::Held;
+        match brake::too_many_unreachable(self.view, self.policy) {
+            Some(why) if held => return Step::refuse(why),
+            Some(why) => return self.enter(Phase::Held, &why),
+            None => {}
+        }
+        if held && record.spec.plan.is_empty() && brake::most_unreachable(self.view).is_some() {
+            match self.planned_now() {
+                Ok(plan) if plan.is_empty() => return Step::refuse(only_proof(&node.name)),
+                Ok(plan) => return self.took("pods or volumes to release were found", |r| r.spec.plan = plan),
+                Err(why) => return Step::refuse(why),
+            }
+        }
         match brake::turn(self.view, node.zone.as_deref(), Some(record.name()), self.policy) {
             Turn::Held(why) if held => return Step::refuse(why),
             Turn::Held(why) => return self.enter(Phase::Held, &why),
@@ -441,9 +499,52 @@ impl Going<'_> {
         if let Some(deed) = deeds.next().filter(|_| guards.hold(Guard::Shield)) {
             return Step::write(deed);
         }
+        if let Some(step) = self.state_power_off().or_else(|| self.delete_before_taint()) {
+            return step;
+        }
         match fence {
             Fence::Foreign => self.enter(Phase::Fenced, "the taint is there; somebody else has put it there"),
             _ => Step::write(mark::put(node, record, &self.request.who, self.view.now, guards)),
+        }
+    }
+
+    /// On storage that does not revoke access, nothing is done before the evidence proves that the machine is powered off.
+    fn state_power_off(&self) -> Option<Step> {
+        let evidence = self.record.spec.evidence.last().filter(|evidence| !evidence.powered_off)?;
+        let volumes = drivers::unrevoked(self.view.objects, &self.record.spec.plan, self.policy);
+        if volumes.is_empty() || !self.view.guards.hold(Guard::PoweredOff) {
+            return None;
+        }
+        let found = evidence::find_powered_off(self.view, &self.node, self.request, self.policy);
+        let better = found.filter(|found| !self.is_outdated(found) && found != evidence);
+        Some(match better {
+            Some(evidence) => self.took("new evidence proves that the machine is powered off", |record| {
+                record.spec.evidence.push(evidence);
+            }),
+            None => Step::end(End::PowerOffNotStated { node: self.node.name.clone(), volumes }),
+        })
+    }
+
+    /// On such storage, pods are deleted before the taint is applied. A kubelet never starts a pod that is being deleted, so
+    /// a machine that is switched on in the middle of it does not start them again.
+    fn delete_before_taint(&self) -> Option<Step> {
+        let objects = self.view.objects;
+        let there = self.record.spec.plan.pods.iter().filter(|pod| !pod.taken);
+        let seen = there.filter_map(|pod| follow::object(objects, pod));
+        let mut left = seen.filter(|pod| {
+            pod.terminating().is_none() && drivers::has_unrevoked(objects, pod.namespace(), pod.value, self.policy)
+        });
+        left.next().filter(|_| self.view.guards.hold(Guard::Terminating)).map(|pod| Step::write(self.delete(pod)))
+    }
+
+    fn delete(&self, pod: PodSeen<'_>) -> Deed {
+        let guards = self.view.guards;
+        let held = |guard: Guard, text: &str| if guards.hold(guard) { text.to_owned() } else { String::new() };
+        Deed::DeletePod {
+            namespace: pod.namespace().into(),
+            name: pod.name().into(),
+            uid: held(Guard::Uid, pod.uid()),
+            resource_version: held(Guard::Uid, pod.resource_version()),
         }
     }
 
@@ -456,7 +557,7 @@ impl Going<'_> {
     }
 
     fn is_outdated(&self, evidence: &Evidence) -> bool {
-        self.view.guards.hold(Guard::Words) && self.view.now.duration_since(evidence.said.at) > LASTS
+        self.view.guards.hold(Guard::Words) && self.view.now.duration_since(evidence.said.at) > MAX_EVIDENCE_AGE
     }
 
     /// Goes on by evidence of now, or not at all.
@@ -502,8 +603,7 @@ impl Going<'_> {
             // One that tolerates it for no time at all is evicted when the taints before it say so, be that later.
             let reached = no_execute && !shield::covered(seen.tolerations(), &mark::taint());
             if seen.terminating().is_none() && !reached {
-                let uid = if self.view.guards.hold(Guard::Uid) { pod.uid.clone() } else { String::new() };
-                return Step::write(Deed::DeletePod { namespace: pod.namespace.clone(), name: pod.name.clone(), uid });
+                return Step::write(self.delete(seen));
             }
         }
         let mut waits = follow::pods(objects, plan);

@@ -32,6 +32,8 @@ pub struct Request {
     pub who: String,
     /// Their word that the machine is off, and when they gave it.
     pub confirm_off: Option<Said>,
+    /// Whether they state that the machine is powered off, and not only suspended.
+    pub powered_off: bool,
     /// Their wish to end it before the point of no return.
     pub abort: Option<Said>,
 }

@@ -53,8 +53,12 @@ impl DiskStage {
             ..NodeSpec::default()
         };
         let nodes = [("a-0", "A"), ("a-1", "A"), ("a-2", "A"), ("b-0", "B"), ("b-1", "B")];
-        let driver =
-            DriverSpec { name: "disk.test".to_owned(), topology: Some(ZONE.to_owned()), attach: true, disk: true };
+        let driver = DriverSpec {
+            name: "cinder.csi.openstack.org".to_owned(),
+            topology: Some(ZONE.to_owned()),
+            attach: true,
+            disk: true,
+        };
         let cluster =
             ClusterSpec { nodes: nodes.map(node).to_vec(), drivers: vec![driver.clone()], ..ClusterSpec::default() };
         let machines = Machines::start(&plane, Setup { cluster, ..Setup::default() }).await?;

@@ -39,6 +39,9 @@ What it does:
 A node that is Ready or whose Lease is fresh is always refused. Otherwise recovery needs --confirm-off, or evidence of a type \
 that the policy accepts.
 
+Some storage drivers do not stop a machine from writing when they detach a volume (docs/RECOVER.md has a table). If such a \
+volume is involved, a suspended machine does not count as off: add --powered-off, or type it when you are asked.
+
 A recovery that was interrupted or timed out is not undone: run the same command again, and it continues where it stopped.
 
 A policy is a file such as:
@@ -47,6 +50,7 @@ A policy is a file such as:
   atOncePerZone: 1
   allowPending: false
   includeTolerating: false
+  detachRevokes: []                 # further storage drivers whose detach revokes access
 
 Exit codes:
   0  done, or nothing left to do for now
@@ -61,6 +65,11 @@ pub(crate) struct RecoverArgs {
     /// Confirm that the machine is off, and say how you know; recorded with your user name and the time
     #[arg(long, value_name = "REASON", conflicts_with = "deed")]
     pub(crate) confirm_off: Option<String>,
+
+    /// State that the machine is powered off, not only suspended; needed for volumes whose driver does not revoke access when
+    /// it detaches them
+    #[arg(long, requires = "confirm_off", conflicts_with = "deed")]
+    pub(crate) powered_off: bool,
 
     /// File that says which evidence is accepted and how many nodes may be recovered at once
     #[arg(long, value_name = "FILE")]

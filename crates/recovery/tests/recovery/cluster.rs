@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stead_model::Objects;
-use stead_recovery::{Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
+use stead_recovery::{Deed, Guards, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
 
 /// When the tests play.
 pub(crate) const NOW: &str = "2026-01-01T01:00:00Z";
@@ -30,8 +30,8 @@ pub(crate) fn silent(name: &str, zone: &str) -> Value {
         { "type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:50:00Z" }
     ]);
     node["spec"]["taints"] = json!([
-        { "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule" },
-        { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" },
+        { "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:50:00Z" },
+        { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:50:00Z" },
     ]);
     node
 }
@@ -71,10 +71,10 @@ pub(crate) fn with_volume(mut pod: Value, volume: &str) -> Vec<Value> {
             "metadata": { "name": format!("claim-{volume}"), "namespace": "x", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
             "spec": { "volumeName": volume, "accessModes": ["ReadWriteOnce"] }, "status": { "phase": "Bound" } }),
         json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": volume },
-            "spec": { "csi": { "driver": "cinder", "volumeHandle": volume }, "accessModes": ["ReadWriteOnce"],
+            "spec": { "csi": { "driver": "cinder.csi.openstack.org", "volumeHandle": volume }, "accessModes": ["ReadWriteOnce"],
                 "claimRef": { "namespace": "x", "name": format!("claim-{volume}") } } }),
         json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": format!("va-{volume}"), "uid": "va" },
-            "spec": { "attacher": "cinder", "nodeName": on, "source": { "persistentVolumeName": volume } }, "status": { "attached": true } }),
+            "spec": { "attacher": "cinder.csi.openstack.org", "nodeName": on, "source": { "persistentVolumeName": volume } }, "status": { "attached": true } }),
     ]
 }
 
@@ -107,21 +107,26 @@ pub(crate) fn said(words: &str) -> Option<Said> {
 }
 
 pub(crate) fn confirmed() -> Request {
-    Request { who: "anna".into(), confirm_off: said("pulled the plug"), abort: None }
+    Request { who: "anna".into(), confirm_off: said("pulled the plug"), ..Request::default() }
 }
 
 /// The next step for node `a`.
 pub(crate) fn next(items: &[Value], request: &Request, policy: &Policy) -> Step {
+    next_of("a", items, request, policy)
+}
+
+/// The next step for a node.
+pub(crate) fn next_of(node: &str, items: &[Value], request: &Request, policy: &Policy) -> Step {
     let objects = Objects::from_items(items.to_vec());
-    let view = View { node: "a", objects: &objects, running: None, now: now(), guards: Guards::ALL };
-    step(&view, record_of(&objects, "a").as_ref(), request, policy)
+    let view = View { node, objects: &objects, running: None, now: now(), guards: Guards::ALL };
+    step(&view, record_of(&objects, node).as_ref(), request, policy)
 }
 
 /// Why it is refused.
 pub(crate) fn refusal(items: &[Value], request: &Request, policy: &Policy) -> String {
     let step = next(items, request, policy);
     match step {
-        Step { deed: None, end: Some(End::Refused(why)), .. } => why,
+        Step { deed: None, end: Some(end), .. } if end.refusal().is_some() => end.refusal().unwrap(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -8,7 +8,7 @@ use stead_recovery::{
     Deed, End, EvidenceKind, Guards, NodeRecovery, Phase, Policy, Request, Step, Target, View, record_of, step,
 };
 
-use crate::cluster::{confirmed, find, keep, lease, next, now, outage, pod, refusal, said, set, written};
+use crate::cluster::{confirmed, find, keep, lease, next, now, outage, pod, refusal, said, set, with_volume, written};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -491,4 +491,62 @@ fn pods_that_have_ended_are_no_successors() {
         let step = then(&items);
         assert!(step.waits.iter().any(|wait| wait.how == "not made yet"), "{phase}: {step:?}");
     }
+}
+
+/// A kubelet that runs nothing any more may still have volumes mounted that were released.
+#[test]
+fn the_taint_stays_while_a_released_volume_is_in_use() {
+    let unique = "kubernetes.io/csi/cinder.csi.openstack.org^v";
+    let returned = |in_use: &[&str], attached: bool| {
+        let mut items = outage();
+        come_to(&mut items, Phase::Fenced);
+        gone(&mut items, "Pod", "db-0");
+        if !attached {
+            gone(&mut items, "VolumeAttachment", "va-v");
+        }
+        goes_on(&mut items);
+        back(&mut items);
+        find(&mut items, "Node", "a")["status"]["volumesInUse"] = json!(in_use);
+        items
+    };
+    let stays = |items: &[Value]| !matches!(then_running(items, &[]).deed, Some(Deed::Node { .. }));
+    assert!(stays(&returned(&[unique], false)), "it was released");
+    assert!(stays(&returned(&[unique], true)), "it is about to be released");
+    assert!(!stays(&returned(&[], false)));
+    let other = "kubernetes.io/csi/cinder.csi.openstack.org^other";
+    assert!(stays(&returned(&[other], false)), "it is not attached to this node");
+    let mut attached = returned(&[other], false);
+    find(&mut attached, "Node", "a")["status"]["volumesAttached"] = json!([{ "name": other, "devicePath": "" }]);
+    assert!(!stays(&attached), "it belongs to a pod that runs there");
+    let mut again = returned(&[unique], true);
+    again.extend(with_volume(pod("db-0", "a"), "v"));
+    find(&mut again, "Pod", "db-0")["metadata"]["uid"] = "uid-next".into();
+    assert!(!stays(&again), "its replacement runs on the same node");
+    // The record is gone: what is mounted without being attached tells.
+    let mut orphaned = returned(&[unique], false);
+    orphaned.retain(|i| i["kind"] != "NodeRecovery");
+    assert!(stays(&orphaned));
+    find(&mut orphaned, "Node", "a")["status"]["volumesInUse"] = json!([]);
+    assert!(!stays(&orphaned));
+    // In another boot nothing of this one is mounted, and its taint goes at once.
+    let mut rebooted = returned(&[unique], false);
+    find(&mut rebooted, "Node", "a")["status"]["nodeInfo"]["bootID"] = "boot-2".into();
+    assert!(!stays(&rebooted));
+}
+
+/// On storage that does not revoke access, pods are Terminating before the taint is there: no kubelet starts them again.
+#[test]
+fn pods_with_unrevoked_volumes_are_deleted_before_the_taint() {
+    let mut items = outage();
+    find(&mut items, "PersistentVolume", "v")["spec"]["csi"]["driver"] = "nfs.csi.k8s.io".into();
+    let stated = Request { powered_off: true, ..confirmed() };
+    does(&mut items, &stated, &Policy::default());
+    let deed = then(&items).deed;
+    let expected = |uid: &str, version: &str| uid == "uid-db-0" && version == "3";
+    assert!(
+        matches!(&deed, Some(Deed::DeletePod { uid, resource_version, .. }) if expected(uid, resource_version)),
+        "{deed:?}"
+    );
+    find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:30Z".into();
+    assert!(matches!(then(&items).deed, Some(Deed::Node { .. })));
 }

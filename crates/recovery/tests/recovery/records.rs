@@ -42,7 +42,7 @@ fn a_record_is_brought_within_its_limits_when_it_is_written() {
     let mut record = written(next(&items, &confirmed(), &Policy::default()));
     let long = "ä".repeat(5000);
     let said = Said { by: "anna".into(), at: now(), words: "x".repeat(4096) };
-    record.spec.evidence = vec![Evidence { kind: EvidenceKind::Person, said, pods: None }; 64];
+    record.spec.evidence = vec![Evidence { kind: EvidenceKind::Person, said, powered_off: true, pods: None }; 64];
     record.status.steps = vec![Took { at: now(), what: long.clone() }; 4096];
     record.status.message = long.clone();
     let condemned = record.spec.plan.pods[0].clone();

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use stead_recovery::{EvidenceKind, Phase, Policy, Request};
 
-use crate::cluster::{confirmed, find, keep, lease, next, node, now, outage, pod, refusal, said, silent, written};
+use crate::cluster::{
+    confirmed, find, keep, lease, next, next_of, node, now, outage, pod, refusal, said, set, silent, with_volume,
+    written,
+};
 
 /// The outage with a change, and what is said of it.
 fn check(change: impl FnOnce(&mut Vec<Value>), request: &Request, policy: &Policy, words: &str) {
@@ -37,12 +40,112 @@ fn a_node_that_is_alive() {
     check(says, &confirmed(), &policy, words);
 }
 
+/// Two of three nodes are unreachable.
+fn two_of_three() -> Vec<Value> {
+    let mut items = outage();
+    *find(&mut items, "Node", "b") = silent("b", "z2");
+    items.push(lease("b", "2026-01-01T00:49:10Z"));
+    items.extend(with_volume(pod("web-0", "b"), "w"));
+    items.push(set("web", 1));
+    items
+}
+
 #[test]
-fn most_nodes_are_silent() {
-    let words = "node a: 2 of 3 nodes are not Ready: where most are silent it is the network or the control plane, and not \
-                 the nodes";
-    let change = |items: &mut Vec<Value>| *find(items, "Node", "b") = silent("b", "z1");
-    check(change, &confirmed(), &Policy::default(), words);
+fn most_nodes_are_unreachable() {
+    let words = "node a: 2 of 3 nodes are not Ready: when most nodes are unreachable, the cause is usually the network or the \
+                 control plane; each of them needs its own proof that it is off, and b has none: stead recover node/b \
+                 --confirm-off \"REASON\"";
+    let mut items = two_of_three();
+    assert_eq!(refusal(&items, &nobody(), &Policy::default()), words);
+    // A confirmation is recorded: it is this node's own proof. Nothing is done by it alone.
+    let record = written(next(&items, &confirmed(), &Policy::default()));
+    assert_eq!((record.status.phase, record.status.message.as_str()), (Phase::Held, words));
+    keep(&mut items, &record);
+    assert_eq!(refusal(&items, &confirmed(), &Policy::default()), words);
+
+    let mut all = two_of_three();
+    *find(&mut all, "Node", "c") = silent("c", "z2");
+    let words = "node a: 3 of 3 nodes are not Ready: the cause is the network or the control plane, or no node is left to \
+                 recover to";
+    assert_eq!(refusal(&all, &nobody(), &Policy::default()), words);
+}
+
+#[test]
+fn most_nodes_are_unreachable_and_each_has_its_own_proof() {
+    let mut items = two_of_three();
+    let held = written(next(&items, &confirmed(), &Policy::default()));
+    keep(&mut items, &held);
+    let of_b = written(next_of("b", &items, &confirmed(), &Policy::default()));
+    assert_eq!(of_b.status.phase, Phase::Planned, "{:?}", of_b.status);
+
+    let refused = |items: &[Value]| {
+        let record = written(next_of("b", items, &confirmed(), &Policy::default()));
+        assert_eq!(record.status.phase, Phase::Held, "{:?}", record.status);
+    };
+    // A sign of life since, evidence that is too old, an end, or another boot: no proof any more.
+    let mut heard = items.clone();
+    *find(&mut heard, "Lease", "a") = lease("a", "2026-01-01T00:52:00Z");
+    refused(&heard);
+    let mut old = items.clone();
+    find(&mut old, "NodeRecovery", held.name())["spec"]["evidence"][0]["at"] = "2026-01-01T00:49:59Z".into();
+    refused(&old);
+    let mut over = items.clone();
+    find(&mut over, "NodeRecovery", held.name())["status"]["phase"] = "Undone".into();
+    refused(&over);
+    let mut rebooted = items.clone();
+    find(&mut rebooted, "Node", "a")["status"]["nodeInfo"]["bootID"] = "boot-2".into();
+    refused(&rebooted);
+    let mut not_read = items.clone();
+    not_read.retain(|i| i["kind"] != "Lease" || i["metadata"]["name"] != "a");
+    refused(&not_read);
+
+    // What its cloud says now is proof without any record.
+    let mut cloud = two_of_three();
+    let shutdown = json!({ "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" });
+    find(&mut cloud, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().push(shutdown);
+    refused(&cloud);
+    let accepting = Policy { accept: [EvidenceKind::Person, EvidenceKind::CloudShutdown].into(), ..Policy::default() };
+    let of_b = written(next_of("b", &cloud, &confirmed(), &accepting));
+    assert_eq!(of_b.status.phase, Phase::Planned, "{:?}", of_b.status);
+}
+
+/// On storage that goes on serving a machine, a suspended machine does not count as off.
+#[test]
+fn the_power_is_not_stated_to_be_off() {
+    let words = |driver: &str| {
+        format!(
+            "node a: volume v ({driver}) of pod x/db-0: detaching does not stop the machine from writing to it, so a suspended \
+             machine does not count as off; state that the machine is powered off with --powered-off"
+        )
+    };
+    for driver in ["example.com", "nfs.csi.k8s.io", "rook-ceph.rbd.csi.ceph.com", "driver.longhorn.io"] {
+        let mut items = outage();
+        find(&mut items, "PersistentVolume", "v")["spec"]["csi"]["driver"] = driver.into();
+        assert_eq!(refusal(&items, &confirmed(), &Policy::default()), words(driver));
+        let stated = Request { powered_off: true, ..confirmed() };
+        let record = written(next(&items, &stated, &Policy::default()));
+        assert!(record.spec.evidence[0].powered_off);
+        // Somebody who knows how their driver is configured can say so.
+        let known = Policy { detach_revokes: [driver.to_owned()].into(), ..Policy::default() };
+        assert!(!written(next(&items, &confirmed(), &known)).spec.evidence[0].powered_off);
+        // A record of an earlier version does not have the statement.
+        let mut before = record.clone();
+        before.spec.evidence[0].powered_off = false;
+        keep(&mut items, &before);
+        assert_eq!(refusal(&items, &nobody(), &Policy::default()), words(driver));
+        assert_eq!(written(next(&items, &stated, &Policy::default())).spec.evidence.len(), 2);
+    }
+    // In-tree NFS, a file volume of vSphere, and a volume that is only read.
+    let source = |change: &dyn Fn(&mut Value)| {
+        let mut items = outage();
+        change(&mut find(&mut items, "PersistentVolume", "v")["spec"]);
+        next(&items, &confirmed(), &Policy::default()).end
+    };
+    assert!(source(&|spec| *spec = json!({ "nfs": { "server": "s", "path": "/" } })).is_some());
+    let vsphere = |handle: &str| json!({ "driver": "csi.vsphere.vmware.com", "volumeHandle": handle });
+    assert!(source(&|spec| spec["csi"] = vsphere("file:1")).is_some());
+    assert!(source(&|spec| spec["csi"] = vsphere("1")).is_none());
+    assert!(source(&|spec| spec["accessModes"] = json!(["ReadOnlyMany"])).is_none());
 }
 
 #[test]
@@ -105,10 +208,49 @@ fn what_the_cloud_said_of_an_earlier_silence() {
                  the node is Ready again, and the machine may have been started since; the policy accepts: CloudShutdown";
     *find(&mut items, "Lease", "a") = lease("a", "2026-01-01T00:52:00Z");
     assert_eq!(refusal(&items, &nobody(), &cloud), words);
+    *find(&mut items, "Lease", "a") = lease("a", "2026-01-01T00:49:10Z");
     let before = |items: &mut Vec<Value>| {
         find(items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().insert(0, shutdown);
     };
     check(before, &nobody(), &cloud, words);
+}
+
+/// What the cloud says has the time at which it said so, and expires as everything else does.
+#[test]
+fn what_the_cloud_said_long_ago() {
+    let cloud = Policy { accept: [EvidenceKind::CloudShutdown].into(), ..Policy::default() };
+    let items = |unreachable: Option<&str>, owner: &str, changed: &str| {
+        let mut items = outage();
+        let node = find(&mut items, "Node", "a");
+        let shutdown = json!({ "key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule" });
+        let taints = node["spec"]["taints"].as_array_mut().unwrap();
+        taints.iter_mut().for_each(|taint| taint["timeAdded"] = json!(unreachable));
+        taints.push(shutdown);
+        node["metadata"]["managedFields"] = json!([
+            { "manager": "kubelet", "time": "2026-01-01T00:59:59Z", "fieldsV1": { "f:status": {} } },
+            { "manager": owner, "time": changed, "fieldsV1": { "f:spec": { "f:taints": {} } } },
+        ]);
+        items
+    };
+    let (early, late) = ("2026-01-01T00:49:59Z", "2026-01-01T00:50:00Z");
+    let ccm = "openstack-cloud-controller-manager";
+    // The cloud's controller was the last to change the taints: that is when it did.
+    let record = written(next(&items(Some(early), ccm, late), &nobody(), &cloud));
+    assert_eq!(record.spec.evidence[0].said.at.to_string(), late);
+    assert!(record.spec.evidence[0].powered_off);
+    let words = "node a: nothing proves that its machine is off; node a has the taint \
+                 node.cloudprovider.kubernetes.io/shutdown since 2026-01-01T00:49:59Z, which is more than 10 minutes ago: the \
+                 machine may have been started since; the policy accepts: CloudShutdown";
+    assert_eq!(refusal(&items(Some(late), ccm, early), &nobody(), &cloud), words);
+    // Somebody else was: it was set after the taints before it, at the earliest.
+    let record = written(next(&items(Some(late), "kubectl-taint", early), &nobody(), &cloud));
+    assert_eq!(record.spec.evidence[0].said.at.to_string(), late);
+    assert_eq!(refusal(&items(Some(early), "kubectl-taint", late), &nobody(), &cloud), words);
+    // Nobody can tell.
+    let words = "node a: nothing proves that its machine is off; node a has the taint \
+                 node.cloudprovider.kubernetes.io/shutdown, and neither metadata.managedFields nor the taints before it say \
+                 when it was set; the policy accepts: CloudShutdown";
+    assert_eq!(refusal(&items(None, "kubectl-taint", late), &nobody(), &cloud), words);
 }
 
 #[test]

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const LONGER: Duration = Duration::from_secs(30);
 
 /// What a person lets `stead recover` do: other nodes are being recovered, too.
-const POLICY: &str = "accept: [Person]\natOnce: 1000\natOncePerZone: 1000\n";
+const POLICY: &str = "accept: [Person]\natOnce: 1000\natOncePerZone: 1000\ndetachRevokes: [shared, disk, zone-disk]\n";
 
 /// Plays a situation. The node is back afterwards.
 pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen> {

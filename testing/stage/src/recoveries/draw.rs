@@ -142,8 +142,7 @@ impl Draw {
         let delay = |random: &mut SeededRandom, most| random.up_to(Duration::from_secs(most));
         Draw {
             trouble,
-            // A machine that was only suspended is not off to such a storage.
-            loose: trouble == Trouble::PowerLost && one_in(random, 2),
+            loose: one_in(random, 3),
             late: one_in(random, 6),
             early: one_in(random, 4),
             set: one_in(random, 2),

@@ -62,6 +62,11 @@ impl<'a> Machine<'a> {
         self.standing().power != Power::On
     }
 
+    /// Whether it is powered off, and not only suspended.
+    pub(super) fn is_powered_off(&self) -> bool {
+        self.standing().power == Power::Off
+    }
+
     /// Whether its kubelet is heard of.
     pub(super) fn is_heard(&self) -> bool {
         self.standing() == WELL

@@ -115,7 +115,9 @@ impl RecoveryStage {
         stage.cluster().make("/apis/apps/v1/namespaces/default/daemonsets", &agent).await?;
         // As many nodes at once as there are lanes: how many there may be is another test's.
         let policy = format!("atOnce: {lanes}\natOncePerZone: {lanes}\n");
-        std::fs::write(stage.policy(), policy).context("writing a policy")?;
+        std::fs::write(stage.policy(true), &policy).context("writing a policy")?;
+        let policy = format!("{policy}detachRevokes: [{}]\n", driver.name);
+        std::fs::write(stage.policy(false), policy).context("writing a policy")?;
         Ok(stage)
     }
 
@@ -123,8 +125,9 @@ impl RecoveryStage {
         Cluster(self.plane.client())
     }
 
-    fn policy(&self) -> PathBuf {
-        self.plane.folder().join("policy.yaml")
+    /// The policy file: for storage that goes on serving a machine, or for storage that does not.
+    fn policy(&self, loose: bool) -> PathBuf {
+        self.plane.folder().join(if loose { "policy-loose.yaml" } else { "policy.yaml" })
     }
 
     /// Plays the runs of these numbers, as many at a time as there are lanes; `say` hears of each when it is over.

@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         held: impl AsyncFnMut() -> Result<Fate>,
     ) -> Result<Option<i32>> {
         let target = format!("node/{}", self.machine.name);
-        let policy = self.stage.policy();
+        let policy = self.stage.policy(self.draw.loose);
         let mut args = vec![target.as_str(), "--yes", "--policy", path(&policy)?];
         args.extend(flags);
         if !flags.contains(&"--abort") {
@@ -160,6 +160,9 @@ impl<'a> Run<'a> {
         let truly = self.machine.is_off() && !flags.iter().any(|flag| matches!(*flag, "--abort" | "--wait-return"));
         if truly {
             args.extend(["--confirm-off", "seen on its console"]);
+            if self.draw.loose && self.machine.is_powered_off() {
+                args.push("--powered-off");
+            }
             locked(&self.confirmed).push(Timestamp::now());
         }
         *locked(&self.calls) += 1;

@@ -43,8 +43,8 @@ pub(super) async fn until_the_end(
         if begun.elapsed() > desk.args.consent.timeout {
             let waits = [progress.waits(), trouble].into_iter().find(|w| !w.is_empty()).unwrap_or_default();
             return Err(Hinted {
-                message: format!("node {node}: not done after {}s; {waits}", desk.args.consent.timeout.as_secs()),
-                hint: format!("what was begun stays: stead recover node/{node} goes on, --status tells how it stands"),
+                message: format!("node {node}: not finished after {}s; {waits}", desk.args.consent.timeout.as_secs()),
+                hint: format!("nothing is undone: stead recover node/{node} continues, --status shows the progress"),
             }
             .into());
         }
@@ -148,7 +148,7 @@ async fn turn(
     Ok((step, record, at))
 }
 
-fn is_denied(error: &anyhow::Error) -> bool {
+pub(super) fn is_denied(error: &anyhow::Error) -> bool {
     let denied = |e: &kube::Error| matches!(e, kube::Error::Api(status) if matches!(status.code, 401 | 403));
     error.downcast_ref::<kube::Error>().is_some_and(denied)
 }
@@ -173,9 +173,9 @@ impl Kubelet {
             }
             Err(error) if is_denied(&error) => Err(Hinted {
                 message: format!(
-                    "node {node}: it is back in the same life, and its kubelet may not be asked what it runs"
+                    "node {node}: it is back without a restart, and you may not ask its kubelet what it runs"
                 ),
-                hint: "the right to get nodes/proxy is needed; or restart the machine: a new boot id is proof too"
+                hint: "get nodes/proxy is needed (role stead-recover-return), or restart the machine: a new boot ID is proof too"
                     .into(),
             }
             .into()),
@@ -184,7 +184,7 @@ impl Kubelet {
                 if since.elapsed() >= KUBELET {
                     output::complain(
                         "warning",
-                        &format!("node {node}: its kubelet does not say what it runs: {error:#}"),
+                        &format!("node {node}: its kubelet does not report what it runs: {error:#}"),
                     );
                     self.silent_since = None;
                 }
@@ -208,8 +208,9 @@ async fn write(desk: &Desk<'_>, deed: &Deed) -> anyhow::Result<bool> {
         }
         Deed::Node { name, patch, .. } => (Method::PATCH, format!("/api/v1/nodes/{name}"), patch.clone()),
         Deed::Pod { namespace, name, patch, .. } => (Method::PATCH, pod(namespace, name), patch.clone()),
-        Deed::DeletePod { namespace, name, uid } => {
-            let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid } });
+        Deed::DeletePod { namespace, name, uid, resource_version } => {
+            let preconditions = json!({ "uid": uid, "resourceVersion": resource_version });
+            let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
             (Method::DELETE, pod(namespace, name), options)
         }
     };

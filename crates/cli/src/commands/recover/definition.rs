@@ -106,7 +106,8 @@ mod tests {
             "apiVersion": "stead.dev/v1alpha1", "kind": "NodeRecovery", "metadata": { "name": "a-1" },
             "spec": {
                 "node": { "name": "a", "uid": "u", "bootID": "b", "providerID": "p", "zone": "z" },
-                "evidence": [{ "kind": "Person", "by": "me", "at": time, "words": "off", "pods": ["u"] }],
+                "evidence": [{ "kind": "Person", "by": "me", "at": time, "words": "off", "poweredOff": true,
+                               "pods": ["u"] }],
                 "heard": { "lease": time, "heartbeat": time, "silent": time },
                 "plan": {
                     "pods": [{ "namespace": "n", "name": "p", "uid": "u", "owner": "StatefulSet/p", "volumes": ["v"],

@@ -11,6 +11,7 @@ use stead_model::Objects;
 use stead_recovery::NodeRecovery;
 
 use super::Desk;
+use super::carry_out::is_denied;
 
 /// Where the records are.
 pub(crate) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
@@ -83,8 +84,30 @@ async fn last(desk: &Desk<'_>, node: &str, mut items: Vec<Value>) -> anyhow::Res
         }
     };
     items.extend(named(records, "stead.dev/v1alpha1", "NodeRecovery"));
+    let leases = other_leases(desk, node, &items).await?;
+    items.extend(leases);
     items.extend(read.into_iter().flatten());
     Ok(Seen { objects: Objects::from_items(items), at })
+}
+
+/// The Leases of the other nodes, where most nodes are not Ready: each of these then needs its own proof that it is off,
+/// and its Lease says whether there was a sign of life since. Without the right to list them there is no such proof.
+async fn other_leases(desk: &Desk<'_>, node: &str, items: &[Value]) -> anyhow::Result<Vec<Value>> {
+    let ready = |node: &Value| {
+        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
+    };
+    let others: Vec<&Value> =
+        items.iter().filter(|item| item["kind"] == "Node" && item["metadata"]["name"] != node).collect();
+    let lost = others.iter().filter(|node| !ready(node)).count();
+    // The node in question counts too.
+    if lost == 0 || (lost + 1) * 2 <= others.len() + 1 {
+        return Ok(Vec::new());
+    }
+    let all = desk.server.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await;
+    let all = all.or_else(|error| if is_denied(&error) { Ok(Vec::new()) } else { Err(error) })?;
+    let leases = named(all, "coordination.k8s.io/v1", "Lease");
+    Ok(leases.filter(|lease| lease["metadata"]["name"] != node).collect())
 }
 
 /// The uids of the pods that the node's kubelet really runs, by its own word.

@@ -13,7 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_explain::outage::NodeStanding;
 use stead_model::Objects;
-use stead_recovery::{Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, View, plan, record_of, step};
+use stead_recovery::{
+    Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, UnrevokedVolume, View, plan, record_of, step,
+};
 
 use crate::args::{RecoverArgs, RecoverFormat};
 use crate::connect::connect_for_writes;
@@ -140,8 +142,17 @@ impl Desk<'_> {
         let hints = how_long::hints(self).await;
         let objects = patiently(async || look::whole(self, node, hints.clone()).await).await?.objects;
         let last = record_of(&objects, node);
-        let request = patiently(async || self.request().await).await?;
-        let first = self.first_look(node, &objects, last.as_ref(), &request)?;
+        let mut request = patiently(async || self.request().await).await?;
+        let mut first = self.first_look(node, &objects, last.as_ref(), &request)?;
+        if let Some(End::PowerOffNotStated { volumes, .. }) = &first.end
+            && request.confirm_off.is_some()
+            && !self.args.consent.dry_run
+            && consent::stated(&self.args.consent, &power_off_question(node, volumes), "powered off")?
+        {
+            request.powered_off = true;
+            let view = View { node, objects: &objects, running: None, now: self.now(), guards: Guards::ALL };
+            first = step(&view, last.as_ref(), &request, &self.policy);
+        }
         if let Some(end) = first.end {
             carry_out::tell_end(self, node, &end, last.as_ref())?;
             return Ok(Outcome::Yes);
@@ -152,10 +163,10 @@ impl Desk<'_> {
             return Ok(Outcome::Yes);
         }
         let question = match &first.deed {
-            _ if self.args.abort => "Undo it?",
-            _ if last.as_ref().is_some_and(is_under_way) => "Go on with it?",
-            Some(Deed::Record(_)) => "Is the machine really off, and shall this be done?",
-            _ => "Take away what is left of the last recovery?",
+            _ if self.args.abort => "Undo this recovery?",
+            _ if last.as_ref().is_some_and(is_under_way) => "Continue this recovery?",
+            Some(Deed::Record(_)) => "Is the machine off, and should this be done?",
+            _ => "Remove what is left of the last recovery?",
         };
         let asked = std::time::Instant::now();
         if !consent::given(&self.args.consent, question)? {
@@ -194,7 +205,7 @@ impl Desk<'_> {
         };
         // A program gets the record when it is over; the plan is in it.
         let record_comes = match &step.end {
-            Some(End::Refused(_)) => false,
+            Some(end) if end.refusal().is_some() => false,
             Some(_) => true,
             None => !self.args.consent.dry_run,
         };
@@ -232,7 +243,8 @@ impl Desk<'_> {
             Some("") => bail!("--confirm-off: say how you know that the machine is off"),
             words => words.map(said),
         };
-        Ok(Request { confirm_off, abort: self.args.abort.then(|| said("--abort")), who: who.clone() })
+        let powered_off = confirm_off.is_some() && self.args.powered_off;
+        Ok(Request { confirm_off, powered_off, abort: self.args.abort.then(|| said("--abort")), who: who.clone() })
     }
 
     /// Who this is, as the server knows them.
@@ -245,6 +257,17 @@ impl Desk<'_> {
 
 fn is_under_way(record: &NodeRecovery) -> bool {
     !record.status.phase.is_over()
+}
+
+/// What has to be stated on storage that does not revoke access.
+fn power_off_question(node: &str, volumes: &[UnrevokedVolume]) -> String {
+    let mut out = format!("\nDetaching does not stop the machine of node {node} from writing to these volumes:\n");
+    for volume in volumes {
+        out.push_str(&format!("  - {volume}\n"));
+    }
+    out.push_str("A machine that is only suspended or unreachable would write to them again when it continues.\n");
+    out.push_str("Type \"powered off\" if the machine is powered off: ");
+    out
 }
 
 /// What is said of a node that is not there: with what it has left behind, where it has.

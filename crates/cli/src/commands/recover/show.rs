@@ -13,7 +13,8 @@ use stead_recovery::{CondemnedPod, Deed, End, NodeRecovery, Phase, Plan, Said, S
 
 use crate::output;
 
-/// The plan, before anything is done. `foreseen` says when a pod, by namespace and name, would be Ready again.
+/// The plan, before anything is done: the verdict first. `foreseen` says when each pod, by namespace and name, would be
+/// Ready again.
 pub(super) fn plan(
     node: &NodeStanding,
     record: Option<&NodeRecovery>,
@@ -21,20 +22,18 @@ pub(super) fn plan(
     foreseen: &BTreeMap<String, Timestamp>,
     now: Timestamp,
 ) -> String {
-    let mut out = format!("node {}: {}\n", node.name, stands(node, now));
-    if let Some(record) = record {
-        let _ = writeln!(out, "its recovery {} is under way: {:?}", record.name(), record.status.phase);
-        if record.status.phase > Phase::Held {
-            return out;
-        }
+    if let Some(record) = record.filter(|record| record.status.phase > Phase::Held) {
+        let (name, phase) = (record.name(), record.status.phase);
+        return format!("node {}: recovery {name} is in progress: {phase:?}\n{}", node.name, health(node, now));
     }
-    if plan.is_empty() {
-        out.push_str("nothing there is to be freed\n");
+    let mut out = format!("node {}: {}\n{}", node.name, verdict(plan, foreseen, now), health(node, now));
+    if let Some(record) = record {
+        let _ = writeln!(out, "  recovery {} is recorded: {:?}", record.name(), record.status.phase);
     }
     if !plan.pods.is_empty() {
-        let _ = writeln!(out, "\nThese pods are taken from it, in this order");
+        out.push_str("\nPods to release, in this order\n");
     }
-    // What was taken from it before is not taken again.
+    // What was released before is not released again.
     for pod in plan.pods.iter().filter(|pod| !pod.taken) {
         let _ = write!(out, "  - {}/{}", pod.namespace, pod.name);
         if let Some(owner) = &pod.owner {
@@ -44,7 +43,7 @@ pub(super) fn plan(
             out.push_str(", Terminating");
         }
         if pod.tolerates {
-            out.push_str(", which tolerates the taint");
+            out.push_str(", tolerates the taint");
         }
         out.push('\n');
         for volume in &pod.volumes {
@@ -52,52 +51,69 @@ pub(super) fn plan(
         }
         let _ = match &pod.target {
             Target::Nodes(nodes) => {
-                let ready = ready_at(pod, foreseen).map(|at| format!(", Ready about {}", ahead(now, at)));
-                writeln!(out, "      it goes to {}{}", first(nodes, pod.feasible_nodes()), ready.unwrap_or_default())
+                let ready = ready_at(pod, foreseen).map(|at| format!("; Ready at {}", ahead(now, at)));
+                let nodes = first(nodes, pod.feasible_nodes());
+                writeln!(out, "      replacement pod on {nodes}{}", ready.unwrap_or_default())
             }
-            Target::Nowhere(why) => writeln!(out, "      its successor stays Pending: {why}"),
-            Target::Gone => writeln!(out, "      gone for good: nobody makes it anew"),
+            Target::Nowhere(why) => writeln!(out, "      replacement pod stays Pending: {why}"),
+            Target::Gone => writeln!(out, "      will not be recreated"),
         };
     }
+    if !plan.volumes.is_empty() {
+        out.push_str("\nVolumes to detach that no pod on this node uses\n");
+    }
     for volume in &plan.volumes {
-        let _ = writeln!(out, "  - volume {volume}, which no pod there has any more, is detached");
+        let _ = writeln!(out, "  - {volume}");
     }
     if !plan.left_alone.is_empty() {
-        out.push_str("\nThis is left alone\n");
+        out.push_str("\nLeft alone\n");
     }
     for left in &plan.left_alone {
         let _ = writeln!(out, "  - {}: {}", left.what, left.why);
     }
     if !plan.is_empty() {
         out.push_str(
-            "\nHow: the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; Kubernetes then collects the pods\n\
-             (it looks every 20 s), detaches the volumes and starts the pods elsewhere. The taint goes when the node is back.\n",
+            "\nStead applies the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute. Kubernetes then\n\
+             removes the pods (its pod garbage collector runs every 20 s), detaches the volumes and recreates\n\
+             the pods. Stead removes the taint when the node is back.\n",
         );
-    }
-    let ready: Vec<Timestamp> = plan.pods.iter().filter_map(|pod| ready_at(pod, foreseen)).collect();
-    if let Some(last) = ready.iter().max() {
-        let which = match (ready.len(), plan.pods.len()) {
-            (1, 1) => "the pod is".to_owned(),
-            (some, all) if some == all => format!("all {all} pods are"),
-            (some, all) => format!("{some} of {all} pods are"),
-        };
-        let _ = writeln!(out, "How long: {which} Ready again about {}, if it is begun now.", ahead(now, *last));
     }
     out
 }
 
-/// What `--abort` would do.
-pub(super) fn abort(node: &NodeStanding, record: Option<&NodeRecovery>, now: Timestamp) -> String {
-    let mut out = format!("node {}: {}\n", node.name, stands(node, now));
-    if let Some(record) = record {
-        let _ = writeln!(
-            out,
-            "its recovery {} is under way ({:?}), and would be undone: no taint of it, no mark, no shield of pods is left",
-            record.name(),
-            record.status.phase
-        );
+/// What a recovery would release, and when all of it is Ready again if it starts now.
+fn verdict(plan: &Plan, foreseen: &BTreeMap<String, Timestamp>, now: Timestamp) -> String {
+    let pods: Vec<&CondemnedPod> = plan.pods.iter().filter(|pod| !pod.taken).collect();
+    let volumes = plan.freed().count();
+    if pods.is_empty() && volumes == 0 {
+        return "nothing to release".to_owned();
+    }
+    let mut out = format!("{} and {} to release", count(pods.len(), "pod"), count(volumes, "volume"));
+    let ready: Vec<Timestamp> = pods.iter().filter_map(|pod| ready_at(pod, foreseen)).collect();
+    if let Some(last) = ready.iter().max() {
+        let which =
+            if ready.len() == pods.len() { "Ready again".into() } else { format!("{} Ready again", ready.len()) };
+        let _ = write!(out, "; {which} in about {}", age(*last, now));
     }
     out
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What `--abort` would do.
+pub(super) fn abort(node: &NodeStanding, record: Option<&NodeRecovery>, now: Timestamp) -> String {
+    match record {
+        None => format!("node {}: no recovery to undo\n{}", node.name, health(node, now)),
+        Some(record) => format!(
+            "node {}: recovery {} ({:?}) would be undone: its taint, its annotation and added tolerations go\n{}",
+            node.name,
+            record.name(),
+            record.status.phase,
+            health(node, now)
+        ),
+    }
 }
 
 /// The same for programs: the plan as the record has it, and when each pod would be Ready again (null if it would not).
@@ -121,19 +137,21 @@ fn ahead(now: Timestamp, then: Timestamp) -> String {
     format!("{then:.0}, in {}", age(then, now))
 }
 
-fn stands(node: &NodeStanding, now: Timestamp) -> String {
+/// The node's health, as a line.
+fn health(node: &NodeStanding, now: Timestamp) -> String {
     let readiness = match node.readiness {
         Readiness::Ready => "Ready",
-        Readiness::NotReady => "NotReady, by its kubelet's own word",
-        Readiness::Unknown => "silent",
+        Readiness::NotReady => "NotReady, reported by its kubelet",
+        Readiness::Unknown => "unreachable",
     };
-    let mut out = readiness.to_owned();
+    let mut out = format!("  {readiness}");
     if let Some(heard) = node.last_heard() {
-        let _ = write!(out, ", last heard of {} ago ({heard:.0})", age(now, heard));
+        let _ = write!(out, ", last heartbeat {} ago ({heard:.0})", age(now, heard));
     }
     if let Some(zone) = &node.zone {
         let _ = write!(out, ", zone {zone}");
     }
+    out.push('\n');
     out
 }
 
@@ -160,7 +178,7 @@ fn first(nodes: &[String], feasible: usize) -> String {
 /// All recoveries, one a line.
 pub(super) fn list(records: &[NodeRecovery], now: Timestamp) -> String {
     if records.is_empty() {
-        return "there are no recoveries\n".to_owned();
+        return "no recoveries\n".to_owned();
     }
     let row = |record: &NodeRecovery| {
         let evidence = record.spec.evidence.last();
@@ -191,7 +209,7 @@ pub(super) fn status(record: &NodeRecovery) -> String {
         let _ = writeln!(out, "  evidence {:?}: {}", evidence.kind, said(&evidence.said));
     }
     if let Some(abort) = &spec.abort {
-        let _ = writeln!(out, "  ended by {}", said(abort));
+        let _ = writeln!(out, "  aborted by {}", said(abort));
     }
     for pod in &spec.plan.pods {
         let _ = writeln!(out, "  pod {}/{} (uid {})", pod.namespace, pod.name, pod.uid);
@@ -213,14 +231,13 @@ pub(super) fn status(record: &NodeRecovery) -> String {
 pub(super) fn end(node: &str, end: &End, record: Option<&NodeRecovery>) -> anyhow::Result<String> {
     Ok(match end {
         End::Recovered => format!(
-            "node {node}: recovered. The taint stays until the node is back and runs nothing of its old life: call \
-             `stead recover node/{node}` again then\n{}",
+            "node {node}: recovered. The taint stays until the node is back: run stead recover node/{node} again then\n{}",
             record.map(still_there).unwrap_or_default()
         ),
-        End::Returned => format!("node {node}: back in service, the taint is gone\n"),
-        End::Undone => format!("node {node}: all is as it was before, the taint is gone\n"),
-        End::Refused(why) => {
-            anyhow::bail!("{why}");
+        End::Returned => format!("node {node}: back in service, the taint is removed\n"),
+        End::Undone => format!("node {node}: undone, the taint is removed\n"),
+        End::Refused(_) | End::PowerOffNotStated { .. } => {
+            anyhow::bail!("{}", end.refusal().unwrap_or_default());
         }
     })
 }
@@ -232,8 +249,7 @@ fn still_there(record: &NodeRecovery) -> String {
     match names.as_slice() {
         [] => String::new(),
         names => format!(
-            "left alone there: {}. One that you delete is collected and its volumes are detached, as long as the taint is \
-             there\n",
+            "left alone: {}\nIf you delete one of them while the taint is there, it is removed at once and its volumes are detached\n",
             names.join(", ")
         ),
     }
@@ -268,7 +284,7 @@ impl Progress {
         }
         let waits: Vec<String> = step.waits.iter().map(|w| format!("{}: {}", w.what, w.how)).collect();
         for wait in waits.iter().filter(|w| !self.shown.contains(w)) {
-            self.line(&format!("waits for {wait}"));
+            self.line(&format!("waiting for {wait}"));
         }
         if step.deed.is_none() || !waits.is_empty() {
             self.shown = waits;
@@ -308,17 +324,16 @@ impl Progress {
             1 => "1 pod".to_owned(),
             pods => format!("{pods} pods"),
         };
-        let mut out = format!("node {node}: {pods}, from the call on\n");
+        let mut out = format!("node {node}: {pods} recovered; seconds since the call\n");
         let at = |phase: Phase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
         if self.own > Duration::ZERO {
-            let _ =
-                writeln!(out, "{:7.1} s  planned, written down and tainted: Stead's own share", self.own.as_secs_f64());
+            let _ = writeln!(out, "{:7.1} s  planned, recorded and tainted by Stead", self.own.as_secs_f64());
         }
         if let Some(at) = at(Phase::Released) {
-            let _ = writeln!(out, "{at:7.1} s  pods collected and volumes detached, by Kubernetes");
+            let _ = writeln!(out, "{at:7.1} s  pods removed and volumes detached by Kubernetes");
         }
         if let Some(at) = at(Phase::Recovered) {
-            let _ = writeln!(out, "{at:7.1} s  successors ready");
+            let _ = writeln!(out, "{at:7.1} s  replacement pods Ready");
         }
         output::text(&out)
     }

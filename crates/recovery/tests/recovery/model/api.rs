@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stead_model::{ObjectKey, Objects};
 use stead_recovery::{ANNOTATION, Deed};
 
-use super::world::{Node, Pod, Ready, World, at};
+use super::world::{NOT_REVOKING, Node, Pod, REVOKING, Ready, World, at};
 
 /// What has been read so far: only what has changed since then is written out anew.
 #[derive(Debug, Default)]
@@ -51,13 +51,17 @@ impl World {
         self.read = read;
     }
 
+    fn driver(&self) -> &'static str {
+        if self.setting.loose { NOT_REVOKING } else { REVOKING }
+    }
+
     /// What never changes.
     fn fixed(&self) -> Vec<Value> {
         let volumes = (0..self.volumes.len()).flat_map(|v| {
             let volume = json!({
                 "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("v{v}") },
                 "spec": {
-                    "csi": { "driver": "d", "volumeHandle": format!("v{v}") }, "accessModes": ["ReadWriteOnce"],
+                    "csi": { "driver": self.driver(), "volumeHandle": format!("v{v}") }, "accessModes": ["ReadWriteOnce"],
                     "claimRef": { "namespace": "x", "name": format!("c{v}") },
                 },
             });
@@ -107,7 +111,7 @@ impl World {
                 json!({
                     "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
                     "metadata": { "name": name, "uid": name },
-                    "spec": { "attacher": "d", "nodeName": format!("n{n}"),
+                    "spec": { "attacher": self.driver(), "nodeName": format!("n{n}"),
                               "source": { "persistentVolumeName": format!("v{v}") } },
                     "status": { "attached": true, "detachError": error },
                 }),
@@ -135,8 +139,10 @@ impl World {
                 "name": node.name, "uid": format!("{}-{}", node.name, node.registered), "resourceVersion": node.version.to_string(),
                 "labels": { "zone": node.zone, "kubernetes.io/hostname": node.name },
                 "annotations": node.mark.as_ref().map(|mark| json!({ ANNOTATION: mark })),
+                "managedFields": [{ "manager": node.taints_by.0, "operation": "Update",
+                    "time": at(i64::from(node.taints_by.1) * 10).to_string(), "fieldsV1": { "f:spec": { "f:taints": {} } } }],
             },
-            "spec": { "taints": node.taints, "providerID": format!("cloud://{}", node.name) },
+            "spec": { "taints": node.taints, "providerID": format!("openstack:///{}", node.name) },
             "status": {
                 "conditions": [{
                     "type": "Ready", "status": ready, "lastTransitionTime": at(i64::from(node.since) * 10).to_string(),
@@ -144,6 +150,7 @@ impl World {
                 }],
                 "nodeInfo": { "bootID": format!("boot-{}", node.boot) },
                 "allocatable": { "pods": slots.to_string() },
+                "volumesInUse": node.in_use.iter().map(|v| format!("kubernetes.io/csi/{}^v{v}", self.driver())).collect::<Vec<_>>(),
             },
         })
     }
@@ -204,10 +211,11 @@ impl World {
                 self.say(|| format!("{who} patches {name}: {what}"));
                 let mark = patch["metadata"]["annotations"][ANNOTATION].as_str().map(str::to_owned);
                 self.check_patch(n, mark.as_deref(), read);
-                let version = self.version();
+                let (version, tick) = (self.version(), self.tick);
                 let node = &mut self.nodes[n];
-                if let Some(taints) = patch["spec"]["taints"].as_array() {
+                if let Some(taints) = patch["spec"]["taints"].as_array().filter(|taints| **taints != node.taints) {
                     node.taints.clone_from(taints);
+                    node.taints_by = ("stead", tick);
                 }
                 node.mark = mark;
                 node.version = version;
@@ -223,10 +231,11 @@ impl World {
                 (pod.version, pod.patched) = (version, turn);
                 self.say(|| format!("{who} patches {name}: {what}"));
             }
-            Deed::DeletePod { name, uid, .. } => {
+            Deed::DeletePod { name, uid, resource_version, .. } => {
                 let (version, tick) = (self.version(), self.tick);
                 let Some(pod) = self.pods.iter_mut().find(|p| p.name == *name) else { return false };
-                if !uid.is_empty() && *uid != pod.uid {
+                let changed = !resource_version.is_empty() && *resource_version != pod.version.to_string();
+                if (!uid.is_empty() && *uid != pod.uid) || changed {
                     return false;
                 }
                 pod.deleted.get_or_insert(tick);

@@ -1,6 +1,6 @@
 //! What has to hold.
 
-use stead_recovery::{Deed, End, Mark, NodeRecovery, Phase};
+use stead_recovery::{Deed, End, EvidenceKind, Mark, NodeRecovery, Phase};
 
 use super::faults::State;
 use super::machine::Power;
@@ -13,17 +13,11 @@ impl World {
     /// At all times.
     pub(crate) fn check(&mut self) {
         for v in 0..self.volumes.len() {
-            let mut writers = self.writers(v);
-            let two = |writers: &[(usize, &str)]| writers.iter().any(|(n, _)| *n != writers[0].0);
-            if !two(&writers) {
-                continue;
-            }
-            writers.retain(|(n, uid)| !self.was_switched_on(*n, uid));
-            if two(&writers) {
+            let writers = self.writers(v);
+            if writers.iter().any(|(n, _)| *n != writers[0].0) {
                 let words = format!("volume v{v} has two writers: {writers:?}");
                 self.breaks(words);
             }
-            self.switched_on = true;
         }
         for n in 0..NODES {
             let node = &self.nodes[n];
@@ -31,14 +25,6 @@ impl World {
                 self.breaks(format!("the taint {lost} of somebody else is lost from n{n}"));
             }
         }
-    }
-
-    /// Whether a process was begun by a machine that had truly been off, and was switched on with the taint on it. Only its
-    /// storage could keep that one from writing, and only where it does not is this asked.
-    fn was_switched_on(&self, n: usize, uid: &str) -> bool {
-        let fence = self.nodes[n].fence.as_ref().filter(|f| f.ours && f.condemned.contains(uid));
-        let began = self.machines[n].processes.iter().find(|p| p.uid == uid).map(|p| p.boot);
-        fence.is_some_and(|f| began > Some(f.boot))
     }
 
     /// A volume is taken from a machine: no process of it may be able to write, but one whose machine was taken out of
@@ -90,6 +76,7 @@ impl World {
         }
         let plan = &record.spec.plan;
         let evidence = record.spec.evidence.last().unwrap();
+        let evidence_kind = evidence.kind;
         let machine = &self.machines[n];
         let look = self.looks[&read];
         let runs = plan.pods.iter().find(|p| machine.runs(&p.uid)).map(|p| p.uid.clone());
@@ -105,8 +92,11 @@ impl World {
             collected: before.collected,
         };
         self.nodes[n].fence = Some(fence);
-        if look.lost * 2 > NODES {
-            self.breaks(format!("n{n} is put out of service while most nodes are silent"));
+        if let Some(other) = look.other_alive.filter(|_| look.most_lost && !self.setting.lies) {
+            self.breaks(format!("n{n} is put out of service while most nodes are not ready, and n{other} runs"));
+        }
+        if evidence_kind == EvidenceKind::CloudShutdown && look.shut_down.is_none_or(|ticks| ticks > 60) {
+            self.breaks(format!("n{n} is put out of service by old words of its cloud: {:?}", look.shut_down));
         }
         if !look.silent {
             self.breaks(format!("n{n} is put out of service before it was found silent"));
@@ -127,6 +117,15 @@ impl World {
         let rest = self.looks[&read].rest;
         let collected = fence.collected.iter().filter(|(_, turn)| **turn < rest);
         let left = collected.map(|(uid, _)| uid).find(|uid| machine.runs_since(uid, fence.boot)).cloned();
+        let released = |uid: &str, v: usize| {
+            let collected = fence.collected.get(uid).is_some_and(|turn| *turn < rest);
+            collected && fence.boot == machine.boot && self.volumes[v].at != Some(n)
+        };
+        let mounted = machine.mounted.iter().find(|m| released(&m.uid, m.volume)).map(|m| m.volume);
+        if let Some(v) = mounted.filter(|_| there) {
+            self.breaks(format!("the taint is taken from n{n}, where v{v}, which was released, is still mounted"));
+            return;
+        }
         if let Some(uid) = left.filter(|_| there) {
             self.breaks(format!("the taint is taken from n{n}, where {uid}, which was collected, still runs"));
         }
@@ -196,13 +195,22 @@ impl World {
     /// Somebody has looked at a node. The taint of a former life must not outlast that.
     pub(crate) fn note_look(&mut self, n: usize, record: Option<&NodeRecovery>, deed: Option<&Deed>) {
         let machine = &self.machines[n];
-        let lost = self.nodes.iter().filter(|n| n.ready != Ready::True).count();
+        let there = self.nodes.iter().filter(|n| n.gone.is_none());
+        let (all, lost) = there.fold((0, 0), |(all, lost), n| (all + 1, lost + usize::from(n.ready != Ready::True)));
         let node = &self.nodes[n];
         let look = super::world::Look {
             alive: machine.power == Power::On && machine.spoke,
-            lost,
+            most_lost: lost * 2 > all,
             silent: node.ready == Ready::Unknown,
             fresh: self.tick - node.lease_written <= 4,
+            other_alive: (0..NODES).filter(|m| *m != n && self.nodes[*m].gone.is_none()).find(|m| {
+                if self.nodes[*m].ready == Ready::True {
+                    return false;
+                }
+                let machine = &self.machines[*m];
+                machine.power == Power::On && machine.spoke
+            }),
+            shut_down: node.shut_down.map(|since| self.tick - since),
             rest: self.read.at,
         };
         self.looks.insert(self.turn, look);
@@ -224,22 +232,25 @@ impl World {
         self.calm = true;
         self.say(|| "all is calm".into());
         self.setting.lag = 0;
-        let last = self.scripts[0].node;
-        let stays_off = self.machines[last].power == Power::Off;
-        for n in (0..NODES).filter(|n| !(*n == last && stays_off)) {
+        let scripted: Vec<usize> = self.scripts.iter().map(|script| script.node).collect();
+        let off = |w: &World, n: &usize| scripted.contains(n) && w.machines[*n].power == Power::Off;
+        let (stay_off, others): (Vec<usize>, Vec<usize>) = (0..NODES).partition(|n| off(self, n));
+        for n in others {
             self.put(n, State::Up);
         }
-        if stays_off {
+        for n in &stay_off {
             let recovered = |w: &World| {
                 w.records
                     .values()
-                    .any(|r| r["spec"]["node"]["name"] == *w.nodes[last].name && r["status"]["phase"] == "Recovered")
+                    .any(|r| r["spec"]["node"]["name"] == *w.nodes[*n].name && r["status"]["phase"] == "Recovered")
             };
-            let name = self.nodes[last].name.clone();
+            let name = self.nodes[*n].name.clone();
             self.until(&format!("{name} recovered"), |w| {
-                recovered(w) || w.nodes[last].gone.is_some() || w.nothing_there.contains(&last)
+                recovered(w) || w.nodes[*n].gone.is_some() || w.nothing_there.contains(n)
             });
-            self.put(last, State::Up);
+        }
+        for n in stay_off {
+            self.put(n, State::Up);
         }
         self.until("all is well", |w| {
             let clean = |n: &super::world::Node| n.mark.is_none() && !n.has(OUT_OF_SERVICE) && n.ready == Ready::True;

@@ -48,7 +48,10 @@ impl World {
                 [NOT_READY, UNREACHABLE].iter().for_each(|key| node.drop(key));
             } else if !node.has(says) {
                 node.drop(not);
-                ["NoSchedule", "NoExecute"].iter().for_each(|effect| node.add(says, "", effect));
+                ["NoSchedule", "NoExecute"].iter().for_each(|effect| node.add_at(says, effect, tick));
+            }
+            if node.taints != before.1 {
+                node.taints_by = ("kube-controller-manager", tick);
             }
             if node.ready != before.0 || node.taints != before.1 {
                 node.version = version;

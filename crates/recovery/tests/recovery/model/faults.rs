@@ -28,7 +28,10 @@ impl World {
         let mut scripts = Vec::new();
         let first = self.chance.below(NODES as u64) as usize;
         let both = self.chance.percent(40);
-        for node in [Some(first), both.then_some((first + 2) % NODES)].into_iter().flatten() {
+        // With three, most nodes are lost.
+        let three = both && self.chance.percent(30);
+        let nodes = [Some(first), both.then_some((first + 2) % NODES), three.then_some((first + 1) % NODES)];
+        for node in nodes.into_iter().flatten() {
             let mut next = Vec::new();
             if self.chance.percent(25) {
                 // Off, back for a moment that nobody may have noticed, and then unheard of, but running.
@@ -109,9 +112,18 @@ impl World {
                 continue;
             }
             if off && !ready && !told && self.chance.percent(50) {
-                self.taint(n, |node| node.add(shutdown, "", "NoSchedule"));
+                let tick = self.tick;
+                self.taint(n, |node| {
+                    node.add(shutdown, "", "NoSchedule");
+                    node.shut_down = Some(tick);
+                });
+                self.nodes[n].taints_by.0 = "cloud-controller-manager";
             } else if told && ready && (self.calm || self.chance.percent(50)) {
-                self.taint(n, |node| node.drop(shutdown));
+                self.taint(n, |node| {
+                    node.drop(shutdown);
+                    node.shut_down = None;
+                });
+                self.nodes[n].taints_by.0 = "cloud-controller-manager";
             }
             self.strangers(n);
             if off && !self.calm && self.chance.percent(1) {
@@ -178,6 +190,7 @@ impl World {
         let version = self.version();
         change(&mut self.nodes[n]);
         self.nodes[n].version = version;
+        self.nodes[n].taints_by = ("kubectl-taint", self.tick);
         self.say(|| format!("others change the taints of n{n}"));
     }
 }

@@ -25,6 +25,17 @@ pub(crate) struct Machine {
     /// Whether its status was told besides its lease.
     posted: bool,
     pub(crate) processes: Vec<Process>,
+    /// Volumes of processes that have ended, which are still mounted.
+    pub(crate) mounted: Vec<Mount>,
+}
+
+/// A volume of a process that has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Mount {
+    pub(crate) uid: String,
+    pub(crate) volume: usize,
+    /// When it will be unmounted.
+    until: u32,
 }
 
 /// A pod's process.
@@ -49,6 +60,7 @@ impl Default for Machine {
             spoke: true,
             posted: true,
             processes: Vec::new(),
+            mounted: Vec::new(),
         }
     }
 }
@@ -67,6 +79,11 @@ impl Machine {
         self.processes.iter().any(|p| p.uid == uid && p.boot == boot)
     }
 
+    /// The volumes that are mounted.
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = usize> {
+        self.processes.iter().filter_map(|p| p.volume).chain(self.mounted.iter().map(|m| m.volume))
+    }
+
     pub(crate) fn set_power(&mut self, power: Power) {
         if power == Power::On && self.power != Power::On {
             (self.spoke, self.posted) = (false, false);
@@ -76,6 +93,7 @@ impl Machine {
         }
         if power == Power::Off {
             self.processes.clear();
+            self.mounted.clear();
         }
         self.power = power;
     }
@@ -91,7 +109,15 @@ impl World {
                 machine.behind += 10;
                 return;
             }
-            Power::On => machine.processes.retain(|p| p.ends.is_none_or(|ends| ends > tick)),
+            Power::On => {
+                machine.mounted.retain(|mount| mount.until > tick);
+                let ended = |p: &mut Process| p.ends.is_some_and(|ends| ends <= tick);
+                for process in machine.processes.extract_if(.., ended).collect::<Vec<_>>() {
+                    let until = tick + self.chance.below(4) as u32;
+                    let Some(volume) = process.volume.filter(|_| until > tick) else { continue };
+                    machine.mounted.push(Mount { uid: process.uid, volume, until });
+                }
+            }
         }
         if machine.behind > 0 && (self.calm || self.chance.percent(15)) {
             machine.behind = 0;
@@ -123,7 +149,7 @@ impl World {
         }
         node.heartbeat = clock;
         node.boot = machine.boot;
-        node.in_use = machine.processes.iter().filter_map(|p| p.volume).collect();
+        node.in_use = machine.volumes().collect();
         node.version = version;
     }
 
@@ -161,7 +187,7 @@ impl World {
                 }
             }
         }
-        self.nodes[n].in_use.extend(self.machines[n].processes.iter().filter_map(|p| p.volume));
+        self.nodes[n].in_use.extend(self.machines[n].volumes());
         self.pods.retain(|p| !gone.contains(&p.uid));
         gone.iter().for_each(|uid| self.say(|| format!("kubelet n{n} has ended {uid}")));
     }

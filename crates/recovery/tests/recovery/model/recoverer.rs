@@ -61,7 +61,9 @@ impl World {
         let abort = self.chance.percent(8);
         let said = |words: &str| Some(Said { by: who.clone(), at: self.now(), words: words.into() });
         let confirm_off = if self.may_say_off(node) && self.chance.clone().percent(75) { said("seen") } else { None };
-        let request = Request { who: who.clone(), confirm_off, abort: abort.then(|| said("never mind")).flatten() };
+        let powered_off = confirm_off.is_some() && self.machines[node].power != Power::Suspended;
+        let abort = abort.then(|| said("never mind")).flatten();
+        let request = Request { who: who.clone(), confirm_off, powered_off, abort };
         self.say(|| format!("{who} calls for n{node}: {request:?}"));
         Some(Call { node, request, deed: None, ask_running: false, next: 0, naps: 0 })
     }
@@ -84,8 +86,7 @@ impl World {
     pub(crate) fn may_say_off(&self, n: usize) -> bool {
         match self.machines[n].power {
             Power::On => self.setting.lies,
-            Power::Suspended => !self.setting.loose,
-            Power::Off => true,
+            Power::Suspended | Power::Off => true,
         }
     }
 
@@ -129,7 +130,7 @@ impl World {
             let who = self.recoverers[r].who;
             self.say(|| format!("{who}: {end:?}"));
             // Some try again, with the words that they had.
-            if matches!(end, End::Refused(_)) && self.chance.percent(60) {
+            if end.refusal().is_some() && self.chance.percent(60) {
                 call.next = self.tick + 2 + self.chance.below(10) as u32;
                 self.recoverers[r].call = Some(call);
             }
@@ -170,7 +171,8 @@ impl World {
     pub(crate) fn recover_calmly(&mut self, n: usize) -> Option<End> {
         let said = Said { by: "carla".into(), at: self.now(), words: "seen".into() };
         let confirm_off = (self.machines[n].power == Power::Off).then_some(said);
-        let request = Request { who: "carla".into(), confirm_off, abort: None };
+        let powered_off = confirm_off.is_some();
+        let request = Request { who: "carla".into(), confirm_off, powered_off, abort: None };
         let mut policy = Policy { allow_pending: true, ..self.policy.clone() };
         policy.accept.insert(EvidenceKind::Person);
         let mut ask = true;

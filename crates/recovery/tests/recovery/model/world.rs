@@ -20,6 +20,10 @@ pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The taints of effect NoExecute, as bits.
 pub(crate) const NO_EXECUTE: [&str; 3] = [OUT_OF_SERVICE, UNREACHABLE, NOT_READY];
 
+/// The driver whose volumes are taken from a machine when they are detached, and the one whose are not.
+pub(crate) const REVOKING: &str = "revoking.test";
+pub(crate) const NOT_REVOKING: &str = "not-revoking.test";
+
 /// How many nodes there are.
 pub(crate) const NODES: usize = 5;
 
@@ -28,7 +32,7 @@ pub(crate) const NODES: usize = 5;
 pub(crate) struct Setting {
     /// How many ticks the controllers' caches are behind at most.
     pub(crate) lag: u64,
-    /// Whether the storage goes on serving a machine that it was detached from. Then only a machine that is off is "off".
+    /// Whether the storage goes on serving a machine that a volume was detached from.
     pub(crate) loose: bool,
     /// How many pods a node takes.
     pub(crate) slots: usize,
@@ -75,6 +79,10 @@ pub(crate) struct Node {
     pub(crate) boot: u32,
     pub(crate) taints: Vec<Value>,
     pub(crate) mark: Option<String>,
+    /// Who changed the taints last, and when.
+    pub(crate) taints_by: (&'static str, u32),
+    /// When the cloud's controller set its taint.
+    pub(crate) shut_down: Option<u32>,
     /// Volumes that the kubelet says it has.
     pub(crate) in_use: BTreeSet<usize>,
     /// When the node controller last saw the lease change, and what it was.
@@ -107,12 +115,16 @@ pub(crate) struct Fence {
 pub(crate) struct Look {
     /// Whether the machine ran, and had said so to the API server.
     pub(crate) alive: bool,
-    /// How many nodes were not ready.
-    pub(crate) lost: usize,
+    /// Whether most nodes were not ready.
+    pub(crate) most_lost: bool,
     /// Whether the node controller had found the node silent.
     pub(crate) silent: bool,
     /// Whether its lease was still good.
     pub(crate) fresh: bool,
+    /// Another node that was not ready, although its machine ran and had said so.
+    pub(crate) other_alive: Option<usize>,
+    /// For how many ticks the cloud had said that the machine is shut down.
+    pub(crate) shut_down: Option<u32>,
     /// When all but the nodes was read.
     pub(crate) rest: u64,
 }
@@ -197,8 +209,6 @@ pub(crate) struct World {
     pub(crate) closed: BTreeMap<String, u64>,
     /// The nodes that nothing hangs on, as was said when all was calm.
     pub(crate) nothing_there: BTreeSet<usize>,
-    /// Whether two could write because a machine was switched on amid its recovery, and its storage did not mind.
-    pub(crate) switched_on: bool,
     pub(crate) broken: Option<String>,
     /// What happened, where somebody wants to read it.
     pub(crate) log: Option<Vec<String>>,
@@ -209,7 +219,7 @@ impl World {
         let mut chance = Chance::new(seed);
         let loose = chance.percent(30);
         let setting = Setting {
-            lag: if loose { 0 } else { chance.below(4) },
+            lag: chance.below(4),
             loose,
             slots: if chance.percent(30) { 2 } else { 4 },
             flaky: chance.below(3) * 12,
@@ -226,6 +236,7 @@ impl World {
             at_once_per_zone: 1,
             allow_pending: chance.percent(50),
             include_tolerating: chance.percent(50),
+            detach_revokes: BTreeSet::from([REVOKING.to_owned()]),
         };
         let nodes = (0..NODES).map(|n| Node::new(format!("n{n}"), if n % 2 == 0 { "a" } else { "b" })).collect();
         let set =
@@ -257,7 +268,6 @@ impl World {
             read: Read::default(),
             closed: BTreeMap::new(),
             nothing_there: BTreeSet::new(),
-            switched_on: false,
             broken: None,
             log: None,
             chance,
@@ -348,6 +358,8 @@ impl Node {
             boot: 1,
             taints: Vec::new(),
             mark: None,
+            taints_by: ("kubelet", 0),
+            shut_down: None,
             in_use: BTreeSet::new(),
             lease_seen: (0, 0),
             history: [Seen { ready: true, no_execute: 0 }; 4],
@@ -379,6 +391,14 @@ impl Node {
     pub(crate) fn add(&mut self, key: &str, value: &str, effect: &str) {
         if !self.taints.iter().any(|t| t["key"] == key && t["effect"] == effect) {
             self.taints.push(json!({ "key": key, "value": value, "effect": effect }));
+        }
+    }
+
+    /// The node controller writes down when it adds a taint.
+    pub(crate) fn add_at(&mut self, key: &str, effect: &str, tick: u32) {
+        if !self.taints.iter().any(|t| t["key"] == key && t["effect"] == effect) {
+            let time = at(i64::from(tick) * 10).to_string();
+            self.taints.push(json!({ "key": key, "effect": effect, "timeAdded": time }));
         }
     }
 
