@@ -13,7 +13,7 @@ use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use stead_pool::{Record, Wanted, config_map, ordinal};
+use stead_pool::{HostName, InvalidName, Record, Wanted, config_map, ordinal};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
@@ -88,6 +88,7 @@ impl Seen {
 pub(crate) struct Cluster {
     client: Client,
     settings: Arc<Settings>,
+    pool: Wanted,
     seen: watch::Sender<Seen>,
 }
 
@@ -102,8 +103,14 @@ pub(crate) enum NotWritten {
 
 impl Cluster {
     /// Nothing has been seen yet.
-    pub(crate) fn new(client: Client, settings: Arc<Settings>) -> Cluster {
-        Cluster { client, settings, seen: watch::Sender::default() }
+    pub(crate) fn new(client: Client, settings: Arc<Settings>) -> Result<Cluster, InvalidName> {
+        let pool = settings.wanted(0, 0)?;
+        Ok(Cluster { client, settings, pool, seen: watch::Sender::default() })
+    }
+
+    /// The name by which the other peers know a pod.
+    pub(crate) fn host(&self, ordinal: u32) -> HostName {
+        self.pool.host(ordinal)
     }
 
     /// What was seen last, and each change of it.
@@ -118,12 +125,9 @@ impl Cluster {
     }
 
     fn wanted_by(&self, set: &Set) -> Wanted {
-        Wanted {
-            name: self.settings.pool.clone(),
-            domain: self.settings.domain(),
-            replicas: set.replicas,
-            start: set.start,
-        }
+        let mut wanted = self.pool.clone();
+        (wanted.replicas, wanted.start) = (set.replicas, set.start);
+        wanted
     }
 
     /// Takes this for what Kubernetes has.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use stead_pool::parse::{self, Heal};
-use stead_pool::{Act, Peer};
+use stead_pool::{Act, Peer, VolumeName};
 use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -37,7 +37,7 @@ impl Gluster {
     }
 
     /// What waits to be healed in a volume, brick by brick.
-    pub(crate) async fn heals(&self, volume: &str) -> Result<Vec<Heal>> {
+    pub(crate) async fn heals(&self, volume: &VolumeName) -> Result<Vec<Heal>> {
         Ok(parse::heal_summary(&self.ask(&["volume", "heal", volume, "info", "summary"], HEAL).await?)?)
     }
 
@@ -79,12 +79,14 @@ impl Gluster {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use crate::stand_in::{B, name};
+
     use super::*;
 
     #[tokio::test]
     async fn an_act_has_its_time_and_no_more() {
         let gluster = Gluster::new("/no/such/program".into(), Children);
-        let act = Act::Detach { ordinal: 1, host: "g-1".into(), uuid: "b".into() };
+        let act = Act::Detach { ordinal: 1, host: name("g-1"), uuid: name(B) };
         let turn = gluster.turn.lock().await;
         let late = gluster.act(&act, Duration::from_millis(20)).await.unwrap_err();
         assert_eq!(late.to_string(), "gluster peer detach g-1: glusterd was busy for 0 s");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stead_pool::parse::Heal;
-use stead_pool::{Brick, Daemon, PeerState, Report, Volume};
+use stead_pool::{Brick, Daemon, HostName, PeerId, PeerState, Report, Volume, VolumeName};
 use tracing::debug;
 
 use crate::shared::Shared;
@@ -49,7 +49,7 @@ impl Counted {
 }
 
 /// What a volume is made of, as far as healing is concerned: its name, whether it is started, and its bricks.
-type Shape = (String, bool, Vec<Brick>);
+type Shape = (VolumeName, bool, Vec<Brick>);
 
 fn shapes(volumes: &[Volume]) -> Vec<Shape> {
     volumes.iter().map(|volume| (volume.name.clone(), volume.started, volume.bricks.clone())).collect()
@@ -106,16 +106,16 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// What an answer of Gluster depends on: when it is another one, it is asked again.
-type Circumstances = (BTreeSet<String>, Vec<Shape>);
+type Circumstances = (BTreeSet<PeerId>, Vec<Shape>);
 
 fn circumstances(report: &Report) -> Circumstances {
     (companions(report), shapes(&report.volumes))
 }
 
 /// The peers that are of the pool and there; none while glusterd does not answer.
-fn companions(report: &Report) -> BTreeSet<String> {
+fn companions(report: &Report) -> BTreeSet<PeerId> {
     let there = report.peers.iter().filter(|peer| peer.connected && peer.state == PeerState::Befriended);
-    there.map(|peer| peer.uuid.clone()).collect()
+    there.filter_map(|peer| peer.uuid).collect()
 }
 
 /// The volumes that have more than one copy, one of them here.
@@ -131,7 +131,7 @@ fn index(held: &Held) -> Option<u64> {
     let mut count = 0;
     for volume in shared_volumes(held) {
         for path in held.state.volumes.get(&volume.name).into_iter().flatten() {
-            let entries = std::fs::read_dir(Path::new(path).join(".glusterfs/indices/xattrop")).ok()?;
+            let entries = std::fs::read_dir(Path::new(&**path).join(".glusterfs/indices/xattrop")).ok()?;
             // One file, to which all entries are links, is always there.
             let entries = entries.flatten().filter(|e| !e.file_name().to_string_lossy().starts_with("xattrop-"));
             count += u64::try_from(entries.take(MOST as usize).count()).unwrap_or(MOST);
@@ -147,7 +147,7 @@ async fn asked(shared: &Shared, held: &Held) -> Option<u64> {
         match shared.gluster.heals(&volume.name).await {
             Ok(heals) => {
                 let set = held.sets.get(&volume.name).copied().unwrap_or(1);
-                count += involved(&heals, set, &shared.host(), held.state.uuid.as_deref())?;
+                count += involved(&heals, set, &shared.host(), held.state.uuid)?;
             }
             Err(error) => {
                 debug!("{error:#}");
@@ -161,8 +161,8 @@ async fn asked(shared: &Shared, held: &Held) -> Option<u64> {
 /// The entries of those sets of bricks that one of this pod's is in; none if that cannot be told. A brick elsewhere that
 /// cannot tell is away; what it lacks, the others know. But that nothing waits is known only where more than half of a set
 /// can tell: what this pod's bricks lack, one that is away may be the only one to know.
-fn involved(heals: &[Heal], set: usize, host: &str, uuid: Option<&str>) -> Option<u64> {
-    let own = |heal: &Heal| heal.host == host || (heal.uuid.is_some() && heal.uuid.as_deref() == uuid);
+fn involved(heals: &[Heal], set: usize, host: &HostName, uuid: Option<PeerId>) -> Option<u64> {
+    let own = |heal: &Heal| heal.host == *host || (heal.uuid.is_some() && heal.uuid == uuid);
     let (mut count, mut sets, mut unsure) = (0, 0, false);
     for bricks in heals.chunks(set.max(1)).filter(|bricks| bricks.iter().any(own)) {
         if bricks.iter().any(|brick| own(brick) && brick.entries.is_none()) {
@@ -179,10 +179,12 @@ fn involved(heals: &[Heal], set: usize, host: &str, uuid: Option<&str>) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use crate::stand_in::name;
+
     use super::*;
 
     fn heal(host: &str, entries: Option<u64>) -> Heal {
-        Heal { host: host.into(), uuid: None, path: "/data/b".into(), entries }
+        Heal { host: name(host), uuid: None, path: name("/data/b"), entries }
     }
 
     #[test]
@@ -201,18 +203,18 @@ mod tests {
             (vec![heal("b", Some(0)), heal("c", Some(0))], 2, None),
             (vec![], 3, None),
         ] {
-            assert_eq!(involved(&heals, set, "a", None), found, "{heals:?}");
+            assert_eq!(involved(&heals, set, &name("a"), None), found, "{heals:?}");
         }
     }
 
     #[test]
     fn what_was_counted_in_other_volumes_says_nothing() {
-        let volume = |name: &str, started: bool, hosts: &[&str]| Volume {
-            name: name.into(),
+        let volume = |volume: &str, started: bool, hosts: &[&str]| Volume {
+            name: name(volume),
             version: Some(1),
             checksum: None,
             started,
-            bricks: hosts.iter().map(|h| Brick { host: (*h).into(), uuid: None, path: "/data/b".into() }).collect(),
+            bricks: hosts.iter().map(|h| Brick { host: name(h), uuid: None, path: name("/data/b") }).collect(),
         };
         let before = vec![volume("gv0", true, &["a", "b"])];
         let counted = Counted { of: shapes(&before), pending: Some(0) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stead_pool::{Act, Daemon, Note, Record, Report, Rules, Severity, View, decide};
+use stead_pool::{Act, Daemon, HostName, Note, PeerId, Record, Report, Severity, View, decide};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
@@ -117,8 +117,7 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
     let now = leader.tenure.now();
     let record = leader.tenure.by_own_clock(record, now);
-    let view =
-        View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now, rules: Rules::ALL };
+    let view = View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now };
     let decision = decide(&view);
     debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
     let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
@@ -166,8 +165,8 @@ fn time_left(shared: &Shared) -> Option<Duration> {
 
 async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
     let (ordinal, name, done, failed, host, uuid) = match act {
-        Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, uuid),
-        Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, uuid),
+        Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, *uuid),
+        Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, *uuid),
     };
     // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
     let as_decided = match act {
@@ -198,11 +197,11 @@ async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
 }
 
 /// Whether the pod of this ordinal still has this identity, as its own agent says.
-async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: &str) -> bool {
+async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: PeerId) -> bool {
     let seen = shared.cluster.seen().borrow().clone();
     let one: Vec<Neighbour> = others(shared, &seen).into_iter().filter(|other| other.ordinal == ordinal).collect();
     let reports = neighbours::ask(&one, shared.settings.listen.port()).await;
-    reports.get(&ordinal).is_some_and(|report| report.uuid.as_deref() == Some(uuid))
+    reports.get(&ordinal).is_some_and(|report| report.uuid == Some(uuid))
 }
 
 /// Whether the pod of this ordinal is not wanted, asked now: what was seen may be older than a change of mind.
@@ -211,9 +210,9 @@ async fn has_left(shared: &Arc<Shared>, ordinal: u32) -> bool {
 }
 
 /// Whether our own glusterd still knows this identity by this name.
-async fn is_known_as(shared: &Arc<Shared>, host: &String, uuid: &str) -> bool {
+async fn is_known_as(shared: &Arc<Shared>, host: &HostName, uuid: PeerId) -> bool {
     match shared.gluster.peers().await {
-        Ok(peers) => peers.iter().any(|peer| peer.uuid == uuid && peer.hosts.contains(host)),
+        Ok(peers) => peers.iter().any(|peer| peer.uuid == Some(uuid) && peer.hosts.contains(host)),
         Err(error) => {
             debug!("{error:#}");
             false
@@ -287,7 +286,7 @@ mod tests {
     use stead_election::{Standing, Term};
 
     use crate::cluster::{PodSeen, Set};
-    use crate::stand_in::{Agent, B, B_HOST};
+    use crate::stand_in::{Agent, B, B_HOST, name};
 
     use super::*;
 
@@ -352,7 +351,7 @@ mod tests {
             let (address, asked) = api(true, replicas).await;
             let agent = Agent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
             let (leader, _queue) = leader(&agent);
-            perform(&agent.shared, &leader, &Act::Detach { ordinal: 1, host: B_HOST.into(), uuid: B.into() }).await;
+            perform(&agent.shared, &leader, &Act::Detach { ordinal: 1, host: name(B_HOST), uuid: name(B) }).await;
             assert_eq!(agent.asked().contains("peer detach"), detached, "{replicas}: {}", agent.asked());
             assert_eq!(asked.lock().unwrap().clone(), ["GET statefulsets"]);
         }

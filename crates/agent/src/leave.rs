@@ -30,7 +30,7 @@ async fn wait(shared: &Arc<Shared>) -> String {
     }
     let held = shared.state.read(&shared.host());
     let volumes: Vec<&str> =
-        held.state.volumes.iter().filter(|(_, bricks)| !bricks.is_empty()).map(|(name, _)| name.as_str()).collect();
+        held.state.volumes.iter().filter(|(_, bricks)| !bricks.is_empty()).map(|(name, _)| &**name).collect();
     if !volumes.is_empty() {
         return format!("it leaves, but the pool keeps its peer: it holds bricks of {}", volumes.join(", "));
     }
@@ -60,7 +60,7 @@ mod tests {
         for (start, replicas, ordinal, leaves) in
             [(0, 3, 2, false), (0, 3, 3, true), (0, 0, 2, false), (5, 3, 7, false), (5, 3, 8, true), (5, 3, 4, true)]
         {
-            let wanted = Wanted { name: "g".into(), domain: "d".into(), replicas, start };
+            let wanted = Wanted::new("g", "d", replicas, start).expect("host names");
             assert_eq!(for_good(&wanted, ordinal), leaves, "{ordinal} of {replicas} from {start}");
         }
     }

@@ -77,5 +77,5 @@ pub(crate) async fn look(shared: &Shared) -> Report {
 }
 
 fn remembered(file: &PeerFile) -> Peer {
-    Peer { uuid: file.uuid.clone(), hosts: file.hosts.clone(), state: PeerState::of(file.state), connected: false }
+    Peer { uuid: Some(file.uuid), hosts: file.hosts.clone(), state: PeerState::of(file.state), connected: false }
 }

@@ -142,6 +142,8 @@ impl Metrics {
 mod tests {
     use stead_pool::{Peer, PeerState};
 
+    use crate::stand_in::name;
+
     use super::*;
 
     #[test]
@@ -150,11 +152,11 @@ mod tests {
         metrics.acted("probe", true);
         metrics.repaired("forget");
         metrics.decided(1);
-        let peer = Peer { uuid: "u".into(), hosts: vec!["h".into()], state: PeerState::Befriended, connected: true };
+        let peer = Peer { uuid: None, hosts: Vec::new(), state: PeerState::Befriended, connected: true };
         let report = Report {
             ordinal: 0,
             pod: "p".into(),
-            address: "a".into(),
+            address: name("10.0.0.1"),
             daemon: Daemon::Running,
             uuid: None,
             operating_version: None,

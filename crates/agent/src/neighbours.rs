@@ -54,9 +54,9 @@ pub(crate) async fn ask(neighbours: &[Neighbour], port: u16) -> BTreeMap<u32, Re
 
 async fn report(neighbour: &Neighbour, port: u16) -> Result<Report> {
     let body = get(&neighbour.host, port, "/state?fresh=true").await?;
-    let report: Report = serde_json::from_slice(&body).context("reading its report")?;
+    let report = Report::from_json(&body).context("its report is rejected")?;
     let expected = neighbour.uid.as_ref().is_none_or(|uid| *uid == report.pod) && report.ordinal == neighbour.ordinal;
-    ensure!(expected, "another one answers: pod {} with uid {}", report.ordinal, report.pod);
+    ensure!(expected, "another one answers: pod {} with uid {:?}", report.ordinal, report.pod);
     Ok(report)
 }
 

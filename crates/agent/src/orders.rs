@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use stead_pool::{Daemon as DaemonState, Identity, Order, Repair, Report};
+use stead_pool::{Daemon as DaemonState, Identity, Order, Repair, Report, VolumeName};
 use tracing::{info, warn};
 
 use crate::boot::{others, time};
@@ -37,7 +37,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         shared.set_doing(Some(format!("repair {}: {:?}: {}", order.id, order.repair, order.reason)));
         match carry_out(&shared, &order).await {
             Ok(true) => {
-                shared.metrics.repaired(name(&order.repair));
+                shared.metrics.repaired(metric(&order.repair));
                 info!(order = order.id, "done");
             }
             Ok(false) => info!(order = order.id, "not needed any more, or not without a loss"),
@@ -102,7 +102,7 @@ async fn stopped(daemon: &Daemon, work: impl Future<Output = Result<()>>) -> Res
 /// What is changed in the state directory.
 enum Change {
     Restore(Identity),
-    ForgetVolumes(Vec<String>),
+    ForgetVolumes(Vec<VolumeName>),
     Forget,
 }
 
@@ -138,7 +138,7 @@ async fn make(shared: &Shared, order: &Order, change: &Change) -> Result<()> {
     shared.state.set_done(order.id, &shared.settings.pod.uid)
 }
 
-fn name(repair: &Repair) -> &'static str {
+fn metric(repair: &Repair) -> &'static str {
     match repair {
         Repair::RestoreIdentity => "restore-identity",
         Repair::ResyncVolumes => "resync-volumes",
@@ -154,15 +154,15 @@ mod tests {
 
     use crate::cluster::{RecordSeen, Set};
     use crate::daemon::Process;
-    use crate::stand_in::{A, Agent, B, B_HOST, runs, sleeper};
+    use crate::stand_in::{A, Agent, B, B_HOST, name, runs, sleeper};
 
     use super::*;
 
     /// The agent of one of two that is ordered to repair itself, and that has the other one in this state.
-    async fn agent(name: &str, peer_state: u32) -> Agent {
+    async fn agent(test: &str, peer_state: u32) -> Agent {
         let member = |host: &str, uuid: &str| Member {
-            host: host.into(),
-            uuid: uuid.into(),
+            host: name(host),
+            uuid: name(uuid),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
@@ -177,7 +177,7 @@ mod tests {
             pods: Some([].into()),
             record: Some(RecordSeen::There { record, revision: "1".into() }),
         };
-        let agent = Agent::new(name, "http://127.0.0.1:1", Some(peer_state), seen).await;
+        let agent = Agent::new(test, "http://127.0.0.1:1", Some(peer_state), seen).await;
         // One without volumes would end all that other tests have left behind.
         agent.write("vols/gv0/info", "version=1\n");
         agent
@@ -191,7 +191,7 @@ mod tests {
             repair: Repair::RestoreIdentity,
             since: 0,
             made: None,
-            volumes: vec!["gv0".into()],
+            volumes: vec![name("gv0")],
             reason: "it is rejected".into(),
         }
     }

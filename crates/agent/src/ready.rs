@@ -3,7 +3,7 @@
 //! A pod that is not ready keeps Kubernetes from taking the next one away: a drain by the disruption budget, a rolling
 //! update by its own rule. So it is not ready while the pool could not do without another one of its set of bricks.
 
-use stead_pool::{Daemon, PeerState, Record, Report, Standing};
+use stead_pool::{Daemon, PeerState, Record, Report, Standing, VolumeName};
 
 /// Why a pod is not ready; nothing if it is. `record` is none where it could not be read so far.
 pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String> {
@@ -26,17 +26,17 @@ pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String
 }
 
 /// A volume that this pod has bricks of and does not know: nobody can tell what waits to be healed in it.
-fn missing<'a>(report: &Report, record: Option<&'a Record>) -> Option<&'a str> {
+fn missing<'a>(report: &Report, record: Option<&'a Record>) -> Option<&'a VolumeName> {
     let bricks = &record?.members.get(&report.ordinal)?.bricks;
-    let mut volumes = bricks.iter().map(|brick| brick.volume.as_str());
-    volumes.find(|name| !report.volumes.iter().any(|volume| volume.name == *name))
+    let mut volumes = bricks.iter().map(|brick| &brick.volume);
+    volumes.find(|name| !report.volumes.iter().any(|volume| volume.name == **name))
 }
 
 /// Why this pod is not of the pool.
 fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
     let strange = report.peers.iter().find(|peer| peer.state != PeerState::Befriended);
     if let Some(peer) = strange {
-        let name = peer.hosts.first().map_or(peer.uuid.as_str(), String::as_str);
+        let name = peer.hosts.first().map_or("a peer without a name", |host| &**host);
         return Some(format!("{name} is no friend of this glusterd: {}", peer.state.words()));
     }
     let Some(record) = record else {
@@ -47,7 +47,7 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
     let Some(own) = record.members.get(&report.ordinal).filter(|own| joined(own.standing)) else {
         return Some("this pod has not joined the pool yet".into());
     };
-    if report.uuid.as_ref() != Some(&own.uuid) {
+    if report.uuid != Some(own.uuid) {
         return Some(format!("this pod is {} of the pool, but its glusterd has another identity", own.uuid));
     }
     let mut others = record
@@ -57,7 +57,7 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
         .peekable();
     // One that is alone as it should be needs nobody.
     others.peek()?;
-    if let Some((_, member)) = others.find(|(_, m)| !report.peers.iter().any(|peer| peer.uuid == m.uuid)) {
+    if let Some((_, member)) = others.find(|(_, m)| !report.peers.iter().any(|peer| peer.uuid == Some(m.uuid))) {
         return Some(format!("this glusterd does not know {}", member.host));
     }
     let alone = !report.peers.iter().any(|peer| peer.connected);
@@ -68,14 +68,21 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use stead_pool::{BrickAt, Member, Peer, Volume};
+    use stead_pool::{BrickAt, Member, Peer, PeerId, Volume};
+
+    use crate::stand_in::name;
 
     use super::*;
 
+    /// The identity that begins with eight times this digit.
+    fn id(digit: &str) -> PeerId {
+        name(&format!("{}-0000-4000-8000-000000000000", digit.repeat(8)))
+    }
+
     fn member(uuid: &str, standing: Standing) -> Member {
         Member {
-            host: format!("host-{uuid}"),
-            uuid: uuid.into(),
+            host: name(&format!("host-{uuid}")),
+            uuid: id(uuid),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
@@ -92,17 +99,17 @@ mod tests {
 
     fn report(peers: &[(&str, PeerState, bool)]) -> Report {
         let peer = |(uuid, state, connected): &(&str, PeerState, bool)| Peer {
-            uuid: (*uuid).into(),
-            hosts: vec![format!("host-{uuid}")],
+            uuid: Some(id(uuid)),
+            hosts: vec![name(&format!("host-{uuid}"))],
             state: *state,
             connected: *connected,
         };
         Report {
             ordinal: 0,
             pod: "uid".into(),
-            address: "10.0.0.1".into(),
+            address: name("10.0.0.1"),
             daemon: Daemon::Running,
-            uuid: Some("a".into()),
+            uuid: Some(id("a")),
             operating_version: Some(100_000),
             peers: peers.iter().map(peer).collect(),
             volumes: Vec::new(),
@@ -123,9 +130,9 @@ mod tests {
         let rejected = report(&[("b", Befriended, true), ("c", Rejected, true)]);
         let half = report(&[("b", Befriended, true)]);
         let mut holds_a_brick = three.clone();
-        let bricks = vec![BrickAt { volume: "gv0".into(), path: "/data/b".into() }];
+        let bricks = vec![BrickAt { volume: name("gv0"), path: name("/data/b") }];
         holds_a_brick.members.insert(0, Member { bricks, ..member("a", Joined) });
-        let gv0 = Volume { name: "gv0".into(), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
+        let gv0 = Volume { name: name("gv0"), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
         for (report, record, why) in [
             (whole.clone(), Some(&three), None),
             (one_away, Some(&three), None),
@@ -139,8 +146,10 @@ mod tests {
             (whole.clone(), None, None),
             (
                 whole.clone(),
-                Some(&record(&[(0, "z", Joined), (1, "b", Joined)])),
-                Some("this pod is z of the pool, but its glusterd has another identity"),
+                Some(&record(&[(0, "f", Joined), (1, "b", Joined)])),
+                Some(
+                    "this pod is ffffffff-0000-4000-8000-000000000000 of the pool, but its glusterd has another identity",
+                ),
             ),
             (
                 whole.clone(),

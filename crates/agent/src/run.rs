@@ -36,7 +36,7 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
     let settings = Arc::new(settings);
     let children = Children::adopt();
     let (daemon, supervised) = Daemon::new(settings.glusterd.clone(), children);
-    let cluster = Cluster::new(client.clone(), settings.clone());
+    let cluster = Cluster::new(client.clone(), settings.clone()).context("the names of the pool's pods")?;
     let shared = Arc::new(Shared::new(settings.clone(), cluster.clone(), daemon, children));
 
     let listener = tokio::net::TcpListener::bind(settings.listen)

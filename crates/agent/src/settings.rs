@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use stead_pool::{HostName, InvalidName, Wanted};
+
 /// Whose agent this is, and how it goes about it.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -38,13 +40,18 @@ pub struct Pod {
     /// Its uid.
     pub uid: String,
     /// Its address.
-    pub address: String,
+    pub address: HostName,
 }
 
 impl Settings {
     /// The domain in which the pods have names.
     pub fn domain(&self) -> String {
         format!("{}.{}.svc.{}", self.service, self.namespace, self.cluster_domain)
+    }
+
+    /// The pods that the pool should have, if so many are wanted.
+    pub fn wanted(&self, replicas: u32, start: u32) -> Result<Wanted, InvalidName> {
+        Wanted::new(&self.pool, &self.domain(), replicas, start)
     }
 
     /// The name of the record and of the Lease.

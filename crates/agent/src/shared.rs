@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use stead_election::{Clock, Leadership};
-use stead_pool::{Daemon as DaemonState, Note, Report};
+use stead_pool::{Daemon as DaemonState, HostName, Note, Report};
 use tokio::sync::{Notify, watch};
 
 use crate::children::Children;
@@ -78,8 +78,8 @@ impl Shared {
     }
 
     /// The name by which the others know this pod.
-    pub(crate) fn host(&self) -> String {
-        format!("{}.{}", self.settings.pod.name, self.settings.domain())
+    pub(crate) fn host(&self) -> HostName {
+        self.cluster.host(self.settings.pod.ordinal)
     }
 
     /// The last report.

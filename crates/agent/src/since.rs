@@ -62,14 +62,16 @@ impl Tenure {
 mod tests {
     use stead_pool::{Member, Order, Repair, Standing};
 
+    use crate::stand_in::{A, name};
+
     use super::*;
 
     /// A record of one member, written by somebody whose clock is far ahead.
     fn record(seen: &str, order: Option<u64>, made: bool) -> Record {
         const AHEAD: u64 = 1 << 40;
         let member = Member {
-            host: "g-0.d".into(),
-            uuid: "a".into(),
+            host: name("g-0.d"),
+            uuid: name(A),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),

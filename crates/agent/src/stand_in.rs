@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::fmt::Debug;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,11 @@ pub(crate) const B: &str = "d77f225f-14f9-4028-9ed1-02eff28cbc4c";
 /// The name of the second pod.
 pub(crate) const B_HOST: &str = "g-1.g.n.svc.d";
 
+/// A valid name.
+pub(crate) fn name<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
 /// The first pod of pool `g`.
 pub(crate) fn settings() -> Settings {
     Settings {
@@ -34,7 +41,7 @@ pub(crate) fn settings() -> Settings {
         service: "g".into(),
         cluster_domain: "d".into(),
         namespace: "n".into(),
-        pod: Pod { name: "g-0".into(), ordinal: 0, uid: "uid".into(), address: "10.0.0.1".into() },
+        pod: Pod { name: "g-0".into(), ordinal: 0, uid: "uid".into(), address: name("10.0.0.1") },
         state_dir: PathBuf::new(),
         listen: ([127, 0, 0, 1], 1).into(),
         glusterd: Vec::new(),
@@ -64,8 +71,8 @@ pub(crate) struct Agent {
 impl Agent {
     /// The agent of the first pod, whose glusterd runs and has the second one in this state, if it knows it. `api` is
     /// the address of an API server, and `seen` what was seen there.
-    pub(crate) async fn new(name: &str, api: &str, peer_state: Option<u32>, seen: Seen) -> Agent {
-        let folder = std::env::temp_dir().join(format!("stead-agent-{name}-{}", std::process::id()));
+    pub(crate) async fn new(test: &str, api: &str, peer_state: Option<u32>, seen: Seen) -> Agent {
+        let folder = std::env::temp_dir().join(format!("stead-agent-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let gluster = folder.join("gluster");
@@ -82,12 +89,12 @@ impl Agent {
         let settings = Arc::new(Settings { state_dir: folder, gluster, ..settings() });
         let client = kube::Client::try_from(kube::Config::new(api.parse().unwrap())).unwrap();
         let (daemon, supervised) = sleeper();
-        let cluster = Cluster::new(client, settings.clone());
+        let cluster = Cluster::new(client, settings.clone()).unwrap();
         cluster.pretend(seen);
         let shared = Arc::new(Shared::new(settings, cluster, daemon, Children));
-        let friend = PeerFile { uuid: B.into(), state: 3, hosts: vec![B_HOST.into()] };
+        let friend = PeerFile { uuid: name(B), state: 3, hosts: vec![name(B_HOST)] };
         let peers = peer_state.map(|_| friend).into_iter().collect();
-        shared.state.restore(&Identity { uuid: A.into(), operating_version: 100_000, peers }, "1").unwrap();
+        shared.state.restore(&Identity { uuid: name(A), operating_version: 100_000, peers }, "1").unwrap();
         shared.daemon.start();
         runs(&shared.daemon).await;
         let report = look(&shared).await;

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use stead_pool::{Identity, PeerFile, StateDir, Volume, parse};
+use stead_pool::{HostName, Identity, PeerFile, StateDir, Volume, VolumeName, parse};
 use tracing::warn;
 
 /// The folder of what was taken away, and of what the agent remembers.
@@ -32,7 +32,7 @@ pub(crate) struct Held {
     /// The volumes.
     pub(crate) volumes: Vec<Volume>,
     /// How many bricks in a row hold the same data, by volume.
-    pub(crate) sets: BTreeMap<String, usize>,
+    pub(crate) sets: BTreeMap<VolumeName, usize>,
     /// What is there and could not be read, and why.
     unreadable: Option<String>,
 }
@@ -58,7 +58,7 @@ impl State {
     }
 
     /// What it holds. `host` is the name by which the others know this pod.
-    pub(crate) fn read(&self, host: &str) -> Held {
+    pub(crate) fn read(&self, host: &HostName) -> Held {
         let mut held = Held::default();
         if let Err(error) = self.read_into(&mut held, host) {
             held.unreadable = Some(format!("{error:#}"));
@@ -66,7 +66,7 @@ impl State {
         held
     }
 
-    fn read_into(&self, held: &mut Held, host: &str) -> Result<()> {
+    fn read_into(&self, held: &mut Held, host: &HostName) -> Result<()> {
         let info = text(&self.at("glusterd.info"))?.unwrap_or_default();
         (held.state.uuid, held.state.operating_version) = parse::glusterd_info(&info);
         for (path, text) in texts(&self.at("peers"))? {
@@ -87,7 +87,7 @@ impl State {
         first_error
     }
 
-    fn read_volume(&self, held: &mut Held, folder: &Path, host: &str) -> Result<()> {
+    fn read_volume(&self, held: &mut Held, folder: &Path, host: &HostName) -> Result<()> {
         let Some(info) = text(&folder.join("info"))? else { return Ok(()) };
         let name = folder
             .file_name()
@@ -97,9 +97,9 @@ impl State {
         let bricks = texts(&folder.join("bricks"))?;
         let volume = parse::volume_files(name, &info, cksum.as_deref(), bricks.iter().map(|(_, text)| text.as_str()))
             .with_context(|| format!("reading {}", folder.display()))?;
-        let own = volume.bricks.iter().filter(|b| b.host == host || (b.uuid.is_some() && b.uuid == held.state.uuid));
-        held.state.volumes.insert(name.to_owned(), own.map(|b| b.path.clone()).collect());
-        held.sets.insert(name.to_owned(), set(&info));
+        let own = volume.bricks.iter().filter(|b| b.host == *host || (b.uuid.is_some() && b.uuid == held.state.uuid));
+        held.state.volumes.insert(volume.name.clone(), own.map(|b| b.path.clone()).collect());
+        held.sets.insert(volume.name.clone(), set(&info));
         held.volumes.push(volume);
         Ok(())
     }
@@ -118,11 +118,11 @@ impl State {
     }
 
     /// Takes the definitions of these volumes away.
-    pub(crate) fn forget_volumes(&self, volumes: &[String], time: &str) -> Result<()> {
+    pub(crate) fn forget_volumes(&self, volumes: &[VolumeName], time: &str) -> Result<()> {
         let there = entries(&self.at("vols"))?;
         let names = there.iter().filter_map(|path| path.file_name()?.to_str());
         let names: Vec<String> =
-            names.filter(|name| volumes.iter().any(|v| v == name)).map(|name| format!("vols/{name}")).collect();
+            names.filter(|name| volumes.iter().any(|v| *v == **name)).map(|name| format!("vols/{name}")).collect();
         self.take_away(&names.iter().map(String::as_str).collect::<Vec<_>>(), time)
     }
 
@@ -145,7 +145,7 @@ impl State {
         let _ = fs::remove_dir_all(&new);
         make(&new)?;
         for peer in peers {
-            write(&new.join(&peer.uuid), &parse::write_peer_file(peer))?;
+            write(&new.join(peer.uuid.to_string()), &parse::write_peer_file(peer))?;
         }
         sync(&new)?;
         fs::rename(&new, &folder).with_context(|| format!("renaming {}", new.display()))?;
@@ -259,10 +259,9 @@ fn there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::*;
+    use crate::stand_in::{A, B, name};
 
-    const A: &str = "edb18957-b7f5-468d-baf8-19e0e02d20c7";
-    const B: &str = "d77f225f-14f9-4028-9ed1-02eff28cbc4c";
+    use super::*;
 
     fn state(name: &str) -> State {
         let folder = std::env::temp_dir().join(format!("stead-agent-state-{name}-{}", std::process::id()));
@@ -271,8 +270,8 @@ mod tests {
     }
 
     fn identity() -> Identity {
-        let peer = PeerFile { uuid: B.into(), state: 3, hosts: vec!["g-1.g.n.svc.cluster.local".into()] };
-        Identity { uuid: A.into(), operating_version: 100_000, peers: vec![peer] }
+        let peer = PeerFile { uuid: name(B), state: 3, hosts: vec![name("g-1.g.n.svc.cluster.local")] };
+        Identity { uuid: name(A), operating_version: 100_000, peers: vec![peer] }
     }
 
     fn taken(state: &State) -> Vec<String> {
@@ -284,17 +283,14 @@ mod tests {
     #[test]
     fn an_identity_is_restored_and_what_was_there_is_kept() {
         let state = state("restore");
-        assert_eq!(state.read("g-0"), Held::default());
+        assert_eq!(state.read(&name("g-0")), Held::default());
         state.restore(&identity(), "1").unwrap();
-        let held = state.read("g-0").state;
-        assert_eq!(
-            (held.uuid.as_deref(), held.operating_version, &held.peers),
-            (Some(A), Some(100_000), &identity().peers)
-        );
+        let held = state.read(&name("g-0")).state;
+        assert_eq!((held.uuid, held.operating_version, &held.peers), (Some(name(A)), Some(100_000), &identity().peers));
         assert!(taken(&state).is_empty());
-        state.restore(&Identity { uuid: B.into(), peers: Vec::new(), ..identity() }, "2").unwrap();
-        let held = state.read("g-0").state;
-        assert_eq!((held.uuid.as_deref(), held.peers.len()), (Some(B), 0));
+        state.restore(&Identity { uuid: name(B), peers: Vec::new(), ..identity() }, "2").unwrap();
+        let held = state.read(&name("g-0")).state;
+        assert_eq!((held.uuid, held.peers.len()), (Some(name(B)), 0));
         assert_eq!(taken(&state), ["taken-2/glusterd.info", "taken-2/peers"]);
         for time in 3..12 {
             state.restore(&identity(), &format!("{time:02}")).unwrap();
@@ -313,16 +309,16 @@ mod tests {
         write(&state.at("vols/gv0/cksum"), "info=12\n").unwrap();
         write(&bricks.join("g-0:-data-b"), &format!("uuid={A}\nhostname=g-0\npath=/data/b\n")).unwrap();
         write(&bricks.join("g-1:-data-b"), &format!("uuid={B}\nhostname=g-1\npath=/data/b\n")).unwrap();
-        let held = state.read("g-0");
-        assert_eq!(held.state.volumes, BTreeMap::from([("gv0".to_owned(), vec!["/data/b".to_owned()])]));
+        let held = state.read(&name("g-0"));
+        assert_eq!(held.state.volumes, BTreeMap::from([(name("gv0"), vec![name("/data/b")])]));
         assert_eq!((held.volumes[0].version, held.volumes[0].bricks.len(), held.sets["gv0"]), (Some(7), 2, 2));
         state.forget("2").unwrap();
-        let held = state.read("g-0").state;
-        assert_eq!((held.uuid.as_deref(), held.peers.len(), held.volumes.len()), (Some(A), 0, 0));
+        let held = state.read(&name("g-0")).state;
+        assert_eq!((held.uuid, held.peers.len(), held.volumes.len()), (Some(name(A)), 0, 0));
         assert_eq!(taken(&state), ["taken-2/peers", "taken-2/vols"]);
         make(&state.at("vols/gv1")).unwrap();
         make(&state.at("vols/gv2")).unwrap();
-        state.forget_volumes(&["gv1".to_owned(), "../glusterd.info".to_owned()], "21").unwrap();
+        state.forget_volumes(&[name("gv1")], "21").unwrap();
         assert!(!state.at("vols/gv1").exists() && state.at("vols/gv2").exists() && state.at("glusterd.info").exists());
         assert!(state.at(ASIDE).join("taken-21/vols/gv1").exists());
         for time in 3..12 {
@@ -352,7 +348,7 @@ mod tests {
             make(&state.at("vols/gv0/bricks")).unwrap();
             write(&state.at("vols/gv0/info"), "version=7\n").unwrap();
             spoil(&state);
-            let found = state.read("g-0").unreadable;
+            let found = state.read(&name("g-0")).unreadable;
             match why {
                 None => assert_eq!(found, None, "{what}"),
                 Some(why) => assert!(found.as_ref().is_some_and(|found| found.contains(why)), "{what}: {found:?}"),

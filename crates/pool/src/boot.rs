@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Daemon, Peer, PeerState, Record, Report, Standing, Wanted};
+use crate::{BrickPath, Daemon, HostName, Peer, PeerId, PeerState, Record, Report, Standing, VolumeName, Wanted};
 
 /// `state=` of a friend in a file of `peers/`.
 const FRIEND: u32 = 3;
@@ -13,31 +13,31 @@ const FRIEND: u32 = 3;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateDir {
     /// The identity in `glusterd.info`, if there is one.
-    pub uuid: Option<String>,
+    pub uuid: Option<PeerId>,
     /// The operating version in `glusterd.info`.
     pub operating_version: Option<u32>,
     /// The files in `peers/`.
     pub peers: Vec<PeerFile>,
     /// The volumes in `vols/`, with the directories of bricks that are this pod's own.
-    pub volumes: BTreeMap<String, Vec<String>>,
+    pub volumes: BTreeMap<VolumeName, Vec<BrickPath>>,
 }
 
 /// A file in `peers/`, which is named for the identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerFile {
     /// `uuid=`.
-    pub uuid: String,
+    pub uuid: PeerId,
     /// `state=`; 3 is a friend.
     pub state: u32,
     /// `hostname1=` and so on.
-    pub hosts: Vec<String>,
+    pub hosts: Vec<HostName>,
 }
 
 /// An identity to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// `UUID=` in `glusterd.info`.
-    pub uuid: String,
+    pub uuid: PeerId,
     /// `operating-version=` in `glusterd.info`.
     pub operating_version: u32,
     /// The files in `peers/`, all of them.
@@ -61,7 +61,7 @@ pub enum Boot {
 /// those of the others that answer report.
 pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, reports: &BTreeMap<u32, Report>) -> Boot {
     let known = Known { wanted, ordinal, record, reports };
-    if let Some(uuid) = &state.uuid
+    if let Some(uuid) = state.uuid
         && let Some(other) = known.holder_of(uuid)
     {
         return Boot::Wait(format!(
@@ -70,7 +70,7 @@ pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, re
         ));
     }
     match known.standing() {
-        Name::Of(uuid) => comes_back(&known, state, &uuid),
+        Name::Of(uuid) => comes_back(&known, state, uuid),
         Name::Detached if state.peers.is_empty() && state.volumes.is_empty() => Boot::Start,
         Name::Detached if known.has_all_of(state) => Boot::Forget,
         // It is not of the pool, so nothing is lost by waiting; started as it is, it would be a stranger with old friends.
@@ -87,17 +87,17 @@ pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, re
 pub fn identity(wanted: &Wanted, ordinal: u32, record: &Record, reports: &BTreeMap<u32, Report>) -> Option<Identity> {
     let known = Known { wanted, ordinal, record, reports };
     match known.standing() {
-        Name::Of(uuid) => known.identity(&uuid),
+        Name::Of(uuid) => known.identity(uuid),
         Name::Detached | Name::Unknown => None,
     }
 }
 
 /// A pod of the pool starts: as it is if it knows who it is and has friends, else with what the pool knows of it.
-fn comes_back(known: &Known<'_>, state: &StateDir, uuid: &str) -> Boot {
+fn comes_back(known: &Known<'_>, state: &StateDir, uuid: PeerId) -> Boot {
     let Some(identity) = known.identity(uuid) else {
         return Boot::Wait("nobody knows the operating version of the pool".to_owned());
     };
-    if state.uuid.as_deref() == Some(uuid) {
+    if state.uuid == Some(uuid) {
         // One friend is enough: glusterd learns of the others from it. One that has its identity and no friends was
         // detached, unless somebody has it as a friend still.
         let lost_friends = state.peers.is_empty() && !identity.peers.is_empty() && known.is_listed(uuid);
@@ -122,7 +122,7 @@ fn comes_back(known: &Known<'_>, state: &StateDir, uuid: &str) -> Boot {
 /// By which identity the pool knows a name.
 enum Name {
     /// By this one.
-    Of(String),
+    Of(PeerId),
     /// It was of the pool and is no more.
     Detached,
     /// The pool never heard of it.
@@ -145,7 +145,7 @@ impl Known<'_> {
         self.reports.values().filter(move |r| {
             let recorded = self.record.members.get(&r.ordinal).filter(|m| m.standing == Standing::Joined);
             let of_the_pool = match recorded {
-                Some(member) => r.uuid.as_ref() == Some(&member.uuid) && (joined == 1 || !r.peers.is_empty()),
+                Some(member) => r.uuid == Some(member.uuid) && (joined == 1 || !r.peers.is_empty()),
                 None => joined == 0 && !r.peers.is_empty(),
             };
             r.ordinal != self.ordinal && r.daemon == Daemon::Running && of_the_pool
@@ -159,24 +159,24 @@ impl Known<'_> {
     }
 
     /// Another pod that has this identity, or is recorded with it.
-    fn holder_of(&self, uuid: &str) -> Option<u32> {
-        let reports = self.reports.values().filter(|r| r.uuid.as_deref() == Some(uuid)).map(|r| r.ordinal);
+    fn holder_of(&self, uuid: PeerId) -> Option<u32> {
+        let reports = self.reports.values().filter(|r| r.uuid == Some(uuid)).map(|r| r.ordinal);
         let joined = self.record.members.iter().filter(|(_, m)| m.standing == Standing::Joined && m.uuid == uuid);
         reports.chain(joined.map(|(o, _)| *o)).find(|o| *o != self.ordinal)
     }
 
     /// Whether one that answers knows this identity.
-    fn is_listed(&self, uuid: &str) -> bool {
-        self.reporters().any(|r| r.peers.iter().any(|p| p.uuid == uuid))
+    fn is_listed(&self, uuid: PeerId) -> bool {
+        self.reporters().any(|r| r.peers.iter().any(|p| p.uuid == Some(uuid)))
     }
 
     fn standing(&self) -> Name {
         let recorded = self.record.members.get(&self.ordinal);
 
         if let Some(member) = recorded.filter(|m| m.standing == Standing::Joined)
-            && (self.is_listed(&member.uuid) || !self.majority())
+            && (self.is_listed(member.uuid) || !self.majority())
         {
-            return Name::Of(member.uuid.clone());
+            return Name::Of(member.uuid);
         }
         // What is recorded is not what the pool says: it is asked for the name.
         if let Some(uuid) = self.majority().then(|| self.by_name()).flatten() {
@@ -186,12 +186,12 @@ impl Known<'_> {
     }
 
     /// The one identity under which those that answer have this pod's name among their friends.
-    fn by_name(&self) -> Option<String> {
+    fn by_name(&self) -> Option<PeerId> {
         let named = |p: &&Peer| p.hosts.iter().any(|h| self.wanted.ordinal(h) == Some(self.ordinal));
-        let settled = |p: &&Peer| matches!(p.state, PeerState::Befriended | PeerState::Rejected) && !p.uuid.is_empty();
-        let mut uuids = self.reporters().flat_map(|r| &r.peers).filter(named).filter(settled).map(|p| &p.uuid);
+        let settled = |p: &&Peer| matches!(p.state, PeerState::Befriended | PeerState::Rejected);
+        let mut uuids = self.reporters().flat_map(|r| &r.peers).filter(named).filter(settled).filter_map(|p| p.uuid);
         let first = uuids.next()?;
-        uuids.all(|u| u == first).then(|| first.clone())
+        uuids.all(|u| u == first).then_some(first)
     }
 
     /// Whether others have every friend and every volume that a state directory has. A friend that is a pod of the pool
@@ -199,49 +199,51 @@ impl Known<'_> {
     fn has_all_of(&self, state: &StateDir) -> bool {
         let peers = state.peers.iter().all(|p| {
             let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
-            let ours = |h: &String| self.record.joined().any(|(_, m)| m.host == *h || m.addresses.contains(h));
+            let ours = |h: &HostName| self.record.joined().any(|(_, m)| m.host == *h || m.addresses.contains(h));
             recorded
                 || p.hosts.iter().any(ours)
-                || self
-                    .reporters()
-                    .any(|r| r.uuid.as_ref() == Some(&p.uuid) || r.peers.iter().any(|q| q.uuid == p.uuid))
+                || self.reporters().any(|r| r.uuid == Some(p.uuid) || r.peers.iter().any(|q| q.uuid == Some(p.uuid)))
         });
         let volumes = state.volumes.keys().all(|v| self.reporters().any(|r| r.volumes.iter().any(|w| w.name == *v)));
         peers && volumes
     }
 
     /// The identity with all friends: those recorded that the pool still knows, and those that it has besides.
-    fn identity(&self, uuid: &str) -> Option<Identity> {
-        let mut friends: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    fn identity(&self, uuid: PeerId) -> Option<Identity> {
+        let mut friends: BTreeMap<PeerId, Vec<HostName>> = BTreeMap::new();
         let majority = self.majority();
         for (ordinal, member) in self.record.members.iter().filter(|(_, m)| m.standing == Standing::Joined) {
             let known = self
                 .reporters()
-                .any(|r| r.uuid.as_ref() == Some(&member.uuid) || r.peers.iter().any(|p| p.uuid == member.uuid));
+                .any(|r| r.uuid == Some(member.uuid) || r.peers.iter().any(|p| p.uuid == Some(member.uuid)));
             if *ordinal != self.ordinal && (known || !majority) {
-                friends.insert(member.uuid.clone(), vec![member.host.clone()]);
+                friends.insert(member.uuid, vec![member.host.clone()]);
             }
         }
         for report in self.reporters() {
-            if let Some(own) = &report.uuid {
-                friends.entry(own.clone()).or_insert_with(|| vec![self.wanted.host(report.ordinal)]);
+            if let Some(own) = report.uuid {
+                friends.entry(own).or_insert_with(|| vec![self.wanted.host(report.ordinal)]);
             }
-            for peer in report.peers.iter().filter(|p| p.state == PeerState::Befriended && !p.uuid.is_empty()) {
-                friends.entry(peer.uuid.clone()).or_insert_with(|| self.names(peer));
+            for peer in report.peers.iter().filter(|p| p.state == PeerState::Befriended) {
+                // A file without a host would keep glusterd from starting.
+                let names = || Some((peer.uuid?, self.names(peer))).filter(|(_, hosts)| !hosts.is_empty());
+                if let Some((uuid, hosts)) = names() {
+                    friends.entry(uuid).or_insert(hosts);
+                }
             }
         }
-        friends.remove(uuid);
+        friends.remove(&uuid);
         let recorded =
             self.record.members.values().filter(|m| m.standing == Standing::Joined).map(|m| m.operating_version);
         let reported = self.reporters().filter_map(|r| r.operating_version);
         let operating_version = recorded.chain(reported).max().filter(|v| *v > 0)?;
         let peers = friends.into_iter().map(|(uuid, hosts)| PeerFile { uuid, state: FRIEND, hosts }).collect();
-        Some(Identity { uuid: uuid.to_owned(), operating_version, peers })
+        Some(Identity { uuid, operating_version, peers })
     }
 
     /// A peer's name in this pool; of one that is not of the StatefulSet, the names that it has.
-    fn names(&self, peer: &Peer) -> Vec<String> {
-        let by_report = self.reports.values().find(|r| r.uuid.as_ref() == Some(&peer.uuid)).map(|r| r.ordinal);
+    fn names(&self, peer: &Peer) -> Vec<HostName> {
+        let by_report = self.reports.values().find(|r| r.uuid.is_some() && r.uuid == peer.uuid).map(|r| r.ordinal);
         match by_report.or_else(|| peer.hosts.iter().find_map(|h| self.wanted.ordinal(h))) {
             Some(ordinal) => vec![self.wanted.host(ordinal)],
             None => peer.hosts.clone(),

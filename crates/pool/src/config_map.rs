@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Record, Standing};
+use serde::{Deserialize, Serialize};
+
+use crate::json::{self, FieldError};
+use crate::{PeerId, Record, Standing};
 
 /// The key of the whole record, as JSON.
 pub const RECORD: &str = "record.json";
@@ -16,15 +19,24 @@ pub const BRICKS: &str = "bricks";
 /// The key of the first pod's ordinal.
 pub const START: &str = "start";
 
+/// The version of the record's schema. It changes when older agents could no longer read a record correctly; a record
+/// that does not say its version has this one.
+pub const SCHEMA_VERSION: u32 = 1;
+
 /// A record that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
     /// There is none.
     #[error("data has no key {RECORD}")]
     Missing,
     /// It is not what a record is.
     #[error("data[{RECORD}]: {0}")]
-    Wrong(#[from] serde_json::Error),
+    Invalid(#[from] FieldError),
+    /// It was written by a newer version of Stead.
+    #[error(
+        "data[{RECORD}]: schemaVersion {0} is newer than {SCHEMA_VERSION}, which this version of Stead reads; update Stead"
+    )]
+    Newer(u32),
 }
 
 /// The name of a pool's record, and of the Lease of those who decide for it.
@@ -44,24 +56,49 @@ pub fn labels(pool: &str) -> BTreeMap<String, String> {
 
 /// The data of the ConfigMap that keeps a record; `start` is the ordinal of the StatefulSet's first pod.
 pub fn data(record: &Record, start: u32) -> BTreeMap<String, String> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stored<'a> {
+        schema_version: u32,
+        #[serde(flatten)]
+        record: &'a Record,
+    }
+    let stored = Stored { schema_version: SCHEMA_VERSION, record };
     // A record has nothing that JSON cannot say.
-    let json = serde_json::to_string_pretty(record).expect("keys are numbers or texts, values are numbers and texts");
+    let json = serde_json::to_string_pretty(&stored).expect("keys are numbers or texts, values are numbers and texts");
     [(RECORD, json), (BRICKS, bricks(record)), (START, start.to_string())]
         .map(|(key, value)| (key.to_owned(), value))
         .into()
 }
 
 /// The record that a ConfigMap keeps.
-pub fn record(data: &BTreeMap<String, String>) -> Result<Record, Unreadable> {
-    let json = data.get(RECORD).ok_or(Unreadable::Missing)?;
-    Ok(serde_json::from_str(json)?)
+pub fn record(data: &BTreeMap<String, String>) -> Result<Record, RecordError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Schema {
+        #[serde(default = "first_version")]
+        schema_version: u32,
+    }
+    let json = data.get(RECORD).ok_or(RecordError::Missing)?.as_bytes();
+    let Schema { schema_version } = json::read(json)?;
+    if schema_version > SCHEMA_VERSION {
+        return Err(RecordError::Newer(schema_version));
+    }
+    let mut record: Record = json::read(json)?;
+    // Written by an agent that took a pool over while one of its peers was being probed: nobody belongs to it yet.
+    record.members.retain(|_, member| member.uuid != PeerId::NIL);
+    Ok(record)
+}
+
+fn first_version() -> u32 {
+    1
 }
 
 /// Who has left holds nothing that a smaller pool would lose.
 fn bricks(record: &Record) -> String {
     let mut lines = String::new();
     for (ordinal, member) in record.members.iter().filter(|(_, m)| m.standing == Standing::Joined) {
-        let volumes: BTreeSet<&str> = member.bricks.iter().map(|b| b.volume.as_str()).collect();
+        let volumes: BTreeSet<&str> = member.bricks.iter().map(|b| &*b.volume).collect();
         if !volumes.is_empty() {
             let volumes: Vec<&str> = volumes.into_iter().collect();
             lines.push_str(&format!("{ordinal} {}\n", volumes.join(", ")));
@@ -72,16 +109,22 @@ fn bricks(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::str::FromStr;
+
     use super::*;
-    use crate::{BrickAt, Member, Order, Repair};
+    use crate::{BrickAt, InvalidName, Member, Order, Repair};
+
+    fn name<T: FromStr<Err = InvalidName>>(text: &str) -> T {
+        text.parse().expect("a valid name")
+    }
 
     fn member(standing: Standing, bricks: &[(&str, &str)]) -> Member {
         Member {
-            host: "glusterfs-0.glusterfs.default.svc.cluster.local".to_owned(),
-            uuid: "edb18957-b7f5-468d-baf8-19e0e02d20c7".to_owned(),
+            host: name("glusterfs-0.glusterfs.default.svc.cluster.local"),
+            uuid: name("edb18957-b7f5-468d-baf8-19e0e02d20c7"),
             operating_version: 100_000,
-            addresses: vec!["10.0.0.7".to_owned()],
-            bricks: bricks.iter().map(|(v, p)| BrickAt { volume: (*v).to_owned(), path: (*p).to_owned() }).collect(),
+            addresses: vec![name("10.0.0.7")],
+            bricks: bricks.iter().map(|(v, p)| BrickAt { volume: name(v), path: name(p) }).collect(),
             standing,
             seen: "Peer in Cluster (Connected)".to_owned(),
             since: 5,
@@ -125,11 +168,72 @@ mod tests {
         }
     }
 
+    /// As the agents wrote it before it had a schema version.
+    const FIRST: &str = r#"{
+      "members": {
+        "0": {"host": "g-0.g.n.svc.d", "uuid": "edb18957-b7f5-468d-baf8-19e0e02d20c7", "operatingVersion": 100000,
+              "addresses": ["10.0.0.7"], "bricks": [{"volume": "gv0", "path": "/data/bricks/gv0"}],
+              "standing": "Joined", "seen": "Peer in Cluster (Connected)", "since": 5},
+        "1": {"host": "g-1.g.n.svc.d", "uuid": "", "operatingVersion": 100000, "addresses": [], "bricks": [],
+              "standing": "Joined", "seen": ""},
+        "2": {"host": "g-2.g.n.svc.d", "uuid": "d77f225f-14f9-4028-9ed1-02eff28cbc4c", "operatingVersion": 100000,
+              "addresses": [], "bricks": [], "standing": "Left", "seen": "detached", "since": 9}
+      },
+      "order": {"id": 3, "ordinal": 0, "pod": "uid", "repair": "ResyncVolumes", "since": 7, "volumes": ["gv0"],
+                "reason": "it differs"},
+      "orders": 3
+    }"#;
+
+    fn read(json: &str) -> Result<Record, String> {
+        record(&BTreeMap::from([(RECORD.to_owned(), json.to_owned())])).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_record_of_an_older_agent_is_read() {
+        let record = read(FIRST).expect("it can be read");
+        assert_eq!(record.members.keys().copied().collect::<Vec<_>>(), [0, 2], "one was never of the pool");
+        assert_eq!(record.members[&0], member(Standing::Joined, &[("gv0", "/data/bricks/gv0")]).at("g-0.g.n.svc.d"));
+        assert_eq!(record.order.map(|order| (order.id, order.repair)), Some((3, Repair::ResyncVolumes)));
+    }
+
+    impl Member {
+        fn at(self, host: &str) -> Member {
+            Member { host: name(host), ..self }
+        }
+    }
+
+    #[test]
+    fn older_agents_can_read_what_is_written() {
+        #[derive(Deserialize)]
+        struct First {
+            members: BTreeMap<u32, serde_json::Map<String, serde_json::Value>>,
+            orders: u64,
+        }
+        let data = data(&full(), 0);
+        let first: First = serde_json::from_str(&data[RECORD]).expect("the same shape");
+        assert_eq!((first.members.len(), first.orders), (4, 7));
+        for key in ["host", "uuid", "operatingVersion", "addresses", "bricks", "standing", "seen", "since"] {
+            assert!(first.members.values().all(|member| member.contains_key(key)), "{key}");
+        }
+    }
+
     #[test]
     fn what_is_no_record_is_said() {
-        let said = |data: &BTreeMap<String, String>| record(data).expect_err("it cannot be read").to_string();
-        assert_eq!(said(&BTreeMap::new()), "data has no key record.json");
-        let wrong = BTreeMap::from([(RECORD.to_owned(), r#"{"members": 1}"#.to_owned())]);
-        assert!(said(&wrong).starts_with("data[record.json]: invalid type: integer `1`"), "{}", said(&wrong));
+        assert_eq!(record(&BTreeMap::new()), Err(RecordError::Missing));
+        let wrong = |from: &str, to: &str| read(&FIRST.replace(from, to)).expect_err("it cannot be read");
+        for (error, says) in [
+            (read("{").expect_err("it cannot be read"), "data[record.json]: EOF while parsing"),
+            (read(r#"{"members": 1}"#).expect_err("it is wrong"), "data[record.json]: members: invalid type: integer"),
+            (wrong("edb18957", "../../../"), "data[record.json]: members.0.uuid: \"../../../"),
+            (wrong("g-2.g.n", "g 2"), "data[record.json]: members.2.host: \"g 2"),
+            (wrong("10.0.0.7", "a\\nb"), "data[record.json]: members.0.addresses[0]: \"a\\nb\""),
+            (wrong("[\"gv0\"]", "[\"../gv0\"]"), "data[record.json]: order.volumes[0]: \"../gv0\""),
+            (
+                read(r#"{"schemaVersion": 2, "peers": []}"#).expect_err("it is newer"),
+                "data[record.json]: schemaVersion 2 is newer than 1, which this version of Stead reads; update Stead",
+            ),
+        ] {
+            assert!(error.starts_with(says), "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Record, Report, Wanted};
+use crate::{HostName, PeerId, Record, Report, Wanted};
 
 mod belongs;
 mod left;
@@ -10,9 +10,11 @@ mod missing;
 mod naming;
 mod order;
 mod rejected;
+mod rules;
 mod sight;
 
 pub use order::{loses_nothing, still_needed};
+pub use rules::{Rule, Rules};
 use sight::Sight;
 
 /// All that a decision is made from.
@@ -30,46 +32,6 @@ pub struct View<'a> {
     pub decider: u32,
     /// Seconds of a clock.
     pub now: u64,
-    /// The rules that hold: all of them, but in a test that takes one away.
-    pub rules: Rules,
-}
-
-/// A rule that a decision keeps to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// Nothing is done on a minority's view.
-    Majority,
-    /// A peer that holds bricks is not detached.
-    Bricks,
-    /// State that is the only copy of something is not taken away.
-    OnlyCopy,
-    /// One repair at a time.
-    OneRepair,
-    /// A peer that is merely disconnected is waited for.
-    Patience,
-    /// A healthy peer is not restarted.
-    Healthy,
-}
-
-/// The rules that hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rules {
-    without: Option<Rule>,
-}
-
-impl Rules {
-    /// All rules.
-    pub const ALL: Rules = Rules { without: None };
-
-    /// All but one, to see what it is for.
-    pub fn without(rule: Rule) -> Rules {
-        Rules { without: Some(rule) }
-    }
-
-    /// Whether this rule holds.
-    pub fn hold(self, rule: Rule) -> bool {
-        self.without != Some(rule)
-    }
 }
 
 /// What to do next.
@@ -93,18 +55,18 @@ pub enum Act {
         /// The pod.
         ordinal: u32,
         /// Its name.
-        host: String,
+        host: HostName,
         /// Whom it was decided for: not done if the host has another identity now.
-        uuid: String,
+        uuid: PeerId,
     },
     /// `gluster peer detach HOST`, never by force.
     Detach {
         /// The pod.
         ordinal: u32,
         /// The name by which the decider knows it.
-        host: String,
+        host: HostName,
         /// Whom it was decided for: not done if the host has another identity now.
-        uuid: String,
+        uuid: PeerId,
     },
 }
 
@@ -146,13 +108,23 @@ impl Note {
 
 /// What the pool needs next.
 pub fn decide(view: &View<'_>) -> Decision {
+    decide_by(view, Rules::default())
+}
+
+/// What the pool would need next if these rules were all.
+#[cfg(feature = "switchable-guards")]
+pub fn decide_under(view: &View<'_>, rules: Rules) -> Decision {
+    decide_by(view, rules)
+}
+
+fn decide_by(view: &View<'_>, rules: Rules) -> Decision {
     let mut decision = Decision::default();
     let mut record = view.record.clone();
     if record.joined().next().is_none() {
         belongs::begin(view, &mut record, &mut decision);
     }
     if record.joined().next().is_some() && !decision.step_down {
-        next(view, &mut record, &mut decision);
+        next(view, rules, &mut record, &mut decision);
     }
     decision.record = (record != *view.record).then_some(record);
     // Who steps down writes nothing: what is to be recorded is recorded first.
@@ -161,9 +133,9 @@ pub fn decide(view: &View<'_>) -> Decision {
 }
 
 /// What a pool that is recorded needs next: the record is brought up to date, then one thing is done, the most urgent.
-fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decision) {
     let before = record.clone();
-    let sight = Sight::new(view, &before);
+    let sight = Sight::new(view, rules, &before);
     sight.note_copies(&mut decision.notes);
     if !sight.decider_belongs() {
         decision.step_down = true;
@@ -179,13 +151,13 @@ fn next(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
 
     // The record has changed: what follows looks with it.
     let current = record.clone();
-    let sight = Sight::new(view, &current);
+    let sight = Sight::new(view, rules, &current);
     order::follow(&sight, record, decision);
-    if record.order.is_some() && view.rules.hold(Rule::OneRepair) {
+    if record.order.is_some() && rules.hold(Rule::OneRepair) {
         return;
     }
     rejected::cure(&sight, record, decision);
-    if record.order.is_some() && view.rules.hold(Rule::OneRepair) {
+    if record.order.is_some() && rules.hold(Rule::OneRepair) {
         return;
     }
     left::detach(&sight, decision);

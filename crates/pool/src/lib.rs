@@ -9,6 +9,8 @@
 mod boot;
 pub mod config_map;
 mod decide;
+mod json;
+mod names;
 pub mod parse;
 mod record;
 mod report;
@@ -16,7 +18,11 @@ pub mod status;
 mod wanted;
 
 pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
+#[cfg(feature = "switchable-guards")]
+pub use decide::decide_under;
 pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, loses_nothing, still_needed};
+pub use json::FieldError;
+pub use names::{BrickPath, HostName, InvalidName, PeerId, VolumeName};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
 pub use wanted::{Wanted, ordinal};

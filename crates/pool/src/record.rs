@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::id_or_nil;
+use crate::{BrickPath, HostName, PeerId, VolumeName};
+
 /// What is kept of a pool in Kubernetes: enough to give each pod its identity back when no peer answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,13 +36,14 @@ impl Record {
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// The name by which the others know it.
-    pub host: String,
+    pub host: HostName,
     /// Its identity.
-    pub uuid: String,
+    #[serde(deserialize_with = "id_or_nil")]
+    pub uuid: PeerId,
     /// The operating version that it had.
     pub operating_version: u32,
     /// The addresses that it had, the last one first; a few of them.
-    pub addresses: Vec<String>,
+    pub addresses: Vec<HostName>,
     /// What it holds.
     pub bricks: Vec<BrickAt>,
     /// Whether it belongs to the pool.
@@ -65,9 +69,9 @@ pub enum Standing {
 #[serde(rename_all = "camelCase")]
 pub struct BrickAt {
     /// The volume.
-    pub volume: String,
+    pub volume: VolumeName,
     /// The directory.
-    pub path: String,
+    pub path: BrickPath,
 }
 
 /// A repair that one agent is to make on its own pod.
@@ -90,7 +94,7 @@ pub struct Order {
     /// The volumes that others have too. [`Repair::ResyncVolumes`] takes these away; no other repair is carried out on one
     /// that has more.
     #[serde(default)]
-    pub volumes: Vec<String>,
+    pub volumes: Vec<VolumeName>,
     /// Why, for people.
     pub reason: String,
 }

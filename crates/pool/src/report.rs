@@ -1,6 +1,13 @@
 //! What an agent says of its own pod's glusterd.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::json::{self, FieldError};
+use crate::names::optional_id;
+use crate::{BrickPath, HostName, PeerId, VolumeName};
+
+/// How much of a free text is kept, in characters.
+const LONGEST_TEXT: usize = 1000;
 
 /// What one glusterd says, of itself and of the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,11 +18,11 @@ pub struct Report {
     /// The pod's uid.
     pub pod: String,
     /// The pod's address.
-    pub address: String,
+    pub address: HostName,
     /// Whether glusterd runs.
     pub daemon: Daemon,
     /// Its identity, as its state directory has it.
-    pub uuid: Option<String>,
+    pub uuid: Option<PeerId>,
     /// The operating version.
     pub operating_version: Option<u32>,
     /// The others, as it sees them; itself not among them.
@@ -27,7 +34,22 @@ pub struct Report {
     /// The last order of the record that this agent carried out.
     pub done: Option<u64>,
     /// What the agent is doing or waits for, for people.
+    #[serde(default, deserialize_with = "one_line")]
     pub doing: Option<String>,
+}
+
+impl Report {
+    /// Reads a report. A value that is not valid is an error that names the field.
+    pub fn from_json(json: &[u8]) -> Result<Report, FieldError> {
+        json::read(json)
+    }
+}
+
+/// Reads free text as one line of limited length: it is printed to terminals and written into events.
+fn one_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    let line = |text: String| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_TEXT).collect();
+    Ok(text.map(line))
 }
 
 /// Whether glusterd runs.
@@ -45,10 +67,11 @@ pub enum Daemon {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
-    /// Its identity.
-    pub uuid: String,
+    /// Its identity; none while it is being probed.
+    #[serde(with = "optional_id")]
+    pub uuid: Option<PeerId>,
     /// Its names and addresses.
-    pub hosts: Vec<String>,
+    pub hosts: Vec<HostName>,
     /// How far the friendship is.
     pub state: PeerState,
     /// Whether there is a connection.
@@ -127,7 +150,7 @@ impl PeerState {
 #[serde(rename_all = "camelCase")]
 pub struct Volume {
     /// Its name.
-    pub name: String,
+    pub name: VolumeName,
     /// The version of its definition, and the checksum: two that have the same version and another checksum reject each other.
     pub version: Option<u64>,
     /// The checksum of its definition.
@@ -143,9 +166,9 @@ pub struct Volume {
 #[serde(rename_all = "camelCase")]
 pub struct Brick {
     /// The host, as the volume was made with.
-    pub host: String,
+    pub host: HostName,
     /// The identity of the peer that holds it.
-    pub uuid: Option<String>,
+    pub uuid: Option<PeerId>,
     /// The directory.
-    pub path: String,
+    pub path: BrickPath,
 }

@@ -1,15 +1,12 @@
 //! What the StatefulSet wants.
 
-use serde::{Deserialize, Serialize};
+use crate::{HostName, InvalidName};
 
 /// The pods that a pool should have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The StatefulSet's name.
-    pub name: String,
-    /// The domain in which its pods have names: `SERVICE.NAMESPACE.svc.cluster.local`.
-    pub domain: String,
+    name: String,
+    domain: String,
     /// How many pods.
     pub replicas: u32,
     /// The ordinal of the first one.
@@ -17,14 +14,31 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The pods of the StatefulSet `name`, which have names in `domain`: `SERVICE.NAMESPACE.svc.cluster.local`.
+    pub fn new(name: &str, domain: &str, replicas: u32, start: u32) -> Result<Wanted, InvalidName> {
+        let wanted = Wanted { name: name.to_owned(), domain: domain.to_owned(), replicas, start };
+        // The longest ordinal: where this is a host name, so are all others.
+        wanted.host_of(u32::MAX)?;
+        Ok(wanted)
+    }
+
+    /// The StatefulSet's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A pod's name.
     pub fn pod(&self, ordinal: u32) -> String {
         format!("{}-{ordinal}", self.name)
     }
 
     /// The name by which a pod's glusterd is known to the others.
-    pub fn host(&self, ordinal: u32) -> String {
-        format!("{}-{ordinal}.{}", self.name, self.domain)
+    pub fn host(&self, ordinal: u32) -> HostName {
+        self.host_of(ordinal).expect("checked for the longest ordinal when it was made")
+    }
+
+    fn host_of(&self, ordinal: u32) -> Result<HostName, InvalidName> {
+        format!("{}-{ordinal}.{}", self.name, self.domain).parse()
     }
 
     /// The ordinal of a pod's name or of a host's, if it is one of this pool's.
@@ -48,6 +62,16 @@ pub fn ordinal(set: &str, pod: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_are_no_host_names_are_refused() {
+        let long = "n".repeat(60);
+        for (name, domain, valid) in
+            [("g", "g.n.svc.d", true), ("g", "g..d", false), ("g/x", "d", false), ("", "d", false), (&long, "d", false)]
+        {
+            assert_eq!(Wanted::new(name, domain, 3, 0).is_ok(), valid, "{name} in {domain}");
+        }
+    }
 
     #[test]
     fn ordinals_are_of_this_pool() {

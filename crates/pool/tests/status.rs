@@ -1,24 +1,26 @@
 //! How pools stand, as people read it.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::str::FromStr;
 
 use expect_test::{Expect, expect, expect_file};
-use stead_pool::status::{Answer, Pod, Remark, Said, Seen, render, status};
+use stead_pool::config_map::RecordError;
+use stead_pool::status::{Answer, NoAnswer, Pod, Remark, Said, Seen, render, status};
 use stead_pool::{
-    Brick, BrickAt, Daemon, Member, Order, Peer, PeerState, Record, Repair, Report, Standing, Volume, Wanted,
+    Brick, BrickAt, Daemon, Member, Order, Peer, PeerId, PeerState, Record, Repair, Report, Standing, Volume, Wanted,
 };
 
-fn uuid(ordinal: u32) -> String {
-    format!("{ordinal}0000000-0000-4000-8000-00000000000{ordinal}")
+fn name<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().expect("a valid name")
+}
+
+fn uuid(ordinal: u32) -> PeerId {
+    name(&format!("{ordinal}0000000-0000-4000-8000-00000000000{ordinal}"))
 }
 
 fn wanted(replicas: u32) -> Wanted {
-    Wanted {
-        name: "glusterfs".to_owned(),
-        domain: "glusterfs.default.svc.cluster.local".to_owned(),
-        replicas,
-        start: 0,
-    }
+    Wanted::new("glusterfs", "glusterfs.default.svc.cluster.local", replicas, 0).expect("host names")
 }
 
 fn member(ordinal: u32) -> Member {
@@ -26,9 +28,9 @@ fn member(ordinal: u32) -> Member {
         host: wanted(1).host(ordinal),
         uuid: uuid(ordinal),
         operating_version: 100_000,
-        addresses: vec![format!("10.0.0.{ordinal}")],
+        addresses: vec![name(&format!("10.0.0.{ordinal}"))],
         bricks: if ordinal < 3 {
-            vec![BrickAt { volume: "gv0".to_owned(), path: "/data/bricks/gv0".to_owned() }]
+            vec![BrickAt { volume: name("gv0"), path: name("/data/bricks/gv0") }]
         } else {
             Vec::new()
         },
@@ -40,25 +42,25 @@ fn member(ordinal: u32) -> Member {
 
 fn peer(ordinal: u32) -> Peer {
     Peer {
-        uuid: uuid(ordinal),
-        hosts: vec![wanted(1).host(ordinal), format!("10.0.0.{ordinal}")],
+        uuid: Some(uuid(ordinal)),
+        hosts: vec![wanted(1).host(ordinal), name(&format!("10.0.0.{ordinal}"))],
         state: PeerState::Befriended,
         connected: true,
     }
 }
 
 fn report(ordinal: u32, size: u32) -> Report {
-    let brick = |o: u32| Brick { host: wanted(1).host(o), uuid: Some(uuid(o)), path: "/data/bricks/gv0".to_owned() };
+    let brick = |o: u32| Brick { host: wanted(1).host(o), uuid: Some(uuid(o)), path: name("/data/bricks/gv0") };
     Report {
         ordinal,
         pod: format!("uid-{ordinal}"),
-        address: format!("10.0.0.{ordinal}"),
+        address: name(&format!("10.0.0.{ordinal}")),
         daemon: Daemon::Running,
         uuid: Some(uuid(ordinal)),
         operating_version: Some(100_000),
         peers: (0..size).filter(|o| *o != ordinal).map(peer).collect(),
         volumes: vec![Volume {
-            name: "gv0".to_owned(),
+            name: name("gv0"),
             version: Some(2),
             checksum: Some("1".to_owned()),
             started: true,
@@ -97,7 +99,7 @@ fn record(seen: &mut Seen) -> &mut Record {
 
 /// How one sees another, to change it.
 fn sight(seen: &mut Seen, who: u32, whom: u32) -> &mut Peer {
-    of(seen, who).report.peers.iter_mut().find(|p| p.uuid == uuid(whom)).expect("it knows it")
+    of(seen, who).report.peers.iter_mut().find(|p| p.uuid == Some(uuid(whom))).expect("it knows it")
 }
 
 fn check(seen: &Seen, whole: bool, text: Expect) {
@@ -140,7 +142,7 @@ fn all_is_well() {
 fn a_state_was_lost_and_is_being_restored() {
     let mut seen = whole(3);
     let lost = of(&mut seen, 1);
-    lost.report.uuid = Some("deadbeef-0000-4000-8000-000000000001".to_owned());
+    lost.report.uuid = Some(name("deadbeef-0000-4000-8000-000000000001"));
     lost.report.peers.clear();
     lost.report.volumes.clear();
     lost.report.doing = Some("order 4: glusterd is stopped to write its identity back".to_owned());
@@ -227,7 +229,7 @@ fn a_state_was_lost_and_is_being_restored() {
 #[test]
 fn a_node_was_lost() {
     let mut seen = whole(3);
-    seen.answers.insert(2, Err("dial tcp 10.0.0.2:24080: i/o timeout".to_owned()));
+    seen.answers.insert(2, Err(NoAnswer::Refused("dial tcp 10.0.0.2:24080: i/o timeout".to_owned())));
     seen.pods.insert(2, Pod { node: Some("worker-2".to_owned()), state: "ending".to_owned() });
     for who in [0, 1] {
         sight(&mut seen, who, 2).connected = false;
@@ -271,10 +273,10 @@ fn the_peers_do_not_agree() {
     let mut seen = whole(4);
     sight(&mut seen, 3, 1).state = PeerState::Rejected;
     sight(&mut seen, 0, 2).connected = false;
-    of(&mut seen, 1).report.peers.retain(|p| p.uuid != uuid(3));
+    of(&mut seen, 1).report.peers.retain(|p| p.uuid != Some(uuid(3)));
     of(&mut seen, 2).report.peers.push(Peer {
-        uuid: "cafe".to_owned(),
-        hosts: vec!["old.example".to_owned()],
+        uuid: None,
+        hosts: vec![name("old.example")],
         state: PeerState::RequestSent,
         connected: false,
     });
@@ -407,12 +409,12 @@ fn a_pool_begins() {
 #[test]
 fn a_peer_is_found_by_its_address() {
     let mut seen = whole(3);
-    sight(&mut seen, 1, 0).hosts = vec!["10.0.0.0".to_owned()];
-    sight(&mut seen, 2, 0).hosts = vec!["192.0.2.7".to_owned()];
+    sight(&mut seen, 1, 0).hosts = vec![name("10.0.0.0")];
+    sight(&mut seen, 2, 0).hosts = vec![name("192.0.2.7")];
     assert!(status(&seen).whole, "{}", render(&status(&seen)));
     let mut stranger = whole(3);
     let peer = sight(&mut stranger, 1, 0);
-    (peer.uuid, peer.hosts) = ("cafe".to_owned(), vec!["192.0.2.7".to_owned()]);
+    (peer.uuid, peer.hosts) = (Some(uuid(9)), vec![name("192.0.2.7")]);
     let troubles = status(&stranger).troubles;
     assert_eq!(
         troubles,
@@ -425,13 +427,13 @@ fn a_peer_is_found_by_its_address() {
 fn what_a_whole_pool_has_not() {
     let table: BTreeMap<&str, fn(&mut Seen)> = BTreeMap::from([
         ("no record", (|s| s.record = Ok(None)) as fn(&mut Seen)),
-        ("a record that cannot be read", |s| s.record = Err("data has no key record.json".to_owned())),
-        ("a silent agent", |s| drop(s.answers.insert(1, Err("no".to_owned())))),
+        ("a record that cannot be read", |s| s.record = Err(RecordError::Missing)),
+        ("a silent agent", |s| drop(s.answers.insert(1, Err(NoAnswer::NoAddress)))),
         ("no answer", |s| drop(s.answers.remove(&1))),
         ("one stopped", |s| of(s, 1).report.daemon = Daemon::Stopped),
         ("a heal", |s| of(s, 1).report.heals = Some(1)),
         ("one disconnected", |s| sight(s, 0, 1).connected = false),
-        ("another identity", |s| of(s, 1).report.uuid = Some("x".to_owned())),
+        ("another identity", |s| of(s, 1).report.uuid = Some(uuid(9))),
         ("one more is wanted", |s| s.wanted.replicas = 4),
         ("one less is wanted", |s| s.wanted.replicas = 2),
         ("one has left", |s| record(s).members.get_mut(&1).expect("a member").standing = Standing::Left),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::sight::{Sight, is_friend};
 use super::{Decision, Note, Severity, View};
-use crate::{BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Standing};
+use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Standing};
 
 /// How many addresses of a member are kept.
 const ADDRESSES: usize = 4;
@@ -38,22 +38,21 @@ pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decisio
         decision.step_down = true;
         return;
     }
-    if own.peers.is_empty() {
-        found(view, own, record, decision);
-    } else {
-        take_over(view, own, &running, record, decision);
+    match own.uuid {
+        Some(uuid) if own.peers.is_empty() => found(view, own, uuid, record, decision),
+        _ => take_over(view, own, &running, record, decision),
     }
 }
 
-fn found(view: &View<'_>, own: &Report, record: &mut Record, decision: &mut Decision) {
-    record.members.insert(own.ordinal, member(view, own.ordinal, own.uuid.clone().unwrap_or_default(), Some(own)));
+fn found(view: &View<'_>, own: &Report, uuid: PeerId, record: &mut Record, decision: &mut Decision) {
+    record.members.insert(own.ordinal, member(view, own.ordinal, uuid, Some(own)));
     let text = format!("{} begins the pool", view.wanted.pod(own.ordinal));
     decision.notes.push(Note::normal(own.ordinal, "Founded", text));
 }
 
 fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Record, decision: &mut Decision) {
     let pool = known_to(own);
-    let of_the_pool = |r: &&&Report| r.uuid.as_ref().is_some_and(|u| pool.contains(u));
+    let of_the_pool = |r: &&&Report| r.uuid.is_some_and(|u| pool.contains(&u));
     let members: Vec<&&Report> = running.iter().filter(of_the_pool).collect();
     let differing: Vec<String> =
         members.iter().filter(|r| known_to(r) != pool).map(|r| view.wanted.pod(r.ordinal)).collect();
@@ -67,16 +66,15 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
         decision.notes.push(Note::of(None, Severity::Warning, "Disagree", text));
         return;
     }
-    for report in &members {
-        let uuid = report.uuid.clone().unwrap_or_default();
+    for (report, uuid) in members.iter().filter_map(|report| Some((report, report.uuid?))) {
         record.members.insert(report.ordinal, member(view, report.ordinal, uuid, Some(report)));
     }
     for peer in &own.peers {
         let named = peer.hosts.iter().find_map(|h| view.wanted.ordinal(h));
-        if let Some(ordinal) = named
-            && !record.joined().any(|(_, m)| m.uuid == peer.uuid)
+        if let (Some(ordinal), Some(uuid)) = (named, peer.uuid)
+            && !record.joined().any(|(_, m)| m.uuid == uuid)
         {
-            record.members.entry(ordinal).or_insert_with(|| member(view, ordinal, peer.uuid.clone(), None));
+            record.members.entry(ordinal).or_insert_with(|| member(view, ordinal, uuid, None));
         }
     }
     let text = format!("the pool was there already: {} peers are taken over as they are", record.members.len());
@@ -84,12 +82,11 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
 }
 
 /// The identities that one knows as the pool, itself among them.
-fn known_to(report: &Report) -> BTreeSet<String> {
-    let peers = report.peers.iter().map(|p| p.uuid.clone());
-    report.uuid.clone().into_iter().chain(peers).filter(|u| !u.is_empty()).collect()
+fn known_to(report: &Report) -> BTreeSet<PeerId> {
+    report.uuid.into_iter().chain(report.peers.iter().filter_map(|p| p.uuid)).collect()
 }
 
-fn member(view: &View<'_>, ordinal: u32, uuid: String, report: Option<&Report>) -> Member {
+fn member(view: &View<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) -> Member {
     let known_version = view.reports.values().filter_map(|r| r.operating_version).max();
     Member {
         host: view.wanted.host(ordinal),
@@ -142,19 +139,20 @@ fn is_moved(sight: &Sight<'_>, brick: &BrickAt) -> bool {
 /// taken: probing it under another identity would leave the pool with two of one name.
 fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let mut strangers = BTreeSet::new();
-    let mut known: Vec<&Peer> = sight.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p)).collect();
+    let settled = sight.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p));
+    let mut known: Vec<(PeerId, &Peer)> = settled.filter_map(|p| Some((p.uuid?, p))).collect();
     // The identity that a pod really has goes before one that it had.
-    known.sort_by_key(|p| !sight.view.reports.values().any(|r| r.uuid.as_ref() == Some(&p.uuid)));
-    for peer in known {
-        if record.joined().any(|(_, m)| m.uuid == peer.uuid) {
+    known.sort_by_key(|(uuid, _)| !sight.view.reports.values().any(|r| r.uuid == Some(*uuid)));
+    for (uuid, peer) in known {
+        if record.joined().any(|(_, m)| m.uuid == uuid) {
             continue;
         }
         let Some(ordinal) = sight.ordinal_of(peer) else {
             strangers.insert(peer.hosts.join(", "));
             continue;
         };
-        let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
-        let friends = sight.words_on(ordinal, &peer.uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
+        let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid == Some(uuid));
+        let friends = sight.words_on(ordinal, uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
         let pod = sight.view.wanted.pod(ordinal);
         if record.joined_as(ordinal).is_none() {
             decision.notes.push(Note::normal(ordinal, "Joined", format!("{pod} has joined the pool")));
@@ -164,7 +162,7 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         } else {
             continue;
         }
-        let mut new = member(sight.view, ordinal, peer.uuid.clone(), report);
+        let mut new = member(sight.view, ordinal, uuid, report);
         // Bricks and addresses go by the pod: they are its own under whichever identity.
         if let Some(before) = record.members.remove(&ordinal) {
             new.bricks = if before.standing == Standing::Joined { before.bricks } else { Vec::new() };
@@ -175,7 +173,7 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         record.members.insert(ordinal, new);
     }
     for stranger in strangers {
-        let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name);
+        let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name());
         decision.notes.push(Note::of(None, Severity::Normal, "Stranger", text));
     }
 }
@@ -183,14 +181,14 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
 /// Whether a peer is a friend, was one, or is on its way to be one.
 fn is_settled(peer: &Peer) -> bool {
     use PeerState::{Befriended, Rejected, RequestAccepted, RequestSentReceived};
-    matches!(peer.state, Befriended | Rejected | RequestAccepted | RequestSentReceived) && !peer.uuid.is_empty()
+    matches!(peer.state, Befriended | Rejected | RequestAccepted | RequestSentReceived)
 }
 
 /// Those that none of the pool knows any more.
 fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
-    let joined: Vec<(u32, String)> = sight.record.joined().map(|(o, m)| (o, m.uuid.clone())).collect();
+    let joined: Vec<(u32, PeerId)> = sight.record.joined().map(|(o, m)| (o, m.uuid)).collect();
     for (ordinal, uuid) in joined {
-        let words = sight.words_on(ordinal, &uuid);
+        let words = sight.words_on(ordinal, uuid);
         let unknown = !words.is_empty() && words.iter().all(|(_, p)| p.is_none());
         // Reports may be a little old: one that has just come is not known to all of them yet.
         let lately = !record.members.get(&ordinal).is_some_and(|m| m.seen.starts_with(UNKNOWN))
@@ -212,10 +210,10 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     }
 }
 
-fn keep_address(member: &mut Member, address: &str) {
+fn keep_address(member: &mut Member, address: &HostName) {
     if member.addresses.first().is_none_or(|a| a != address) {
         member.addresses.retain(|a| a != address);
-        member.addresses.insert(0, address.to_owned());
+        member.addresses.insert(0, address.clone());
         member.addresses.truncate(ADDRESSES);
     }
 }
@@ -223,7 +221,7 @@ fn keep_address(member: &mut Member, address: &str) {
 /// How the others see one, in glusterd's words: once if they agree, else each with who says so.
 fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
     let mut said: Vec<(String, Vec<u32>)> = Vec::new();
-    for (who, peer) in sight.words_on(ordinal, &member.uuid) {
+    for (who, peer) in sight.words_on(ordinal, member.uuid) {
         let words = peer.map_or(UNKNOWN.to_owned(), |p| {
             format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
         });
@@ -249,6 +247,7 @@ fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
 /// Those that one does not call its friends.
 fn strange_to_it(sight: &Sight<'_>, ordinal: u32) -> Vec<u32> {
     let Some(report) = sight.as_itself(ordinal) else { return Vec::new() };
-    let befriended = |m: &Member| report.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended);
+    let befriended =
+        |m: &Member| report.peers.iter().any(|p| p.uuid == Some(m.uuid) && p.state == PeerState::Befriended);
     sight.record.joined().filter(|(o, m)| *o != ordinal && !befriended(m)).map(|(o, _)| o).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::sight::{Sight, is_friend};
 use super::{Act, Decision, Note, Rule, Severity};
-use crate::{Member, PeerState};
+use crate::{HostName, Member, PeerState};
 
 /// Detaches the last that has left, if it may be.
 pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
@@ -12,7 +12,7 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
         return;
     }
     if wanted.replicas == 0 {
-        let text = format!("{} is scaled to nothing: the pool stays as it is, for when it comes back", wanted.name);
+        let text = format!("{} is scaled to nothing: the pool stays as it is, for when it comes back", wanted.name());
         decision.notes.push(Note::of(None, Severity::Normal, "ScaledToZero", text));
         return;
     }
@@ -23,14 +23,14 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
             let text = format!("{} has left and holds no bricks: it is detached", wanted.pod(ordinal));
             decision.notes.push(Note::normal(ordinal, "Detaching", text));
             let host = name_at_the_decider(sight, ordinal, member);
-            decision.act = Some(Act::Detach { ordinal, host, uuid: member.uuid.clone() });
+            decision.act = Some(Act::Detach { ordinal, host, uuid: member.uuid });
         }
     }
 }
 
 /// The name by which the decider's glusterd knows one: its own name, if that is among them.
-fn name_at_the_decider(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
-    let hosts = sight.peer(sight.view.decider, &member.uuid).map(|p| p.hosts.as_slice()).unwrap_or_default();
+fn name_at_the_decider(sight: &Sight<'_>, ordinal: u32, member: &Member) -> HostName {
+    let hosts = sight.peer(sight.view.decider, member.uuid).map(|p| p.hosts.as_slice()).unwrap_or_default();
     match hosts.first() {
         Some(first) if !hosts.contains(&member.host) => first.clone(),
         _ => sight.view.wanted.host(ordinal),
@@ -39,17 +39,16 @@ fn name_at_the_decider(sight: &Sight<'_>, ordinal: u32, member: &Member) -> Stri
 
 /// Whether one is not wanted any more. One that is merely away is still wanted.
 fn has_left(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
-    let away = !sight.words_on(ordinal, &member.uuid).iter().any(|(_, p)| p.is_some_and(|p| p.connected));
-    !sight.view.wanted.wants(ordinal)
-        || (away && ordinal != sight.view.decider && !sight.view.rules.hold(Rule::Patience))
+    let away = !sight.words_on(ordinal, member.uuid).iter().any(|(_, p)| p.is_some_and(|p| p.connected));
+    !sight.view.wanted.wants(ordinal) || (away && ordinal != sight.view.decider && !sight.rules.hold(Rule::Patience))
 }
 
 fn bricks_kept(sight: &Sight<'_>, ordinal: u32, member: &Member) -> Option<Note> {
     let reported = sight.bricks(ordinal, member, sight.view.reports.values());
-    let mut volumes: Vec<&str> = member.bricks.iter().chain(&reported).map(|b| b.volume.as_str()).collect();
+    let mut volumes: Vec<&str> = member.bricks.iter().chain(&reported).map(|b| &*b.volume).collect();
     volumes.sort_unstable();
     volumes.dedup();
-    if volumes.is_empty() || !sight.view.rules.hold(Rule::Bricks) {
+    if volumes.is_empty() || !sight.rules.hold(Rule::Bricks) {
         return None;
     }
     let text = format!(
@@ -76,7 +75,7 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
     }
     // The decider's glusterd refuses while it does not have all others as friends, connected.
     let away = |(o, m): &&(u32, &Member)| {
-        *o != sight.view.decider && !sight.peer(sight.view.decider, &m.uuid).is_some_and(is_friend)
+        *o != sight.view.decider && !sight.peer(sight.view.decider, m.uuid).is_some_and(is_friend)
     };
     let away: Vec<u32> = others.iter().filter(away).map(|(o, _)| *o).collect();
     if !away.is_empty() {
@@ -86,7 +85,7 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
     }
     // One that others do not have as a friend would not hear of it, or is about to be repaired.
     let estranged = others.iter().map(|(o, _)| *o).filter(|o| !sight.is_whole_but_for(*o, ordinal));
-    let estranged: Vec<u32> = estranged.filter(|_| sight.view.rules.hold(Rule::OneRepair)).collect();
+    let estranged: Vec<u32> = estranged.filter(|_| sight.rules.hold(Rule::OneRepair)).collect();
     (!estranged.is_empty()).then(|| {
         let estranged = sight.pods(estranged.into_iter());
         let text =
@@ -101,13 +100,13 @@ impl Sight<'_> {
         let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.as_itself(ordinal)) else {
             return false;
         };
-        let words = self.words_on(ordinal, &member.uuid);
+        let words = self.words_on(ordinal, member.uuid);
         let seen = words.iter().filter(|(w, _)| *w != but).all(|(_, p)| p.is_some_and(is_friend));
         let sees = self
             .record
             .joined()
             .filter(|(o, _)| *o != ordinal && *o != but)
-            .all(|(_, m)| report.peers.iter().any(|p| p.uuid == m.uuid && p.state == PeerState::Befriended));
+            .all(|(_, m)| report.peers.iter().any(|p| p.uuid == Some(m.uuid) && p.state == PeerState::Befriended));
         seen && sees
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             note_what_it_says(sight, report, decision);
             continue;
         }
-        let Some(uuid) = &report.uuid else { continue };
+        let Some(uuid) = report.uuid else { continue };
         let pod = wanted.pod(*ordinal);
         if sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some()) || is_being_probed(sight, *ordinal) {
             decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
@@ -35,7 +35,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             }
             Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
                 decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
-                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid: uuid.clone() });
+                decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid });
             }
             Ties::None => {}
             Ties::OfThisPool => {
@@ -65,13 +65,13 @@ fn note_what_it_says(sight: &Sight<'_>, report: &Report, decision: &mut Decision
 /// that it knows is all that it needs.
 fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
     let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| calls_the_decider_friend(sight, r));
-    let words = sight.words_on(ordinal, &member.uuid);
+    let words = sight.words_on(ordinal, member.uuid);
     knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
 }
 
 fn calls_the_decider_friend(sight: &Sight<'_>, report: &Report) -> bool {
-    let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid.as_str());
-    report.peers.iter().any(|p| Some(p.uuid.as_str()) == decider && p.state == PeerState::Befriended)
+    let decider = sight.record.joined_as(sight.view.decider).map(|m| m.uuid);
+    decider.is_some() && report.peers.iter().any(|p| p.uuid == decider && p.state == PeerState::Befriended)
 }
 
 /// Whether the decider is waiting for this one's answer.
@@ -96,7 +96,7 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
     }
     let pod = sight.view.wanted.pod(report.ordinal);
     let strangers = sight.friends_of_its_own(report);
-    let keep = sight.view.rules.hold(Rule::OnlyCopy);
+    let keep = sight.rules.hold(Rule::OnlyCopy);
     if keep && !strangers.is_empty() {
         return Ties::Others(format!("{pod} cannot join: it has a pool of its own, with {}", strangers.join(", ")));
     }

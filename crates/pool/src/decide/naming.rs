@@ -4,7 +4,7 @@ use super::order::{Need, give};
 use super::rejected::{STUCK, only_copy};
 use super::sight::Sight;
 use super::{Act, Decision, Note};
-use crate::{Record, Repair};
+use crate::{HostName, Record, Repair};
 
 /// Has those called by their names whom somebody knows by an address only: when they move, they would not be found. It
 /// takes one that knows them so; if that is not the decider, another is to decide.
@@ -15,11 +15,10 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
     }
     let mut for_another = None;
     for (ordinal, member) in sight.record.joined().filter(|(o, _)| sight.as_itself(*o).is_some()) {
-        for (who, _) in
-            sight.words_on(ordinal, &member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
+        for (who, _) in sight.words_on(ordinal, member.uuid).into_iter().filter(|(w, _)| sight.is_nameless(*w, ordinal))
         {
             if who == sight.view.decider && !is_taken(sight, &member.host) {
-                let (host, uuid) = (member.host.clone(), member.uuid.clone());
+                let (host, uuid) = (member.host.clone(), member.uuid);
                 decision.act = Some(Act::Probe { ordinal, host, uuid });
                 return;
             }
@@ -37,7 +36,7 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
 }
 
 /// Whether the decider has somebody by this name already: glusterd would not ask again.
-fn is_taken(sight: &Sight<'_>, host: &String) -> bool {
+fn is_taken(sight: &Sight<'_>, host: &HostName) -> bool {
     let own = sight.view.reports.get(&sight.view.decider);
     own.is_some_and(|r| r.peers.iter().any(|p| p.hosts.contains(host)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::sight::{Sight, is_lost_by_name};
 use super::{Decision, Note, View};
-use crate::{Daemon, Member, Order, PeerState, Record, Repair, Report};
+use crate::{Daemon, Member, Order, PeerId, PeerState, Record, Repair, Report, VolumeName};
 
 /// How long a pod has to carry out an order, in seconds.
 const TO_CARRY_OUT: u64 = 180;
@@ -16,7 +16,7 @@ const TO_SETTLE: u64 = 60;
 pub(super) struct Need {
     pub(super) repair: Repair,
     /// The volumes to take away; for a repair that takes none, those that it has.
-    pub(super) volumes: Vec<String>,
+    pub(super) volumes: Vec<VolumeName>,
     pub(super) reason: String,
 }
 
@@ -102,7 +102,7 @@ fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
 /// Whether an order takes nothing away that none of the `others` has who answer: time has passed since it was given. It is
 /// asked right before a glusterd is stopped.
 pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
-    let elsewhere = |name: &String| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
+    let elsewhere = |name: &VolumeName| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
     match order.repair {
         Repair::ResyncVolumes => order.volumes.iter().all(elsewhere),
         Repair::Forget => own.volumes.iter().all(|v| elsewhere(&v.name)),
@@ -115,30 +115,36 @@ pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>
 /// glusterd is stopped, so that one that became healthy meanwhile is left alone.
 pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
     if order.repair == Repair::CorrectNames {
-        let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == m.uuid && is_lost_by_name(p, m));
+        let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_lost_by_name(p, m));
         return record.joined().any(|(_, m)| astray(m));
     }
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
-    let befriended = |uuid: &str| own.peers.iter().any(|p| p.uuid == uuid && p.state == PeerState::Befriended);
-    let friends = others().filter(|(_, m)| befriended(&m.uuid)).count();
-    let as_itself = own.daemon == Daemon::Running && own.uuid.as_ref() == Some(&member.uuid);
+    let befriended = |uuid: PeerId| own.peers.iter().any(|p| p.uuid == Some(uuid) && p.state == PeerState::Befriended);
+    let friends = others().filter(|(_, m)| befriended(m.uuid)).count();
+    let as_itself = own.daemon == Daemon::Running && own.uuid == Some(member.uuid);
     let count = others().count();
     !(as_itself && friends > 0 && (friends + 1) * 2 > count + 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Peer, Rules, Standing, View, Wanted, decide};
+    use crate::{HostName, Peer, Standing, View, Wanted, decide};
 
     use super::*;
 
-    const NAMES: [&str; 3] = ["a", "b", "c"];
+    fn uuid(ordinal: u32) -> PeerId {
+        format!("00000000-0000-4000-8000-00000000000{}", ordinal + 1).parse().expect("a UUID")
+    }
+
+    fn host(ordinal: u32) -> HostName {
+        format!("g-{ordinal}.d").parse().expect("a host name")
+    }
 
     fn member(ordinal: u32) -> (u32, Member) {
         let member = Member {
-            host: format!("g-{ordinal}.d"),
-            uuid: NAMES[ordinal as usize].into(),
+            host: host(ordinal),
+            uuid: uuid(ordinal),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
@@ -152,17 +158,17 @@ mod tests {
     /// The last one rejects the others, and they reject it.
     fn report(ordinal: u32) -> (u32, Report) {
         let peer = |other: u32| Peer {
-            uuid: NAMES[other as usize].into(),
-            hosts: vec![format!("g-{other}.d")],
+            uuid: Some(uuid(other)),
+            hosts: vec![host(other)],
             state: if ordinal == 2 || other == 2 { PeerState::Rejected } else { PeerState::Befriended },
             connected: true,
         };
         let report = Report {
             ordinal,
             pod: format!("uid-{ordinal}"),
-            address: String::new(),
+            address: host(ordinal),
             daemon: Daemon::Running,
-            uuid: Some(NAMES[ordinal as usize].into()),
+            uuid: Some(uuid(ordinal)),
             operating_version: Some(100_000),
             peers: (0..3).filter(|other| *other != ordinal).map(peer).collect(),
             volumes: Vec::new(),
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_repair_has_time_to_settle_however_long_it_took() {
-        let wanted = Wanted { name: "g".into(), domain: "d".into(), replicas: 3, start: 0 };
+        let wanted = Wanted::new("g", "d", 3, 0).expect("host names");
         let pods: BTreeMap<u32, String> = (0..3).map(|o| (o, format!("uid-{o}"))).collect();
         for (made, done, age, reason) in [
             (None, None, TO_CARRY_OUT, "Repairing"),
@@ -204,7 +210,7 @@ mod tests {
             }
             let now = 1000 + age;
             let (wanted, record, reports, pods) = (&wanted, &record, &reports, &pods);
-            let decision = decide(&View { wanted, record, reports, pods, decider: 0, now, rules: Rules::ALL });
+            let decision = decide(&View { wanted, record, reports, pods, decider: 0, now });
             assert!(
                 decision.notes.iter().any(|n| n.reason == reason),
                 "{made:?}, {done:?}, {age} s: {:?}",

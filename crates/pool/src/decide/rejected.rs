@@ -3,19 +3,19 @@
 use super::order::{Need, give};
 use super::sight::Sight;
 use super::{Decision, Note, Rule};
-use crate::{Peer, PeerState, Record, Repair, Report};
+use crate::{Peer, PeerState, Record, Repair, Report, VolumeName};
 
 /// How long a handshake may be under way before it counts as stuck, in seconds.
 pub(super) const STUCK: u64 = 30;
 
 /// Orders the cure of the first that needs one.
 pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
-    let one_at_a_time = sight.view.rules.hold(Rule::OneRepair);
+    let one_at_a_time = sight.rules.hold(Rule::OneRepair);
     for (ordinal, _) in sight.record.joined() {
         if sight.is_copy(ordinal) {
             continue;
         }
-        if sight.view.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal) {
+        if sight.rules.hold(Rule::Healthy) && sight.is_healthy(ordinal) {
             note_quarrel(sight, ordinal, decision);
             continue;
         }
@@ -55,9 +55,9 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<Need> {
     let restore = |why: String| Need::new(report, Repair::RestoreIdentity, why);
     let member = sight.record.joined_as(ordinal)?;
     let pod = sight.view.wanted.pod(ordinal);
-    let own = report.uuid.as_ref()?;
-    let words = sight.words_on(ordinal, &member.uuid);
-    if *own != member.uuid {
+    let own = report.uuid?;
+    let words = sight.words_on(ordinal, member.uuid);
+    if own != member.uuid {
         let known = words.iter().any(|(_, p)| p.is_some());
         let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
         return known.then(|| restore(why));
@@ -88,11 +88,11 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<Need> {
 /// connection has not: it and the core still call each other friends.
 fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> {
     let core = sight.core().filter(|core| !core.contains(&ordinal))?;
-    let own = report.uuid.as_ref()?;
+    let own = report.uuid?;
     let (mut rejections, mut friends) = (0, 0);
     for member in core {
-        let uuid = &sight.record.joined_as(*member)?.uuid;
-        let (from, to) = (sight.peer(*member, own), report.peers.iter().find(|p| p.uuid == *uuid));
+        let uuid = sight.record.joined_as(*member)?.uuid;
+        let (from, to) = (sight.peer(*member, own), report.peers.iter().find(|p| p.uuid == Some(uuid)));
         let rejected = |p: Option<&Peer>| p.is_some_and(|p| p.state == PeerState::Rejected && p.connected);
         rejections += usize::from(rejected(from) || rejected(to));
         friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));
@@ -104,10 +104,10 @@ fn estranged(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<usize> 
 }
 
 /// Volumes of which this one has another definition than the others, at the same version.
-fn differing_volumes(sight: &Sight<'_>, report: &Report) -> Vec<String> {
-    let differs = |name: &str, version: Option<u64>, checksum: &Option<String>| {
+fn differing_volumes(sight: &Sight<'_>, report: &Report) -> Vec<VolumeName> {
+    let differs = |name: &VolumeName, version: Option<u64>, checksum: &Option<String>| {
         sight.witnesses().filter(|(w, _)| *w != report.ordinal).flat_map(|(_, r)| &r.volumes).any(|v| {
-            v.name == name
+            v.name == *name
                 && v.version == version
                 && v.checksum.is_some()
                 && checksum.is_some()
@@ -121,7 +121,7 @@ fn differing_volumes(sight: &Sight<'_>, report: &Report) -> Vec<String> {
 /// Why one cannot have its identity and its peers written anew: it is the only copy of something. Volumes stay where they
 /// are, but those that it made under another identity have their bricks at somebody whom nobody would know then.
 pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
-    if !sight.view.rules.hold(Rule::OnlyCopy) {
+    if !sight.rules.hold(Rule::OnlyCopy) {
         return None;
     }
     let ordinal = report.ordinal;
@@ -146,7 +146,7 @@ pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
 /// know. It passes when either of them is restarted.
 fn note_quarrel(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
     let Some(member) = sight.record.joined_as(ordinal) else { return };
-    let words = sight.words_on(ordinal, &member.uuid);
+    let words = sight.words_on(ordinal, member.uuid);
     let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected));
     for (who, _) in rejecters.filter(|(who, _)| sight.is_healthy(*who) && *who < ordinal) {
         let (a, b) = (sight.view.wanted.pod(*who), sight.view.wanted.pod(ordinal));
@@ -163,7 +163,7 @@ fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
         return;
     }
     let pod = sight.view.wanted.pod(ordinal);
-    let words = sight.words_on(ordinal, &member.uuid);
+    let words = sight.words_on(ordinal, member.uuid);
     let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected)).count();
     if rejecters > 0 && sight.as_itself(ordinal).is_some() {
         let text = format!(

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Note, Rule, Severity, View};
-use crate::{BrickAt, Daemon, Member, Peer, PeerState, Record, Report};
+use super::{Note, Rule, Rules, Severity, View};
+use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, VolumeName};
 
 /// How long a peer may take to come back before others need not wait for it, in seconds.
 pub(super) const COMING_BACK: u64 = 120;
@@ -11,19 +11,26 @@ pub(super) const COMING_BACK: u64 = 120;
 /// What is recorded and what is reported, laid over each other.
 pub(super) struct Sight<'a> {
     pub(super) view: &'a View<'a>,
+    pub(super) rules: Rules,
     pub(super) record: &'a Record,
     /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
     witnesses: BTreeSet<u32>,
     /// The most of them that all have each other as friends, connected: where the pool is whole.
     core: BTreeSet<u32>,
     /// Identities that more than one pod has, with those pods.
-    copies: BTreeMap<String, BTreeSet<u32>>,
+    copies: BTreeMap<PeerId, BTreeSet<u32>>,
 }
 
 impl<'a> Sight<'a> {
-    pub(super) fn new(view: &'a View<'a>, record: &'a Record) -> Sight<'a> {
-        let mut sight =
-            Sight { view, record, witnesses: BTreeSet::new(), core: BTreeSet::new(), copies: copies(view.reports) };
+    pub(super) fn new(view: &'a View<'a>, rules: Rules, record: &'a Record) -> Sight<'a> {
+        let mut sight = Sight {
+            view,
+            rules,
+            record,
+            witnesses: BTreeSet::new(),
+            core: BTreeSet::new(),
+            copies: copies(view.reports),
+        };
         sight.witnesses = record.joined().map(|(o, _)| o).filter(|o| sight.is_witness(*o)).collect();
         sight.core = sight.largest_core();
         sight
@@ -49,7 +56,7 @@ impl<'a> Sight<'a> {
     fn are_friends(&self, a: u32, b: u32) -> bool {
         let has = |who: u32, whom: u32| {
             let member = self.record.joined_as(whom);
-            member.and_then(|m| self.peer(who, &m.uuid)).is_some_and(is_friend)
+            member.and_then(|m| self.peer(who, m.uuid)).is_some_and(is_friend)
         };
         has(a, b) && has(b, a)
     }
@@ -61,7 +68,7 @@ impl<'a> Sight<'a> {
 
     fn is_witness(&self, ordinal: u32) -> bool {
         let Some(report) = self.as_itself(ordinal) else { return false };
-        let knows = self.record.joined().filter(|(_, m)| report.peers.iter().any(|p| p.uuid == m.uuid)).count();
+        let knows = self.record.joined().filter(|(_, m)| report.peers.iter().any(|p| p.uuid == Some(m.uuid))).count();
         (knows + 1) * 2 >= self.size() && !self.is_copy(ordinal)
     }
 
@@ -78,18 +85,18 @@ impl<'a> Sight<'a> {
     /// The same, if it has the identity that is recorded.
     pub(super) fn as_itself(&self, ordinal: u32) -> Option<&'a Report> {
         let member = self.record.joined_as(ordinal)?;
-        self.running(ordinal).filter(|r| r.uuid.as_ref() == Some(&member.uuid))
+        self.running(ordinal).filter(|r| r.uuid == Some(member.uuid))
     }
 
     /// Those whose word on `ordinal` counts, with how they see it; none if they do not know it.
-    pub(super) fn words_on(&self, ordinal: u32, uuid: &str) -> Vec<(u32, Option<&'a Peer>)> {
+    pub(super) fn words_on(&self, ordinal: u32, uuid: PeerId) -> Vec<(u32, Option<&'a Peer>)> {
         let others = self.witnesses.iter().filter(|w| **w != ordinal);
         others.map(|w| (*w, self.peer(*w, uuid))).collect()
     }
 
     /// How one sees an identity.
-    pub(super) fn peer(&self, who: u32, uuid: &str) -> Option<&'a Peer> {
-        self.view.reports.get(&who)?.peers.iter().find(|p| p.uuid == uuid)
+    pub(super) fn peer(&self, who: u32, uuid: PeerId) -> Option<&'a Peer> {
+        self.view.reports.get(&who)?.peers.iter().find(|p| p.uuid == Some(uuid))
     }
 
     pub(super) fn witnesses(&self) -> impl Iterator<Item = (u32, &'a Report)> {
@@ -98,7 +105,7 @@ impl<'a> Sight<'a> {
 
     /// Whether so many are more than half of the pool; without the rule, one is enough.
     pub(super) fn is_majority(&self, count: usize) -> bool {
-        if self.view.rules.hold(Rule::Majority) { count * 2 > self.size() } else { count > 0 }
+        if self.rules.hold(Rule::Majority) { count * 2 > self.size() } else { count > 0 }
     }
 
     /// Whether more than half of the pool answers. One that knows nobody answers too: it contradicts no one. And one that
@@ -114,7 +121,7 @@ impl<'a> Sight<'a> {
     /// Whether one was detached and only the record does not say so: it is not wanted, it has no pod and no bricks, and all
     /// others answer and do not know it.
     fn is_out(&self, ordinal: u32, member: &Member) -> bool {
-        let words = self.words_on(ordinal, &member.uuid);
+        let words = self.words_on(ordinal, member.uuid);
         !self.view.wanted.wants(ordinal)
             && !self.view.pods.contains_key(&ordinal)
             && member.bricks.is_empty()
@@ -124,12 +131,11 @@ impl<'a> Sight<'a> {
 
     pub(super) fn decider_belongs(&self) -> bool {
         let decider = &self.view.decider;
-        let words = self.record.joined_as(*decider).map(|m| self.words_on(*decider, &m.uuid)).unwrap_or_default();
+        let words = self.record.joined_as(*decider).map(|m| self.words_on(*decider, m.uuid)).unwrap_or_default();
         // If nobody knows it, another is the pool; unless nobody else knows anybody either.
         let sociable = words.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(|r| !r.peers.is_empty()));
-        let unanswered = words
-            .iter()
-            .any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, &m.uuid).is_some()));
+        let unanswered =
+            words.iter().any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, m.uuid).is_some()));
         let unknown = !words.is_empty() && (sociable || unanswered) && words.iter().all(|(_, p)| p.is_none());
         self.witnesses.contains(decider) && !unknown && self.core().is_none_or(|core| core.contains(decider))
     }
@@ -169,7 +175,7 @@ impl<'a> Sight<'a> {
     /// Whether most of the pool, itself included, has this one among its friends, connected, as the one that is recorded.
     pub(super) fn is_healthy(&self, ordinal: u32) -> bool {
         let Some(member) = self.record.joined_as(ordinal) else { return false };
-        let words = self.words_on(ordinal, &member.uuid);
+        let words = self.words_on(ordinal, member.uuid);
         let friends = words.iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
         friends > 0 && (friends + 1) * 2 > self.size()
     }
@@ -179,9 +185,9 @@ impl<'a> Sight<'a> {
         let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.as_itself(ordinal)) else {
             return false;
         };
-        let seen = self.words_on(ordinal, &member.uuid).iter().all(|(_, p)| p.is_some_and(is_friend));
+        let seen = self.words_on(ordinal, member.uuid).iter().all(|(_, p)| p.is_some_and(is_friend));
         let sees = self.record.joined().filter(|(o, _)| *o != ordinal).all(|(o, m)| {
-            let peer = report.peers.iter().find(|p| p.uuid == m.uuid);
+            let peer = report.peers.iter().find(|p| p.uuid == Some(m.uuid));
             let here = self.as_itself(o).is_some();
             peer.is_some_and(|p| p.state == PeerState::Befriended && (p.connected || !here))
         });
@@ -205,14 +211,14 @@ impl<'a> Sight<'a> {
     pub(super) fn is_nameless(&self, who: u32, whom: u32) -> bool {
         let Some(member) = self.record.joined_as(whom) else { return false };
         let unnamed = |p: &Peer| p.state == PeerState::Befriended && !p.hosts.contains(&member.host);
-        self.peer(who, &member.uuid).is_some_and(unnamed)
+        self.peer(who, member.uuid).is_some_and(unnamed)
     }
 
     /// Whether one has another as a friend, and calls it by something else than its name.
     pub(super) fn is_misnamed(&self, who: u32, whom: u32) -> bool {
         let Some(member) = self.record.joined_as(whom) else { return false };
         let misnamed = |p: &Peer| p.state == PeerState::Befriended && p.hosts.first() != Some(&member.host);
-        self.peer(who, &member.uuid).is_some_and(misnamed)
+        self.peer(who, member.uuid).is_some_and(misnamed)
     }
 
     /// Those that one looks for at an address that they had: they run, and elsewhere. glusterd calls a friend by the first
@@ -220,7 +226,7 @@ impl<'a> Sight<'a> {
     pub(super) fn looked_for_astray(&self, who: u32) -> Vec<u32> {
         let astray = |(whom, member): &(u32, &Member)| {
             let here = |p: &Peer| self.as_itself(*whom).is_some_and(|r| p.hosts.first() != Some(&r.address));
-            *whom != who && self.peer(who, &member.uuid).is_some_and(|p| is_lost_by_name(p, member) && here(p))
+            *whom != who && self.peer(who, member.uuid).is_some_and(|p| is_lost_by_name(p, member) && here(p))
         };
         self.record.joined().filter(astray).map(|(whom, _)| whom).collect()
     }
@@ -242,8 +248,8 @@ impl<'a> Sight<'a> {
 
     /// The pod that a peer is, by its identity or by its names.
     pub(super) fn ordinal_of(&self, peer: &Peer) -> Option<u32> {
-        let recorded = self.record.joined().find(|(_, m)| m.uuid == peer.uuid).map(|(o, _)| o);
-        let mut reports = self.view.reports.values().filter(|r| r.uuid.as_ref() == Some(&peer.uuid));
+        let recorded = self.record.joined().find(|(_, m)| Some(m.uuid) == peer.uuid).map(|(o, _)| o);
+        let mut reports = self.view.reports.values().filter(|r| r.uuid.is_some() && r.uuid == peer.uuid);
         let reported = reports.next().map(|r| r.ordinal);
         recorded.or(reported).or_else(|| peer.hosts.iter().find_map(|h| self.view.wanted.ordinal(h)))
     }
@@ -260,7 +266,7 @@ impl<'a> Sight<'a> {
             for brick in &volume.bricks {
                 let by_name =
                     self.view.wanted.ordinal(&brick.host) == Some(ordinal) || member.addresses.contains(&brick.host);
-                if by_name || brick.uuid.as_ref() == Some(&member.uuid) {
+                if by_name || brick.uuid == Some(member.uuid) {
                     found.insert(BrickAt { volume: volume.name.clone(), path: brick.path.clone() });
                 }
             }
@@ -269,19 +275,20 @@ impl<'a> Sight<'a> {
     }
 
     /// Volumes of a pod's report that no witness but itself knows.
-    pub(super) fn volumes_of_its_own(&self, report: &Report) -> Vec<String> {
-        let known =
-            |name: &str| self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == name));
+    pub(super) fn volumes_of_its_own(&self, report: &Report) -> Vec<VolumeName> {
+        let known = |name: &VolumeName| {
+            self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == *name))
+        };
         report.volumes.iter().map(|v| v.name.clone()).filter(|name| !known(name)).collect()
     }
 
     /// Friends in a pod's report that nobody of the pool knows, and that are not pods of the pool under an old identity.
-    pub(super) fn friends_of_its_own(&self, report: &Report) -> Vec<String> {
+    pub(super) fn friends_of_its_own(&self, report: &Report) -> Vec<HostName> {
         let known = |p: &&Peer| {
-            let recorded = self.record.members.values().any(|m| m.uuid == p.uuid);
+            let recorded = self.record.members.values().any(|m| Some(m.uuid) == p.uuid);
             let named =
                 p.hosts.iter().filter_map(|h| self.view.wanted.ordinal(h)).any(|o| self.record.joined_as(o).is_some());
-            recorded || named || self.witnesses.iter().any(|w| self.peer(*w, &p.uuid).is_some())
+            recorded || named || p.uuid.is_some_and(|uuid| self.witnesses.iter().any(|w| self.peer(*w, uuid).is_some()))
         };
         report.peers.iter().filter(|p| !known(p)).flat_map(|p| p.hosts.clone()).collect()
     }
@@ -304,11 +311,11 @@ pub(super) fn is_lost_by_name(peer: &Peer, member: &Member) -> bool {
 }
 
 /// Identities that more than one pod reports.
-fn copies(reports: &BTreeMap<u32, Report>) -> BTreeMap<String, BTreeSet<u32>> {
-    let mut holders: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+fn copies(reports: &BTreeMap<u32, Report>) -> BTreeMap<PeerId, BTreeSet<u32>> {
+    let mut holders: BTreeMap<PeerId, BTreeSet<u32>> = BTreeMap::new();
     for report in reports.values() {
-        if let Some(uuid) = &report.uuid {
-            holders.entry(uuid.clone()).or_default().insert(report.ordinal);
+        if let Some(uuid) = report.uuid {
+            holders.entry(uuid).or_default().insert(report.ordinal);
         }
     }
     holders.retain(|_, pods| pods.len() > 1);

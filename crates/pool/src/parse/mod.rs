@@ -10,6 +10,8 @@ pub use state::{glusterd_info, peer_file, write_glusterd_info, write_peer_file};
 pub use volumes::{Heal, heal_summary, volume_files, volume_info};
 pub use xml::{PoolList, peer_status, pool_list};
 
+use crate::InvalidName;
+
 /// What was read is not what glusterd writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {reason}")]
@@ -24,6 +26,10 @@ impl ParseError {
     fn new(what: &'static str, reason: impl Into<String>) -> ParseError {
         ParseError { what, reason: reason.into() }
     }
+
+    fn invalid(what: &'static str) -> impl Fn(InvalidName) -> ParseError {
+        move |error| ParseError::new(what, error.to_string())
+    }
 }
 
 /// The longest text that is read; a pool of a hundred peers with a hundred volumes needs less.
@@ -32,14 +38,4 @@ const LONGEST: usize = 8 << 20;
 /// A text's lines of the form `key=value`.
 fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.trim(), value.trim()))
-}
-
-/// Whether this is an identity as glusterd writes it, which is not all zeros.
-fn is_uuid(text: &str) -> bool {
-    let shape = text.len() == 36
-        && text.bytes().enumerate().all(|(i, b)| match i {
-            8 | 13 | 18 | 23 => b == b'-',
-            _ => b.is_ascii_hexdigit(),
-        });
-    shape && text.bytes().any(|b| b != b'0' && b != b'-')
 }

@@ -1,15 +1,15 @@
 //! `glusterd.info` and the files in `peers/`.
 
-use super::{ParseError, is_uuid, pairs};
-use crate::{Identity, PeerFile};
+use super::{ParseError, pairs};
+use crate::{HostName, Identity, PeerFile, PeerId};
 
 /// Identity and operating version in the text of `glusterd.info`. Either may be missing: a glusterd that was ended
 /// early leaves such a file behind.
-pub fn glusterd_info(text: &str) -> (Option<String>, Option<u32>) {
+pub fn glusterd_info(text: &str) -> (Option<PeerId>, Option<u32>) {
     let mut found = (None, None);
     for (key, value) in pairs(text) {
         match key {
-            "UUID" if is_uuid(value) => found.0 = Some(value.to_owned()),
+            "UUID" => found.0 = value.parse().ok(),
             "operating-version" => found.1 = value.parse().ok(),
             _ => {}
         }
@@ -25,12 +25,13 @@ pub fn write_glusterd_info(identity: &Identity) -> String {
 /// A file in `peers/`.
 pub fn peer_file(text: &str) -> Result<PeerFile, ParseError> {
     let wrong = |reason: &str| ParseError::new("file in peers/", reason);
-    let (mut uuid, mut state, mut hosts) = (None, None, Vec::new());
+    let (mut uuid, mut state, mut hosts) = (None, None, Vec::<HostName>::new());
     for (key, value) in pairs(text) {
         match key {
-            "uuid" if is_uuid(value) => uuid = Some(value.to_owned()),
+            "uuid" => uuid = value.parse().ok(),
             "state" => state = value.parse().ok(),
-            _ if key.starts_with("hostname") && !value.is_empty() => hosts.push(value.to_owned()),
+            // A name that is none cannot be used: the peer is listed without it.
+            _ if key.starts_with("hostname") => hosts.extend(value.parse::<HostName>().ok()),
             _ => {}
         }
     }

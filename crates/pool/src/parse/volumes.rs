@@ -1,8 +1,8 @@
 //! Volumes: `volume info`, `volume heal V info summary`, and what `vols/` holds.
 
 use super::xml::{child, elements, read, required};
-use super::{ParseError, is_uuid, pairs};
-use crate::{Brick, Volume};
+use super::{ParseError, pairs};
+use crate::{Brick, BrickPath, HostName, PeerId, Volume, VolumeName};
 
 /// The volumes, from `gluster volume info all`. It does not tell their versions and checksums: see [`volume_files`].
 pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
@@ -14,13 +14,12 @@ pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
         for volume in volumes {
             let mut bricks = Vec::new();
             for brick in elements(volume, "bricks").flat_map(|b| elements(b, "brick")) {
-                let (host, path) = host_and_path(required(WHAT, brick, "name")?)
-                    .ok_or_else(|| ParseError::new(WHAT, "a brick whose name is not HOST:PATH"))?;
-                let uuid = child(brick, "hostUuid").filter(|u| is_uuid(u)).map(str::to_owned);
+                let (host, path) = host_and_path(WHAT, required(WHAT, brick, "name")?)?;
+                let uuid = child(brick, "hostUuid").and_then(|u| u.parse().ok());
                 bricks.push(Brick { host, uuid, path });
             }
             found.push(Volume {
-                name: required(WHAT, volume, "name")?.to_owned(),
+                name: required(WHAT, volume, "name")?.parse().map_err(ParseError::invalid(WHAT))?,
                 version: None,
                 checksum: None,
                 started: child(volume, "status") == Some("1"),
@@ -35,11 +34,11 @@ pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heal {
     /// The host, as the volume was made with.
-    pub host: String,
+    pub host: HostName,
     /// The identity of the peer that holds the brick.
-    pub uuid: Option<String>,
+    pub uuid: Option<PeerId>,
     /// The directory.
-    pub path: String,
+    pub path: BrickPath,
     /// How many entries wait to be healed from it; none if that could not be told, as when the brick is away.
     pub entries: Option<u64>,
 }
@@ -50,9 +49,8 @@ pub fn heal_summary(text: &str) -> Result<Vec<Heal>, ParseError> {
     read(WHAT, text, |root| {
         let mut found = Vec::new();
         for brick in elements(root, "healInfo").flat_map(|i| elements(i, "bricks")).flat_map(|b| elements(b, "brick")) {
-            let (host, path) = host_and_path(required(WHAT, brick, "name")?)
-                .ok_or_else(|| ParseError::new(WHAT, "a brick whose name is not HOST:PATH"))?;
-            let uuid = brick.attribute("hostUuid").filter(|u| is_uuid(u)).map(str::to_owned);
+            let (host, path) = host_and_path(WHAT, required(WHAT, brick, "name")?)?;
+            let uuid = brick.attribute("hostUuid").and_then(|u| u.parse().ok());
             let entries = child(brick, "totalNumberOfEntries").and_then(|n| n.parse().ok());
             found.push(Heal { host, uuid, path, entries });
         }
@@ -67,8 +65,8 @@ pub fn volume_files<'a>(
     cksum: Option<&str>,
     bricks: impl IntoIterator<Item = &'a str>,
 ) -> Result<Volume, ParseError> {
-    let mut volume =
-        Volume { name: name.to_owned(), version: None, checksum: None, started: false, bricks: Vec::new() };
+    let name: VolumeName = name.parse().map_err(ParseError::invalid("vols/"))?;
+    let mut volume = Volume { name: name.clone(), version: None, checksum: None, started: false, bricks: Vec::new() };
     for (key, value) in pairs(info) {
         match key {
             "version" => volume.version = value.parse().ok(),
@@ -81,20 +79,23 @@ pub fn volume_files<'a>(
     }
     volume.checksum = cksum.and_then(|t| pairs(t).find(|(key, _)| *key == "info")).map(|(_, value)| value.to_owned());
     for text in bricks {
-        let value = |name: &str| pairs(text).find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+        const WHAT: &str = "vols/ bricks";
+        let value = |name: &str| pairs(text).find(|(key, _)| *key == name).map(|(_, value)| value);
         let (Some(host), Some(path)) = (value("hostname"), value("path")) else {
-            return Err(ParseError::new(
-                "vols/ bricks",
-                format!("volume {name} has a brick without hostname and path"),
-            ));
+            return Err(ParseError::new(WHAT, format!("volume {name} has a brick without hostname and path")));
         };
-        volume.bricks.push(Brick { host, uuid: value("uuid").filter(|u| is_uuid(u)), path });
+        volume.bricks.push(Brick {
+            host: host.parse().map_err(ParseError::invalid(WHAT))?,
+            uuid: value("uuid").and_then(|u| u.parse().ok()),
+            path: path.parse().map_err(ParseError::invalid(WHAT))?,
+        });
     }
     Ok(volume)
 }
 
 /// The parts of `HOST:PATH`.
-fn host_and_path(name: &str) -> Option<(String, String)> {
-    let (host, path) = name.split_once(":/")?;
-    (!host.is_empty()).then(|| (host.to_owned(), format!("/{path}")))
+fn host_and_path(what: &'static str, name: &str) -> Result<(HostName, BrickPath), ParseError> {
+    let parts = name.split_once(":/").ok_or_else(|| ParseError::new(what, "a brick whose name is not HOST:PATH"))?;
+    let host = parts.0.parse().map_err(ParseError::invalid(what))?;
+    Ok((host, format!("/{}", parts.1).parse().map_err(ParseError::invalid(what))?))
 }

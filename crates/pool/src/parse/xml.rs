@@ -2,14 +2,14 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::{LONGEST, ParseError, is_uuid};
-use crate::{Peer, PeerState};
+use super::{LONGEST, ParseError};
+use crate::{HostName, Peer, PeerId, PeerState};
 
 /// All of the pool, as one glusterd lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolList {
     /// Its own identity.
-    pub own: Option<String>,
+    pub own: Option<PeerId>,
     /// The others.
     pub peers: Vec<Peer>,
 }
@@ -23,7 +23,7 @@ pub fn peer_status(text: &str) -> Result<Vec<Peer>, ParseError> {
 pub fn pool_list(text: &str) -> Result<PoolList, ParseError> {
     let (own, others): (Vec<_>, Vec<_>) = peers("pool list", text)?.into_iter().partition(|(local, _)| *local);
     Ok(PoolList {
-        own: own.into_iter().next().map(|(_, peer)| peer.uuid),
+        own: own.into_iter().next().and_then(|(_, peer)| peer.uuid),
         peers: others.into_iter().map(|(_, peer)| peer).collect(),
     })
 }
@@ -35,17 +35,18 @@ fn peers(what: &'static str, text: &str) -> Result<Vec<(bool, Peer)>, ParseError
         for status in elements(root, "peerStatus") {
             for peer in elements(status, "peer") {
                 let uuid = required(what, peer, "uuid")?;
-                let mut hosts: Vec<String> = Vec::new();
+                let mut hosts: Vec<HostName> = Vec::new();
                 let named =
                     elements(peer, "hostname").chain(elements(peer, "hostnames").flat_map(|h| elements(h, "hostname")));
-                for host in named.filter_map(|h| h.text()).map(str::trim).filter(|h| !h.is_empty()) {
-                    if !hosts.iter().any(|h| h == host) {
-                        hosts.push(host.to_owned());
+                // A name that is none cannot be used: the peer is listed without it.
+                for host in named.filter_map(|h| h.text()).filter_map(|h| h.trim().parse().ok()) {
+                    if !hosts.contains(&host) {
+                        hosts.push(host);
                     }
                 }
-                let local = hosts.first().is_some_and(|h| h == "localhost");
+                let local = hosts.first().is_some_and(|h| *h == "localhost");
                 // A peer that is being probed has no identity yet: all zeros.
-                let uuid = if is_uuid(uuid) { uuid.to_owned() } else { String::new() };
+                let uuid = uuid.parse().ok();
                 let state = child(peer, "state").and_then(|s| s.parse().ok()).map_or(PeerState::Unknown, PeerState::of);
                 let connected = child(peer, "connected") == Some("1");
                 found.push((local, Peer { uuid, hosts, state, connected }));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::matrix::{FINE, Matrix};
 use super::{PeerStatus, RepairStatus, Seen, Sight, Status};
-use crate::{Daemon, Member, Record, Repair, Report, Standing};
+use crate::{BrickPath, Daemon, HostName, Member, Record, Repair, Report, Standing, VolumeName};
 
 /// How a pool stands, by what was seen of it.
 pub fn status(seen: &Seen) -> Status {
@@ -34,7 +34,7 @@ pub fn status(seen: &Seen) -> Status {
     let answered = seen.answers.iter().filter_map(|(o, a)| Some((o, a.as_ref().ok()?)));
     let notes = answered.filter(|(o, _)| decider(o)).flat_map(|(_, a)| a.notes.clone()).collect();
     Status {
-        pool: seen.wanted.name.clone(),
+        pool: seen.wanted.name().to_owned(),
         namespace: seen.namespace.clone(),
         whole: troubles.is_empty(),
         wanted: seen.wanted.replicas,
@@ -57,15 +57,24 @@ fn ordinals(seen: &Seen, record: &Record) -> Vec<u32> {
     all.into_iter().collect()
 }
 
-/// A brick's pod, or its host where it is none of this pool's, and its directory.
-type Bricks = BTreeMap<String, BTreeSet<(Result<u32, String>, String)>>;
+/// Who holds a brick.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    /// A pod of this pool.
+    Pod(u32),
+    /// A host that is none.
+    Host(HostName),
+}
+
+/// The holders and directories of the bricks of each volume.
+type Bricks = BTreeMap<VolumeName, BTreeSet<(Holder, BrickPath)>>;
 
 /// What the peers say, and where they do not answer, what is recorded.
 fn volumes(seen: &Seen, record: &Record) -> Bricks {
     let mut volumes = Bricks::new();
     for (ordinal, member) in record.joined() {
         for brick in &member.bricks {
-            volumes.entry(brick.volume.clone()).or_default().insert((Ok(ordinal), brick.path.clone()));
+            volumes.entry(brick.volume.clone()).or_default().insert((Holder::Pod(ordinal), brick.path.clone()));
         }
     }
     let mut reported = Bricks::new();
@@ -74,11 +83,12 @@ fn volumes(seen: &Seen, record: &Record) -> Bricks {
             let bricks = reported.entry(volume.name.clone()).or_default();
             for brick in &volume.bricks {
                 let by_uuid = || {
-                    let uuid = brick.uuid.as_ref()?;
-                    record.joined().find(|(_, m)| m.uuid == *uuid).map(|(o, _)| o)
+                    let uuid = brick.uuid?;
+                    record.joined().find(|(_, m)| m.uuid == uuid).map(|(o, _)| o)
                 };
                 let holder = seen.wanted.ordinal(&brick.host).or_else(by_uuid);
-                bricks.insert((holder.ok_or_else(|| brick.host.clone()), brick.path.clone()));
+                let holder = holder.map_or_else(|| Holder::Host(brick.host.clone()), Holder::Pod);
+                bricks.insert((holder, brick.path.clone()));
             }
         }
     }
@@ -86,10 +96,10 @@ fn volumes(seen: &Seen, record: &Record) -> Bricks {
     volumes
 }
 
-fn at(seen: &Seen, bricks: &BTreeSet<(Result<u32, String>, String)>) -> Vec<String> {
-    let name = |holder: &Result<u32, String>| match holder {
-        Ok(ordinal) => seen.wanted.pod(*ordinal),
-        Err(host) => host.clone(),
+fn at(seen: &Seen, bricks: &BTreeSet<(Holder, BrickPath)>) -> Vec<String> {
+    let name = |holder: &Holder| match holder {
+        Holder::Pod(ordinal) => seen.wanted.pod(*ordinal),
+        Holder::Host(host) => host.to_string(),
     };
     bricks.iter().map(|(holder, path)| format!("{}:{path}", name(holder))).collect()
 }
@@ -100,7 +110,7 @@ fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ord
     let answer = seen.answers.get(&ordinal);
     let answered = answer.and_then(|a| a.as_ref().ok());
     let report: Option<&Report> = answered.map(|a| &a.report);
-    let holds = |bricks: &BTreeSet<(Result<u32, String>, String)>| bricks.iter().any(|(who, _)| *who == Ok(ordinal));
+    let holds = |bricks: &BTreeSet<(Holder, BrickPath)>| bricks.iter().any(|(who, _)| *who == Holder::Pod(ordinal));
     let sees = matrix.rows.remove(&ordinal).map(|row| by_pod(seen, row));
     PeerStatus {
         pod: seen.wanted.pod(ordinal),
@@ -109,7 +119,7 @@ fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ord
         pod_state: pod.map_or("no pod".to_owned(), |p| p.state.clone()),
         node: pod.and_then(|p| p.node.clone()),
         glusterd: report.map(|r| r.daemon),
-        uuid: report.and_then(|r| r.uuid.clone()).or_else(|| member.map(|m| m.uuid.clone())),
+        uuid: report.and_then(|r| r.uuid).or_else(|| member.map(|m| m.uuid)),
         bricks: volumes.iter().filter(|(_, bricks)| holds(bricks)).map(|(volume, _)| volume.clone()).collect(),
         heals: report.and_then(|r| r.heals),
         sees,
@@ -117,7 +127,7 @@ fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ord
         doing: report.and_then(|r| r.doing.clone()),
         unready: answered.and_then(|a| a.unready.clone()),
         silent: match answer {
-            Some(Err(why)) => Some(why.clone()),
+            Some(Err(why)) => Some(why.to_string()),
             Some(Ok(_)) => None,
             None if pod.is_some() => Some("it was not asked".to_owned()),
             None => Some("it has no pod".to_owned()),

@@ -24,7 +24,7 @@ fn sight(peer: Option<&Peer>) -> Sight {
     Sight {
         words: Some(format!("{} ({connection})", peer.state.words())),
         word: word.to_owned(),
-        uuid: Some(peer.uuid.clone()),
+        uuid: peer.uuid,
         disputed: false,
     }
 }
@@ -51,7 +51,7 @@ impl Matrix {
                         known.insert(ordinal, peer);
                     }
                     Some(_) => {}
-                    None => strangers.push(peer.hosts.first().unwrap_or(&peer.uuid).clone()),
+                    None => strangers.push(name(peer)),
                 }
             }
             let others = ordinals.iter().filter(|o| *o != who);
@@ -82,15 +82,25 @@ impl Matrix {
     }
 }
 
+/// What to call a peer that is no pod of the pool.
+fn name(peer: &Peer) -> String {
+    match (peer.hosts.first(), peer.uuid) {
+        (Some(host), _) => host.to_string(),
+        (None, Some(uuid)) => uuid.to_string(),
+        (None, None) => "without a name".to_owned(),
+    }
+}
+
 /// The pod that a peer is: by its name, or by the identity or the address that a pod of the pool has.
 fn ordinal(seen: &Seen, peer: &Peer) -> Option<u32> {
     let by_name = peer.hosts.iter().find_map(|host| seen.wanted.ordinal(host));
     let reports = || seen.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report);
-    let has = |report: &&Report| report.uuid.as_ref() == Some(&peer.uuid) || peer.hosts.contains(&report.address);
+    let has =
+        |report: &&Report| (report.uuid.is_some() && report.uuid == peer.uuid) || peer.hosts.contains(&report.address);
     let by_report = || reports().find(has).map(|r| r.ordinal);
     let by_record = || {
         let record = seen.record.as_ref().ok()?.as_ref()?;
-        record.joined().find(|(_, member)| member.uuid == peer.uuid).map(|(ordinal, _)| ordinal)
+        record.joined().find(|(_, member)| Some(member.uuid) == peer.uuid).map(|(ordinal, _)| ordinal)
     };
     by_name.or_else(by_report).or_else(by_record)
 }

@@ -9,10 +9,12 @@ mod matrix;
 mod render;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Daemon, Record, Report, Standing, Wanted};
+use crate::config_map::RecordError;
+use crate::{Daemon, FieldError, PeerId, Record, Report, Standing, VolumeName, Wanted};
 
 pub use judge::status;
 pub use render::render;
@@ -25,13 +27,13 @@ pub struct Seen {
     /// What the StatefulSet wants.
     pub wanted: Wanted,
     /// What is recorded; none if there is no record, or why it cannot be read.
-    pub record: Result<Option<Record>, String>,
+    pub record: Result<Option<Record>, RecordError>,
     /// The pod that holds the Lease.
     pub decider: Option<String>,
     /// The pods that Kubernetes has.
     pub pods: BTreeMap<u32, Pod>,
     /// What the pods' agents answered, or why they did not.
-    pub answers: BTreeMap<u32, Result<Answer, String>>,
+    pub answers: BTreeMap<u32, Result<Answer, NoAnswer>>,
     /// What was said in events, the oldest first.
     pub events: Vec<Said>,
     /// Seconds of the clock that the record's times are of.
@@ -45,6 +47,26 @@ pub struct Pod {
     pub node: Option<String>,
     /// In one word: `ready`, `not ready`, `ending`, or its phase.
     pub state: String,
+}
+
+/// Why an agent gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// Its pod has no address yet.
+    #[error("its pod has no address yet")]
+    NoAddress,
+    /// It took too long.
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// It does not have a page of this name.
+    #[error("it has no page /{0}")]
+    NoPage(&'static str),
+    /// It could not be reached, or the API server says no.
+    #[error("{0}")]
+    Refused(String),
+    /// What it answered is no report.
+    #[error("its answer cannot be read: {0}")]
+    Unreadable(#[from] FieldError),
 }
 
 /// What an agent answered.
@@ -103,7 +125,7 @@ pub struct Status {
     /// The peers.
     pub peers: Vec<PeerStatus>,
     /// Volumes with their bricks, as `POD:DIRECTORY`.
-    pub volumes: BTreeMap<String, Vec<String>>,
+    pub volumes: BTreeMap<VolumeName, Vec<String>>,
     /// What keeps the pool from being whole, in sentences.
     pub troubles: Vec<String>,
     /// The repair that is under way.
@@ -131,9 +153,9 @@ pub struct PeerStatus {
     /// Whether its glusterd runs; none if its agent did not answer.
     pub glusterd: Option<Daemon>,
     /// Its identity, as itself or else the record says.
-    pub uuid: Option<String>,
+    pub uuid: Option<PeerId>,
     /// The volumes that it holds bricks of.
-    pub bricks: Vec<String>,
+    pub bricks: Vec<VolumeName>,
     /// Entries that wait to be healed.
     pub heals: Option<u64>,
     /// How it sees the others, by pod; none if its agent did not answer.
@@ -157,7 +179,7 @@ pub struct Sight {
     /// In one word, for a table.
     pub word: String,
     /// The identity by which it knows the other.
-    pub uuid: Option<String>,
+    pub uuid: Option<PeerId>,
     /// Whether others see the same peer in another way.
     pub disputed: bool,
 }

@@ -85,7 +85,7 @@ fn rows(status: &Status) -> Vec<Vec<String>> {
             peer.pod_state.clone(),
             or(peer.node.clone()),
             daemon.unwrap_or("no answer").to_owned(),
-            or(peer.uuid.clone()),
+            or(peer.uuid.map(|uuid| uuid.to_string())),
             or(Some(peer.bricks.join(",")).filter(|b| !b.is_empty())),
             or(peer.heals.map(|count| count.to_string())),
         ]

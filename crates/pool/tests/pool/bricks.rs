@@ -2,22 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use crate::names::{id, name};
 use stead_pool::{
-    Brick, BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Rules, Standing, View, Volume, Wanted, decide,
+    Brick, BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Standing, View, Volume, Wanted, decide,
 };
 
 fn wanted() -> Wanted {
-    Wanted { name: "pool".to_owned(), domain: "pool.svc".to_owned(), replicas: 3, start: 0 }
+    Wanted::new("pool", "pool.svc", 3, 0).unwrap()
 }
 
 /// A pool of three, of which the last one holds a brick.
 fn record() -> Record {
     let member = |o: u32| Member {
         host: wanted().host(o),
-        uuid: format!("uuid-{o}"),
+        uuid: id(o),
         operating_version: 100_000,
         addresses: Vec::new(),
-        bricks: if o == 2 { vec![BrickAt { volume: "gv0".to_owned(), path: "/brick".to_owned() }] } else { Vec::new() },
+        bricks: if o == 2 { vec![BrickAt { volume: name("gv0"), path: name("/brick") }] } else { Vec::new() },
         standing: Standing::Joined,
         seen: String::new(),
         since: 0,
@@ -28,14 +29,14 @@ fn record() -> Record {
 /// What one says: it has the others as friends, and the volume with bricks at these, if it knows it.
 fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
     let peer = |o: u32| Peer {
-        uuid: format!("uuid-{o}"),
+        uuid: Some(id(o)),
         hosts: vec![wanted().host(o)],
         state: PeerState::Befriended,
         connected: (o as usize) < here,
     };
-    let brick = |o: &u32| Brick { host: wanted().host(*o), uuid: None, path: "/brick".to_owned() };
+    let brick = |o: &u32| Brick { host: wanted().host(*o), uuid: None, path: name("/brick") };
     let volume = volume.map(|at| Volume {
-        name: "gv0".to_owned(),
+        name: name("gv0"),
         version: Some(1),
         checksum: None,
         started: true,
@@ -44,9 +45,9 @@ fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
     Report {
         ordinal,
         pod: format!("pod-{ordinal}"),
-        address: format!("address-{ordinal}"),
+        address: name(format!("address-{ordinal}")),
         daemon: Daemon::Running,
-        uuid: Some(format!("uuid-{ordinal}")),
+        uuid: Some(id(ordinal)),
         operating_version: Some(100_000),
         peers: (0..3).filter(|o| *o != ordinal).map(peer).collect(),
         volumes: volume.into_iter().collect(),
@@ -73,9 +74,7 @@ fn a_brick_is_forgotten_only_where_somebody_can_tell() {
         let reports: BTreeMap<u32, Report> = volumes.iter().enumerate().map(report).collect();
         let pods = reports.iter().map(|(o, r)| (*o, r.pod.clone())).collect();
         let (wanted, record) = (wanted(), record());
-        let rules = Rules::ALL;
-        let view =
-            View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: 0, now: 1000, rules };
+        let view = View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: 0, now: 1000 };
         let after = decide(&view).record.unwrap_or(record.clone());
         assert_eq!(!after.members[&2].bricks.is_empty(), kept, "{what}");
     }

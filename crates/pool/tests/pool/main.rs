@@ -4,7 +4,9 @@
 mod boots;
 mod bricks;
 mod model;
+mod names;
 mod notes;
 mod parses;
 mod recordings;
+mod reports;
 mod seeds;

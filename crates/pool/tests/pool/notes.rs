@@ -2,21 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::names::{id, name};
 use stead_pool::{
-    Daemon, Decision, Member, Order, Peer, PeerState, Record, Repair, Report, Rules, Standing, View, Wanted, decide,
+    Daemon, Decision, Member, Order, Peer, PeerState, Record, Repair, Report, Standing, View, Wanted, decide,
 };
 
 fn wanted() -> Wanted {
-    Wanted { name: "pool".to_owned(), domain: "pool.svc".to_owned(), replicas: 4, start: 0 }
+    Wanted::new("pool", "pool.svc", 4, 0).unwrap()
 }
 
 fn peer(ordinal: u32) -> Peer {
-    Peer {
-        uuid: format!("uuid-{ordinal}"),
-        hosts: vec![wanted().host(ordinal)],
-        state: PeerState::Befriended,
-        connected: true,
-    }
+    Peer { uuid: Some(id(ordinal)), hosts: vec![wanted().host(ordinal)], state: PeerState::Befriended, connected: true }
 }
 
 /// A pool that is whole, of so many, in which all are friends.
@@ -30,7 +26,7 @@ impl Pool {
     fn of(count: u32) -> Pool {
         let member = |o: u32| Member {
             host: wanted().host(o),
-            uuid: format!("uuid-{o}"),
+            uuid: id(o),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
@@ -41,9 +37,9 @@ impl Pool {
         let report = |o: u32| Report {
             ordinal: o,
             pod: format!("pod-{o}"),
-            address: format!("address-{o}"),
+            address: name(format!("address-{o}")),
             daemon: Daemon::Running,
-            uuid: Some(format!("uuid-{o}")),
+            uuid: Some(id(o)),
             operating_version: Some(100_000),
             peers: (0..count).filter(|other| *other != o).map(peer).collect(),
             volumes: Vec::new(),
@@ -52,7 +48,7 @@ impl Pool {
             doing: None,
         };
         Pool {
-            wanted: Wanted { replicas: count, ..wanted() },
+            wanted: Wanted::new("pool", "pool.svc", count, 0).unwrap(),
             record: Record { members: (0..count).map(|o| (o, member(o))).collect(), ..Record::default() },
             reports: (0..count).map(|o| (o, report(o))).collect(),
         }
@@ -61,7 +57,7 @@ impl Pool {
     /// How one has another.
     fn friend(&mut self, who: u32, whom: u32) -> &mut Peer {
         let peers = &mut self.reports.get_mut(&who).unwrap().peers;
-        peers.iter_mut().find(|p| p.uuid == format!("uuid-{whom}")).unwrap()
+        peers.iter_mut().find(|p| p.uuid == Some(id(whom))).unwrap()
     }
 
     /// What the first decides, with the record as it becomes when it has looked once.
@@ -72,8 +68,8 @@ impl Pool {
 
     fn decide_at(&mut self, now: u64) -> Decision {
         let pods = self.reports.iter().map(|(o, r)| (*o, r.pod.clone())).collect();
-        let (wanted, record, reports, rules) = (&self.wanted, &self.record, &self.reports, Rules::ALL);
-        let decision = decide(&View { wanted, record, reports, pods: &pods, decider: 0, now, rules });
+        let (wanted, record, reports) = (&self.wanted, &self.record, &self.reports);
+        let decision = decide(&View { wanted, record, reports, pods: &pods, decider: 0, now });
         self.record = decision.record.clone().unwrap_or(self.record.clone());
         decision
     }
@@ -120,7 +116,7 @@ fn one_that_looks_for_another_at_an_old_address_gets_the_right_names() {
     {
         let mut pool = Pool::of(3);
         let friend = pool.friend(1, 2);
-        (friend.hosts, friend.connected) = (vec![first.to_owned(), wanted().host(2)], connected);
+        (friend.hosts, friend.connected) = (vec![name(first), wanted().host(2)], connected);
         pool.decide();
         let order = pool.record.order.map(|o| (o.ordinal, o.repair));
         assert_eq!(order, corrected.then_some((1, Repair::CorrectNames)), "{first}, {connected}");

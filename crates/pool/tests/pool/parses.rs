@@ -1,5 +1,6 @@
 //! glusterd's words and files, read.
 
+use crate::names::name;
 use proptest::prelude::*;
 use stead_pool::{Brick, Identity, PeerFile, PeerState, Volume, parse};
 
@@ -17,9 +18,9 @@ fn the_pool_list_tells_itself_from_the_others() {
     let peers = peer(B, "pool-1.pool", 6, 1) + &peer(A, "localhost", 3, 1);
     let text = format!("<cliOutput><opRet>0</opRet><opErrstr/><peerStatus>{peers}</peerStatus></cliOutput>");
     let list = parse::pool_list(&text).unwrap();
-    assert_eq!(list.own.as_deref(), Some(A));
-    let seen: Vec<_> = list.peers.iter().map(|p| (p.uuid.as_str(), p.state, p.connected)).collect();
-    assert_eq!(seen, [(B, PeerState::Rejected, true)]);
+    assert_eq!(list.own, Some(name(A)));
+    let seen: Vec<_> = list.peers.iter().map(|p| (p.uuid, p.state, p.connected)).collect();
+    assert_eq!(seen, [(Some(name(B)), PeerState::Rejected, true)]);
     assert_eq!(list.peers[0].hosts, ["pool-1.pool"]);
 }
 
@@ -37,8 +38,8 @@ fn volumes_and_heals() {
     let text = format!(
         "<cliOutput><opRet>0</opRet><volInfo><volumes>{volume}<count>1</count></volumes></volInfo></cliOutput>"
     );
-    let bricks = vec![Brick { host: "h".to_owned(), uuid: Some(A.to_owned()), path: "/b".to_owned() }];
-    let expected = Volume { name: "v".to_owned(), version: None, checksum: None, started: true, bricks };
+    let bricks = vec![Brick { host: name("h"), uuid: Some(name(A)), path: name("/b") }];
+    let expected = Volume { name: name("v"), version: None, checksum: None, started: true, bricks };
     assert_eq!(parse::volume_info(&text).unwrap(), [expected]);
 
     let brick = |entries: &str| {
@@ -62,10 +63,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(state in 0u32..11, version in 1u32..200_000, hosts in prop::collection::vec("[a-z0-9.-]{1,30}", 1..4)) {
-        let file = PeerFile { uuid: B.to_owned(), state, hosts };
+    fn what_is_written_is_read(state in 0u32..11, version in 1u32..200_000, hosts in prop::collection::vec("[a-z0-9]{1,20}([.-][a-z0-9]{1,20}){0,2}", 1..4)) {
+        let file = PeerFile { uuid: name(B), state, hosts: hosts.iter().map(name).collect() };
         prop_assert_eq!(parse::peer_file(&parse::write_peer_file(&file)), Ok(file.clone()));
-        let identity = Identity { uuid: A.to_owned(), operating_version: version, peers: vec![file] };
-        prop_assert_eq!(parse::glusterd_info(&parse::write_glusterd_info(&identity)), (Some(A.to_owned()), Some(version)));
+        let identity = Identity { uuid: name(A), operating_version: version, peers: vec![file] };
+        prop_assert_eq!(parse::glusterd_info(&parse::write_glusterd_info(&identity)), (Some(name(A)), Some(version)));
     }
 }

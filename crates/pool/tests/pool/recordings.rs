@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value;
-use stead_pool::{PeerState, parse};
+use stead_pool::{Peer, PeerState, parse};
 
 use crate::model::glusterd::{Definition, Disk, FRIEND, Friend, Glusterds};
 
@@ -152,20 +152,21 @@ impl Play {
             .iter()
             .map(|(name, text)| {
                 let file = parse::peer_file(text.as_str().unwrap()).unwrap();
-                assert_eq!(*name, file.uuid);
+                assert_eq!(*name, file.uuid.to_string());
                 assert_eq!(parse::peer_file(&parse::write_peer_file(&file)), Ok(file.clone()));
-                (file.uuid, file.state)
+                (file.uuid.to_string(), file.state)
             })
             .collect();
         let Some(status) = seen["status"].as_str() else {
             return kept.into_iter().map(|(u, s)| (u, (s, false))).collect();
         };
         let peers = parse::peer_status(status).unwrap();
+        let uuid = |peer: &Peer| peer.uuid.unwrap().to_string();
         for peer in &peers {
-            assert_eq!(kept.get(&peer.uuid).map(|s| PeerState::of(*s)), Some(peer.state), "{status}");
+            assert_eq!(kept.get(&uuid(peer)).map(|s| PeerState::of(*s)), Some(peer.state), "{status}");
             assert!(status.contains(&format!("<stateStr>{}</stateStr>", peer.state.words())), "{status}");
         }
-        peers.into_iter().map(|p| (p.uuid.clone(), (kept[&p.uuid], p.connected))).collect()
+        peers.into_iter().map(|p| (uuid(&p), (kept[&uuid(&p)], p.connected))).collect()
     }
 
     /// Volumes with their versions, and which pods have the same definition.
@@ -208,7 +209,7 @@ fn the_model_says_what_real_glusterds_said() {
             for n in play.glusterds.all.keys() {
                 let seen = &step["seen"][format!("pool-{n}")];
                 if let (Some(uuid), _) = parse::glusterd_info(seen["info"].as_str().unwrap_or_default()) {
-                    play.names.insert(play.glusterds.uuid(*n), uuid);
+                    play.names.insert(play.glusterds.uuid(*n), uuid.to_string());
                     play.first.entry(*n).or_insert(play.glusterds.uuid(*n));
                 }
             }

@@ -1,6 +1,8 @@
 //! A Gluster pool's objects on a real API server: it takes them, and the policy refuses what it should.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -14,16 +16,20 @@ fn list(of: &Pool) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
+fn name<T: FromStr<Err: Debug>>(text: String) -> T {
+    text.parse().expect("a valid name")
+}
+
 /// A record in which these ordinals hold bricks of these volumes.
 fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
     let member = |ordinal: u32, volumes: &[&str]| Member {
-        host: format!("glusterfs-{ordinal}.glusterfs.default.svc.cluster.local"),
-        uuid: format!("00000000-0000-0000-0000-{ordinal:012}"),
+        host: name(format!("glusterfs-{ordinal}.glusterfs.default.svc.cluster.local")),
+        uuid: name(format!("00000000-0000-4000-8000-{ordinal:012}")),
         operating_version: 100_000,
         addresses: Vec::new(),
         bricks: volumes
             .iter()
-            .map(|v| BrickAt { volume: (*v).to_owned(), path: format!("/data/bricks/{v}") })
+            .map(|v| BrickAt { volume: name((*v).to_owned()), path: name(format!("/data/bricks/{v}")) })
             .collect(),
         standing: Standing::Joined,
         seen: String::new(),

@@ -1,13 +1,15 @@
 //! `stead gluster` on a real API server.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::process::Command;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stead_pool::{Daemon, Member, Peer, PeerState, Record, Report, Standing, config_map};
+use stead_pool::{Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Standing, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options, skip};
 
 /// What a run left behind.
@@ -79,12 +81,16 @@ async fn a_pool_is_held_against_the_cluster() -> Result<()> {
     Ok(())
 }
 
-fn uuid(ordinal: u32) -> String {
-    format!("{ordinal}0000000-0000-4000-8000-00000000000{ordinal}")
+fn name<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().expect("a valid name")
 }
 
-fn host(ordinal: u32) -> String {
-    format!("glusterfs-{ordinal}.glusterfs.default.svc.cluster.local")
+fn uuid(ordinal: u32) -> PeerId {
+    name(&format!("{ordinal}0000000-0000-4000-8000-00000000000{}", ordinal + 1))
+}
+
+fn host(ordinal: u32) -> HostName {
+    name(&format!("glusterfs-{ordinal}.glusterfs.default.svc.cluster.local"))
 }
 
 fn record(ordinals: &[u32]) -> Value {
@@ -109,11 +115,12 @@ fn record(ordinals: &[u32]) -> Value {
 
 /// What the agent of a pool of three would say.
 fn report(ordinal: u32) -> Report {
-    let peer = |o: u32| Peer { uuid: uuid(o), hosts: vec![host(o)], state: PeerState::Befriended, connected: true };
+    let peer =
+        |o: u32| Peer { uuid: Some(uuid(o)), hosts: vec![host(o)], state: PeerState::Befriended, connected: true };
     Report {
         ordinal,
         pod: "uid".to_owned(),
-        address: "10.0.0.1".to_owned(),
+        address: name("10.0.0.1"),
         daemon: Daemon::Running,
         uuid: Some(uuid(ordinal)),
         operating_version: Some(100_000),

@@ -45,7 +45,7 @@ async fn look_after(args: GlusterAgentArgs) -> anyhow::Result<()> {
         pool: args.pool,
         service: args.service,
         cluster_domain: args.cluster_domain,
-        pod: Pod { name: args.pod_name, ordinal, uid: args.pod_uid, address: args.pod_ip },
+        pod: Pod { name: args.pod_name, ordinal, uid: args.pod_uid, address: args.pod_ip.parse().context("--pod-ip")? },
         state_dir: args.state_dir,
         listen: args.listen,
         glusterd,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use jiff::Timestamp;
 use serde_json::Value;
 use stead_manifests::gluster::AGENT_PORT_NAME;
-use stead_pool::status::{Answer, Pod, Remark, Said, Seen, render, status};
-use stead_pool::{Record, Wanted, config_map};
+use stead_pool::config_map::RecordError;
+use stead_pool::status::{Answer, NoAnswer, Pod, Remark, Said, Seen, render, status};
+use stead_pool::{Record, Report, Wanted, config_map};
 use tokio::task::JoinSet;
 
 use crate::args::{GlusterStatusArgs, StatusFormat};
@@ -49,8 +50,8 @@ async fn look(args: &GlusterStatusArgs) -> anyhow::Result<Seen> {
     let namespace = args.namespace.clone().unwrap_or_else(|| connection.namespace.clone());
     let server = Arc::new(Server::new(connection));
     let set = find(&server, &namespace, args.name.as_deref()).await?;
-    let wanted = wanted(&set, &namespace);
-    let name = config_map::name(&wanted.name);
+    let wanted = wanted(&set, &namespace)?;
+    let name = config_map::name(wanted.name());
     let record = server.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await?;
     let lease = server.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")).await?;
     let pods = pods(&server, &namespace, &set, &wanted).await?;
@@ -91,24 +92,22 @@ async fn find(server: &Server, namespace: &str, name: Option<&str>) -> anyhow::R
     }
 }
 
-fn wanted(set: &Value, namespace: &str) -> Wanted {
+fn wanted(set: &Value, namespace: &str) -> anyhow::Result<Wanted> {
     let spec = &set["spec"];
     let number = |value: &Value, default: u64| u32::try_from(value.as_u64().unwrap_or(default)).unwrap_or(u32::MAX);
     let containers = spec["template"]["spec"]["containers"].as_array().into_iter().flatten();
     let mut arguments = containers.flat_map(|c| c["args"].as_array().into_iter().flatten()).filter_map(Value::as_str);
     let domain = arguments.find_map(|a| a.strip_prefix("--cluster-domain=")).unwrap_or("cluster.local");
-    Wanted {
-        name: set["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        domain: format!("{}.{namespace}.svc.{domain}", spec["serviceName"].as_str().unwrap_or_default()),
-        replicas: number(&spec["replicas"], 1),
-        start: number(&spec["ordinals"]["start"], 0),
-    }
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    let domain = format!("{}.{namespace}.svc.{domain}", spec["serviceName"].as_str().unwrap_or_default());
+    let wanted = Wanted::new(name, &domain, number(&spec["replicas"], 1), number(&spec["ordinals"]["start"], 0));
+    wanted.with_context(|| format!("the names of the pods of StatefulSet {name}"))
 }
 
-fn kept(object: &Value) -> Result<Record, String> {
+fn kept(object: &Value) -> Result<Record, RecordError> {
     let data = object["data"].as_object().into_iter().flatten();
     let data = data.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-    config_map::record(&data).map_err(|error| error.to_string())
+    config_map::record(&data)
 }
 
 /// The pod that holds the Lease, unless it has been silent for longer than it may.
@@ -149,7 +148,7 @@ async fn ask(
     server: &Arc<Server>,
     namespace: &str,
     pods: &BTreeMap<u32, Value>,
-) -> BTreeMap<u32, Result<Answer, String>> {
+) -> BTreeMap<u32, Result<Answer, NoAnswer>> {
     let mut answers = JoinSet::new();
     for (ordinal, pod) in pods {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -158,24 +157,22 @@ async fn ask(
         let placed = pod["status"]["podIP"].is_string();
         answers.spawn(async move {
             if !placed {
-                return (ordinal, Err("its pod has no address yet".to_owned()));
+                return (ordinal, Err(NoAnswer::NoAddress));
             }
             let answer = tokio::time::timeout(PATIENCE, one(&server, &base)).await;
-            let late = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
-            (ordinal, answer.unwrap_or_else(|_| late()))
+            (ordinal, answer.unwrap_or(Err(NoAnswer::Late(PATIENCE))))
         });
     }
     answers.join_all().await.into_iter().collect()
 }
 
-async fn one(server: &Server, base: &str) -> Result<Answer, String> {
-    let page = async |name: &str| match server.get(&format!("{base}/{name}")).await {
+async fn one(server: &Server, base: &str) -> Result<Answer, NoAnswer> {
+    let page = async |name: &'static str| match server.get(&format!("{base}/{name}")).await {
         Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(format!("it has no page /{name}")),
-        Err(error) => Err(error.root_cause().to_string()),
+        Ok(None) => Err(NoAnswer::NoPage(name)),
+        Err(error) => Err(NoAnswer::Refused(error.root_cause().to_string())),
     };
-    let report = serde_path_to_error::deserialize(page("state").await?)
-        .map_err(|error| format!("its answer cannot be read: {error}"))?;
+    let report = Report::from_json(page("state").await?.to_string().as_bytes())?;
     // An agent that is older or newer may have no such page: its report is worth more than this.
     let pool = page("pool").await.unwrap_or_default();
     let notes: Vec<Remark> = serde_json::from_value(pool["notes"].clone()).unwrap_or_default();

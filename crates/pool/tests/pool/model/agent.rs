@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use stead_pool::{
     Act, Boot, Brick, Daemon, Identity, Order, Peer, PeerFile, PeerState, Repair, Report, Rule, StateDir, View, Volume,
-    boot, decide, identity, loses_nothing, still_needed,
+    boot, decide_under, identity, loses_nothing, still_needed,
 };
+
+use crate::names::name;
 
 use super::cluster::{Cluster, MOST};
 use super::glusterd::{Disk, Friend};
@@ -83,10 +85,10 @@ impl Cluster {
     }
 
     fn write_identity(&mut self, n: u32, identity: Identity) {
-        let friend = |p: &PeerFile| Friend { state: p.state, hosts: p.hosts.clone(), connected: false };
+        let friend = |p: &PeerFile| Friend { state: p.state, hosts: texts(&p.hosts), connected: false };
         let disk = self.glusterds.disk(n);
-        disk.uuid = Some(identity.uuid);
-        disk.friends = identity.peers.iter().map(|p| (p.uuid.clone(), friend(p))).collect();
+        disk.uuid = Some(identity.uuid.to_string());
+        disk.friends = identity.peers.iter().map(|p| (p.uuid.to_string(), friend(p))).collect();
     }
 
     /// An order of the record that is this pod's is begun.
@@ -116,8 +118,9 @@ impl Cluster {
                 self.write_identity(n, identity);
             }
             Repair::ResyncVolumes => {
-                self.check_taken_away(n, false, &order.volumes);
-                self.glusterds.disk(n).volumes.retain(|v, _| !order.volumes.contains(v));
+                let volumes = texts(&order.volumes);
+                self.check_taken_away(n, false, &volumes);
+                self.glusterds.disk(n).volumes.retain(|v, _| !volumes.contains(v));
             }
             Repair::Forget => {
                 self.check_taken_away(n, true, &self.volumes(n));
@@ -143,28 +146,28 @@ impl Cluster {
         let (pod, glusterd) = (&self.pods[&n], &self.glusterds.all[&n]);
         let daemon = if glusterd.running { Daemon::Running } else { Daemon::Stopped };
         let peers = glusterd.disk.friends.iter().map(|(uuid, f)| Peer {
-            uuid: uuid.clone(),
-            hosts: f.hosts.clone(),
+            uuid: Some(name(uuid)),
+            hosts: f.hosts.iter().map(name).collect(),
             state: PeerState::of(f.state),
             connected: f.connected,
         });
-        let volumes = glusterd.disk.volumes.iter().map(|(name, d)| Volume {
-            name: name.clone(),
+        let volumes = glusterd.disk.volumes.iter().map(|(volume, d)| Volume {
+            name: name(volume),
             version: Some(d.version),
             checksum: Some(d.checksum.to_string()),
             started: true,
             bricks: d
                 .bricks
                 .iter()
-                .map(|b| Brick { host: self.wanted.host(*b), uuid: None, path: "/brick".to_owned() })
+                .map(|b| Brick { host: self.wanted.host(*b), uuid: None, path: name("/brick") })
                 .collect(),
         });
         Report {
             ordinal: n,
             pod: pod.uid.clone(),
-            address: glusterd.address.clone(),
+            address: name(&glusterd.address),
             daemon,
-            uuid: glusterd.disk.uuid.clone(),
+            uuid: glusterd.disk.uuid.as_ref().map(name),
             operating_version: Some(100_000),
             peers: if glusterd.running { peers.collect() } else { Vec::new() },
             volumes: if glusterd.running { volumes.collect() } else { Vec::new() },
@@ -185,19 +188,19 @@ impl Cluster {
         let mut reports = self.reports_for(n);
         reports.insert(n, self.report(n));
         let pods = self.pods.iter().map(|(m, p)| (*m, p.uid.clone())).collect();
-        let decision = decide(&View {
+        let view = View {
             wanted: &self.wanted,
             record: &self.record,
             reports: &reports,
             pods: &pods,
             decider: n,
             now: self.now(),
-            rules: self.rules,
-        });
+        };
+        let decision = decide_under(&view, self.rules);
         self.truth.notes = decision.notes.clone();
         self.check_majority(n, &decision);
         if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
-            self.check_detach(n, *ordinal, uuid);
+            self.check_detach(n, *ordinal, &uuid.to_string());
         }
         if decision.step_down {
             self.say(format!("{n} steps down: {:?}", decision.notes));
@@ -213,7 +216,7 @@ impl Cluster {
             if record.order != self.record.order {
                 self.say(format!("order {:?}", record.order));
             }
-            let bricks = record.joined().flat_map(|(o, m)| m.bricks.iter().map(move |b| (o, b.volume.clone())));
+            let bricks = record.joined().flat_map(|(o, m)| m.bricks.iter().map(move |b| (o, b.volume.to_string())));
             self.truth.recorded.extend(bricks);
             self.record = record;
             self.revision += 1;
@@ -246,7 +249,7 @@ impl Cluster {
             Act::Probe { ordinal, uuid, .. } | Act::Detach { ordinal, uuid, .. }
                 if self.glusterds.linked(n, ordinal)
                     && self.glusterds.running(ordinal)
-                    && self.glusterds.uuid(ordinal) != uuid =>
+                    && self.glusterds.uuid(ordinal) != uuid.to_string() =>
             {
                 self.say(format!("{n} leaves {ordinal} alone: it is somebody else now"));
             }
@@ -262,21 +265,23 @@ impl Cluster {
     }
 }
 
+fn texts<T: ToString>(names: &[T]) -> Vec<String> {
+    names.iter().map(T::to_string).collect()
+}
+
 fn state_dir(disk: &Disk, n: u32) -> StateDir {
     StateDir {
-        uuid: disk.uuid.clone(),
+        uuid: disk.uuid.as_ref().map(name),
         operating_version: disk.uuid.as_ref().map(|_| 100_000),
         peers: disk
             .friends
             .iter()
-            .map(|(u, f)| PeerFile { uuid: u.clone(), state: f.state, hosts: f.hosts.clone() })
+            .map(|(u, f)| PeerFile { uuid: name(u), state: f.state, hosts: f.hosts.iter().map(name).collect() })
             .collect(),
         volumes: disk
             .volumes
             .iter()
-            .map(|(name, d)| {
-                (name.clone(), d.bricks.iter().filter(|b| **b == n).map(|_| "/brick".to_owned()).collect())
-            })
+            .map(|(volume, d)| (name(volume), d.bricks.iter().filter(|b| **b == n).map(|_| name("/brick")).collect()))
             .collect(),
     }
 }

@@ -37,8 +37,7 @@ impl Cluster {
 
     /// Nobody is told to do anything, and nobody's standing is changed, by one who reaches no more than half of the pool.
     pub(crate) fn check_majority(&mut self, by: u32, decision: &Decision) {
-        let standings =
-            |r: &Record| r.members.iter().map(|(o, m)| (*o, m.standing, m.uuid.clone())).collect::<Vec<_>>();
+        let standings = |r: &Record| r.members.iter().map(|(o, m)| (*o, m.standing, m.uuid)).collect::<Vec<_>>();
         let changes = |r: &Record| {
             standings(r) != standings(&self.record) || r.order.as_ref().is_some_and(|o| o.id > self.record.orders)
         };
@@ -142,7 +141,7 @@ impl Cluster {
             let known = |m: &u32| {
                 ours || self.glusterds.uuid(*m) == *uuid || self.glusterds.all[m].disk.friends.contains_key(uuid)
             };
-            if !others.iter().any(known) && !self.record.members.values().any(|m| m.uuid == *uuid) {
+            if !others.iter().any(known) && !self.record.members.values().any(|m| m.uuid.to_string() == *uuid) {
                 self.broken(format!("friend {uuid} is taken from {n}, which alone has it"));
             }
         }
@@ -204,7 +203,7 @@ impl Cluster {
     pub(crate) fn is_whole(&self) -> bool {
         let wanted: Vec<u32> = (0..MOST).filter(|n| self.wanted.wants(*n)).collect();
         wanted.iter().all(|a| {
-            let recorded = self.record.joined_as(*a).is_some_and(|m| m.uuid == self.glusterds.uuid(*a));
+            let recorded = self.record.joined_as(*a).is_some_and(|m| m.uuid.to_string() == self.glusterds.uuid(*a));
             let sees = |b: &u32| {
                 a == b
                     || self.glusterds.all[a]

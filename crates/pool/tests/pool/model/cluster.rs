@@ -60,7 +60,7 @@ impl Cluster {
     pub(crate) fn new(seed: u64, rules: Rules) -> Cluster {
         let mut chance = Chance::new(seed);
         let replicas = 1 + chance.below(5) as u32;
-        let wanted = Wanted { name: "pool".to_owned(), domain: "pool.default.svc".to_owned(), replicas, start: 0 };
+        let wanted = Wanted::new("pool", "pool.default.svc", replicas, 0).expect("host names");
         let mut glusterds = Glusterds::default();
         glusterds.reverse = chance.percent(70);
         let (policy, careless) = (chance.percent(80), chance.percent(10));

@@ -175,7 +175,7 @@ impl Cluster {
         let Some(by) = self.some_pod().filter(|n| self.glusterds.running(*n) && !self.glusterds.all[n].frozen) else {
             return;
         };
-        if !self.careless && self.record.joined_as(by).is_none_or(|m| m.uuid != self.glusterds.uuid(by)) {
+        if !self.careless && self.record.joined_as(by).is_none_or(|m| m.uuid.to_string() != self.glusterds.uuid(by)) {
             return;
         }
         let mut able = self.glusterds.connected_friends(by);

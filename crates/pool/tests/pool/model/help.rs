@@ -51,7 +51,7 @@ impl Cluster {
 
     /// A pool of one that lost its state gets it back when its pod starts.
     fn restart_stranger(&mut self, n: u32) {
-        if self.record.joined_as(n).is_some_and(|m| m.uuid != self.glusterds.uuid(n)) {
+        if self.record.joined_as(n).is_some_and(|m| m.uuid.to_string() != self.glusterds.uuid(n)) {
             self.restart(n);
         }
     }
