@@ -132,6 +132,7 @@ pub(crate) fn run() -> Result<Outcome> {
         faults.extend(core_faults(name, &tree(name)?));
         faults.extend(lint_faults(name, &crates[*name].folder)?);
     }
+    faults.extend(feature_faults("stead", &tree("stead")?));
     for fault in &faults {
         println!("layers: {fault}");
     }
@@ -139,6 +140,15 @@ pub(crate) fn run() -> Result<Outcome> {
         println!("layers: {} crates, every dependency is allowed", crates.len());
     }
     Ok(Outcome::passed(faults.is_empty()))
+}
+
+/// The feature with which tests leave a safety rule out. Only the tests of a crate turn it on, by a dev-dependency on the
+/// crate itself.
+const TEST_FEATURE: &str = "switchable-guards";
+
+fn feature_faults(package: &str, tree: &Tree) -> Vec<String> {
+    let with_it = tree.iter().filter(|(_, features)| features.contains(TEST_FEATURE));
+    with_it.map(|(name, _)| format!("{package} is shipped and must not have {name} with {TEST_FEATURE}")).collect()
 }
 
 /// A crate of the workspace.
@@ -306,6 +316,15 @@ mod tests {
                 "stead-placement is core and must not depend on tokio",
                 "stead-placement is core and must not have jiff's clock (feature std)",
             ]
+        );
+    }
+
+    #[test]
+    fn a_shipped_program_without_its_guards_is_found() {
+        let tree = parse("stead v0.1.0|\nstead-pool v0.1.0|switchable-guards\nstead-recovery v0.1.0|\n");
+        assert_eq!(
+            feature_faults("stead", &tree),
+            ["stead is shipped and must not have stead-pool with switchable-guards"]
         );
     }
 

@@ -8,7 +8,7 @@ use stead_pool::{Boot, Wanted};
 use tracing::{info, warn};
 
 use crate::cluster::{RecordSeen, Seen};
-use crate::neighbours::{self, Neighbour};
+use crate::neighbours;
 use crate::shared::Shared;
 
 /// How long the API server may take to answer before a pod that has all of its state starts without it.
@@ -36,7 +36,10 @@ pub(crate) async fn prepare(shared: &Arc<Shared>) -> Result<()> {
 
 /// Gives the state directory what it lacks, if that can be told; else why glusterd may not start yet.
 async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
-    let held = shared.state.read(&shared.host());
+    let held = match shared.state.read(&shared.host()).await {
+        Ok(held) => held,
+        Err(error) => return Ok(Some(error.to_string())),
+    };
     if let Err(error) = held.readable() {
         return Ok(Some(format!("{error:#}")));
     }
@@ -53,17 +56,17 @@ async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
         }));
     };
     let record = seen.record().unwrap_or_default();
-    let reports = neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await;
+    let reports = neighbours::ask_all(shared, &seen).await.reports;
     match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &held.state, &record, &reports) {
         Boot::Start => {}
         Boot::Restore(identity) => {
             info!("this pod is {} of the pool, with {} peers", identity.uuid, identity.peers.len());
-            shared.state.restore(&identity, &time())?;
+            shared.state.change(move |state| state.restore(&identity, &time())).await?;
             shared.metrics.repaired("restore-identity-at-start");
         }
         Boot::Forget => {
             info!("this pod was detached from the pool while it was away: it forgets its peers");
-            shared.state.forget(&time())?;
+            shared.state.change(|state| state.forget(&time())).await?;
             shared.metrics.repaired("forget-at-start");
         }
         Boot::Wait(why) => return Ok(Some(why)),
@@ -76,16 +79,12 @@ async fn known(shared: &Shared) -> Option<(Wanted, Seen)> {
     let mut changes = shared.cluster.seen();
     let all = |seen: &Seen| seen.set.is_some() && seen.pods.is_some() && seen.record().is_some();
     let seen = tokio::time::timeout(PATIENCE, changes.wait_for(all)).await.ok()?.ok()?.clone();
+    // The others are believed with the key only; where it cannot be read, the record has to do.
+    if shared.settings.key_secret.is_some() {
+        let mut keys = shared.cluster.keys();
+        let _ = tokio::time::timeout(PATIENCE, keys.wait_for(|keys| keys.missing().is_none())).await;
+    }
     Some((shared.cluster.wanted()?, seen))
-}
-
-/// The other pods: by their addresses, which are newer than names are.
-pub(crate) fn others(shared: &Shared, seen: &Seen) -> Vec<Neighbour> {
-    let pods = seen.pods.iter().flatten();
-    let others = pods.filter(|(ordinal, pod)| **ordinal != shared.settings.pod.ordinal && !pod.address.is_empty());
-    others
-        .map(|(ordinal, pod)| Neighbour { ordinal: *ordinal, uid: Some(pod.uid.clone()), host: pod.address.clone() })
-        .collect()
 }
 
 /// The time, as it may stand in a file's name and sorts.

@@ -1,36 +1,45 @@
-//! What Kubernetes has of the pool: the StatefulSet, its pods, and the record.
+//! What Kubernetes has of the pool: the StatefulSet, its pods, the record, and the pool's key.
 //!
-//! Three watches keep it up to date, so that nothing is asked at rest. What was seen last stays while the API server
-//! does not answer.
+//! Watches keep it up to date, so that nothing is asked at rest. What was seen last stays while the API server does not
+//! answer.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
+use k8s_openapi::ByteString;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
-use stead_pool::{HostName, InvalidName, Record, Wanted, config_map, ordinal};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use stead_pool::{HostName, InvalidName, Record, Wanted, config_map, key_secret, ordinal};
 use tokio::sync::watch;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
+use crate::auth::{Key, Keys};
 use crate::settings::Settings;
 
-/// After how many seconds a watch is begun anew.
+/// After how many seconds a watch is started again.
 const WATCH: u32 = 290;
 
 /// How long a request may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Who wrote what, in managedFields.
+const MANAGER: &str = "stead";
+
 /// What was seen last.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Seen {
-    /// The StatefulSet; none if it has not been seen, or is not there.
+    /// The StatefulSet; none if it has not been seen, or does not exist.
     pub(crate) set: Option<Set>,
-    /// The pods that the StatefulSet has made, by ordinal; none if they have not been listed yet.
+    /// The pods that the StatefulSet has created, by ordinal; none if they have not been listed yet.
     pub(crate) pods: Option<BTreeMap<u32, PodSeen>>,
     /// The record; none if it has not been looked for yet.
     pub(crate) record: Option<RecordSeen>,
@@ -48,35 +57,57 @@ pub(crate) struct Set {
 }
 
 /// What is known of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodSeen {
     /// Its uid.
     pub(crate) uid: String,
     /// Its address; empty while it has none.
     pub(crate) address: String,
+    /// Whether its agent signs its answers: one of an older version does not.
+    pub(crate) signs: bool,
 }
 
 /// The record, as it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RecordSeen {
-    /// There is none yet.
+    /// There is no ConfigMap for it.
     Absent,
-    /// It is there.
+    /// There is a ConfigMap, as it was installed, with nothing in it.
+    Empty(Revision),
+    /// There is a record.
     There {
         /// What it says.
         record: Record,
         /// Its revision.
-        revision: String,
+        revision: Revision,
     },
-    /// It is there and cannot be read. It is never written over: somebody has to look.
+    /// It is there and cannot be read. It is never overwritten: somebody has to look.
     Unreadable(String),
+}
+
+/// Which revision of the ConfigMap was read, with what others have written on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Revision {
+    version: String,
+    labels: BTreeMap<String, String>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Revision {
+    fn of(metadata: &ObjectMeta) -> Revision {
+        Revision {
+            version: metadata.resource_version.clone().unwrap_or_default(),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            annotations: metadata.annotations.clone(),
+        }
+    }
 }
 
 impl Seen {
     /// The record; an empty one if there is none.
     pub(crate) fn record(&self) -> Option<Record> {
         match self.record.as_ref()? {
-            RecordSeen::Absent => Some(Record::default()),
+            RecordSeen::Absent | RecordSeen::Empty(_) => Some(Record::default()),
             RecordSeen::There { record, .. } => Some(record.clone()),
             RecordSeen::Unreadable(_) => None,
         }
@@ -90,6 +121,7 @@ pub(crate) struct Cluster {
     settings: Arc<Settings>,
     pool: Wanted,
     seen: watch::Sender<Seen>,
+    keys: watch::Sender<Keys>,
 }
 
 /// A record that was not written.
@@ -105,7 +137,7 @@ impl Cluster {
     /// Nothing has been seen yet.
     pub(crate) fn new(client: Client, settings: Arc<Settings>) -> Result<Cluster, InvalidName> {
         let pool = settings.wanted(0, 0)?;
-        Ok(Cluster { client, settings, pool, seen: watch::Sender::default() })
+        Ok(Cluster { client, settings, pool, seen: watch::Sender::default(), keys: watch::Sender::default() })
     }
 
     /// The name by which the other peers know a pod.
@@ -116,6 +148,11 @@ impl Cluster {
     /// What was seen last, and each change of it.
     pub(crate) fn seen(&self) -> watch::Receiver<Seen> {
         self.seen.subscribe()
+    }
+
+    /// The pool's keys, and each change of them.
+    pub(crate) fn keys(&self) -> watch::Receiver<Keys> {
+        self.keys.subscribe()
     }
 
     /// What is wanted, if the StatefulSet has been seen.
@@ -136,15 +173,22 @@ impl Cluster {
         self.seen.send_replace(seen);
     }
 
-    /// Keeps it up to date, for as long as it is polled.
-    pub(crate) async fn keep(&self) {
-        tokio::join!(self.keep_set(), self.keep_record(), self.keep_pods());
+    /// Takes this for the pool's key.
+    #[cfg(test)]
+    pub(crate) fn pretend_key(&self, key: Key) {
+        self.keys.send_modify(|keys| keys.replace(key));
     }
 
-    fn api(&self, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
-        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        Api::namespaced_with(self.client.clone(), &self.settings.namespace, &resource)
+    /// Keeps it up to date, for as long as it is polled.
+    pub(crate) async fn keep(&self) {
+        tokio::join!(self.keep_set(), self.keep_record(), self.keep_pods(), self.keep_key());
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.settings.namespace)
     }
 
     fn learn(&self, change: impl FnOnce(&mut Seen)) {
@@ -156,31 +200,18 @@ impl Cluster {
     }
 
     async fn keep_set(&self) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.settings.pool));
-        let api = self.api("apps/v1", "StatefulSet", "statefulsets");
-        follow(
-            api,
-            config,
-            |object| set(&object.data["spec"]),
-            |sets| {
-                let set = sets.values().next().cloned();
-                self.learn(|seen| seen.set = set);
-            },
-        )
+        let read = |object: &StatefulSet| set(object.spec.as_ref());
+        follow(self.api(), named(&self.settings.pool), read, |sets| {
+            let set = sets.values().next().cloned();
+            self.learn(|seen| seen.set = set);
+        })
         .await;
     }
 
     async fn keep_record(&self) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.settings.record()));
-        let api = self.api("v1", "ConfigMap", "configmaps");
-        follow(
-            api,
-            config,
-            |object| read_record(&object.data["data"], object.resource_version()),
-            |records| {
-                self.learn_record(records.values().next().cloned().unwrap_or(RecordSeen::Absent));
-            },
-        )
+        follow(self.api(), named(&self.settings.record()), read_record, |records| {
+            self.learn_record(records.values().next().cloned().unwrap_or(RecordSeen::Absent));
+        })
         .await;
     }
 
@@ -189,7 +220,8 @@ impl Cluster {
         self.learn(|seen| {
             let older = match (&seen.record, &record) {
                 (Some(RecordSeen::There { revision: had, .. }), RecordSeen::There { revision: new, .. }) => {
-                    matches!((had.parse::<u64>(), new.parse::<u64>()), (Ok(had), Ok(new)) if new < had)
+                    let version = |revision: &Revision| revision.version.parse::<u64>();
+                    matches!((version(had), version(new)), (Ok(had), Ok(new)) if new < had)
                 }
                 _ => false,
             };
@@ -207,7 +239,7 @@ impl Cluster {
                 Err(_) => return,
             };
             let config = watcher::Config::default().labels(&selector);
-            let pods = follow(self.api("v1", "Pod", "pods"), config, pod, |pods| {
+            let pods = follow(self.api(), config, pod, |pods| {
                 let ours =
                     pods.iter().filter_map(|(name, pod)| Some((ordinal(&self.settings.pool, name)?, pod.clone())));
                 let ours = ours.collect();
@@ -222,6 +254,49 @@ impl Cluster {
         }
     }
 
+    /// Follows the Secret with the pool's key; where it is empty, fills it. Without such a Secret, nothing is signed.
+    async fn keep_key(&self) {
+        let Some(name) = &self.settings.key_secret else { return std::future::pending().await };
+        let (tell, mut secrets) = watch::channel::<Option<Secret>>(None);
+        let following = follow(self.api(), named(name), Secret::clone, |all| {
+            tell.send_replace(all.values().next().cloned());
+        });
+        let learning = async {
+            while secrets.changed().await.is_ok() {
+                let secret = secrets.borrow_and_update().clone();
+                self.learn_key(name, secret).await;
+            }
+        };
+        tokio::join!(following, learning);
+    }
+
+    async fn learn_key(&self, name: &str, secret: Option<Secret>) {
+        let problem = match secret {
+            None => format!("Secret {name} does not exist: apply the manifests again"),
+            Some(secret) => match secret.data.as_ref().and_then(|data| data.get(key_secret::KEY)) {
+                Some(bytes) => match Key::new(&bytes.0) {
+                    Some(key) => return self.keys.send_modify(|keys| keys.replace(key)),
+                    None => format!("Secret {name}: data.{} must have {} bytes", key_secret::KEY, key_secret::LENGTH),
+                },
+                None => match self.fill(secret).await {
+                    Ok(()) => return info!("Secret {name} has the pool's new key"),
+                    // Somebody else may have filled it just now: the watch tells.
+                    Err(error) => format!("Secret {name} has no key, and could not be filled: {error}"),
+                },
+            },
+        };
+        debug!("{problem}");
+        self.keys.send_modify(|keys| keys.fail(problem));
+    }
+
+    /// Writes a new key into a Secret that has none, if nobody has written it meanwhile.
+    async fn fill(&self, mut secret: Secret) -> Result<(), String> {
+        let bytes = Key::random().map_err(|error| error.to_string())?;
+        secret.data.get_or_insert_default().insert(key_secret::KEY.to_owned(), ByteString(bytes));
+        let name = secret.name_any();
+        self.send(self.api::<Secret>().replace(&name, &post(), &secret)).await.map(drop).map_err(|r| r.message)
+    }
+
     /// Writes the record, if it still is the one that was decided on.
     pub(crate) async fn write_record(
         &self,
@@ -229,11 +304,15 @@ impl Cluster {
         start: u32,
         decided_on: Option<&RecordSeen>,
     ) -> Result<(), NotWritten> {
-        let (method, path, object) = write(&self.settings, record, start, decided_on)?;
-        match self.send(method, &path, &object).await {
+        let api = self.api::<ConfigMap>();
+        let write = write(&self.settings, record, start, decided_on)?;
+        let written = match &write {
+            Write::Create(object) => self.send(api.create(&post(), object)).await,
+            Write::Replace(object) => self.send(api.replace(&object.name_any(), &post(), object)).await,
+        };
+        match written {
             Ok(written) => {
-                let revision = written["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-                self.learn_record(read_record(&written["data"], revision));
+                self.learn_record(read_record(&written));
                 Ok(())
             }
             Err(Refusal { code: 409 | 404, .. }) => Err(NotWritten::Outdated),
@@ -243,32 +322,18 @@ impl Cluster {
 
     /// What is wanted, asked now.
     pub(crate) async fn ask_wanted(&self) -> Option<Wanted> {
-        let (pool, namespace) = (&self.settings.pool, &self.settings.namespace);
-        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{pool}");
-        let object = self.send("GET", &path, &Value::Null).await.ok()?;
-        Some(self.wanted_by(&set(&object["spec"])))
+        let found = self.send(self.api::<StatefulSet>().get(&self.settings.pool)).await.ok()?;
+        Some(self.wanted_by(&set(found.spec.as_ref())))
     }
 
-    /// Makes an event.
-    pub(crate) async fn event(&self, event: &Value) -> Result<(), String> {
-        let path = format!("/api/v1/namespaces/{}/events", self.settings.namespace);
-        self.send("POST", &path, event).await.map(drop).map_err(|refusal| refusal.message)
+    /// Creates an event.
+    pub(crate) async fn event(&self, event: &Event) -> Result<(), String> {
+        self.send(self.api::<Event>().create(&post(), event)).await.map(drop).map_err(|refusal| refusal.message)
     }
 
-    async fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Refusal> {
+    async fn send<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
         let unanswered = |message: String| Refusal { code: 0, message };
-        let (query, body) = match body {
-            Value::Null => ("", Vec::new()),
-            body => ("?fieldManager=stead", body.to_string().into_bytes()),
-        };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(format!("{path}{query}"))
-            .header("content-type", "application/json")
-            .header("accept", "application/json")
-            .body(body)
-            .map_err(|e| unanswered(e.to_string()))?;
-        match tokio::time::timeout(LIMIT, self.client.request(request)).await {
+        match tokio::time::timeout(LIMIT, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, message: status.message.clone() }),
             Ok(Err(error)) => Err(unanswered(error.to_string())),
@@ -283,13 +348,23 @@ struct Refusal {
     message: String,
 }
 
+fn post() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+fn named(name: &str) -> watcher::Config {
+    watcher::Config::default().fields(&format!("metadata.name={name}"))
+}
+
 /// Follows the objects of a watch, of which `read` keeps what matters; tells all of them after each change.
-async fn follow<T>(
-    api: Api<DynamicObject>,
+async fn follow<K, T>(
+    api: Api<K>,
     config: watcher::Config,
-    read: impl Fn(&DynamicObject) -> T,
+    read: impl Fn(&K) -> T,
     mut tell: impl FnMut(&BTreeMap<String, T>),
-) {
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let mut events = std::pin::pin!(watcher(api, config.timeout(WATCH)).default_backoff());
     let (mut objects, mut listed) = (BTreeMap::new(), BTreeMap::new());
     let mut failing = false;
@@ -324,59 +399,84 @@ async fn follow<T>(
     }
 }
 
-/// The request that writes a record in place of the one that was decided on: method, path and body. What has come since
-/// then is not written over, so the revision is never a newer one.
+/// A request that writes a record.
+#[derive(Debug, Clone, PartialEq)]
+enum Write {
+    Create(ConfigMap),
+    Replace(ConfigMap),
+}
+
+/// The request that writes a record in place of the one that was decided on. What has come since then is not
+/// overwritten, so the revision is never a newer one.
 fn write(
     settings: &Settings,
     record: &Record,
     start: u32,
     decided_on: Option<&RecordSeen>,
-) -> Result<(&'static str, String, Value), NotWritten> {
-    let (name, namespace) = (settings.record(), &settings.namespace);
-    let all = format!("/api/v1/namespaces/{namespace}/configmaps");
-    let mut object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "labels": config_map::labels(&settings.pool)},
-        "data": config_map::data(record, start),
-    });
+) -> Result<Write, NotWritten> {
+    let labels = |revision: Option<&Revision>| {
+        let mut labels = revision.map(|revision| revision.labels.clone()).unwrap_or_default();
+        labels.extend(config_map::labels(&settings.pool));
+        labels
+    };
+    let object = |revision: Option<&Revision>| ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(settings.record()),
+            namespace: Some(settings.namespace.clone()),
+            labels: Some(labels(revision)),
+            annotations: revision.and_then(|revision| revision.annotations.clone()),
+            resource_version: revision.map(|revision| revision.version.clone()),
+            ..ObjectMeta::default()
+        },
+        data: Some(config_map::data(record, start)),
+        ..ConfigMap::default()
+    };
     match decided_on {
-        Some(RecordSeen::Absent) => Ok(("POST", all, object)),
-        Some(RecordSeen::There { revision, .. }) => {
-            object["metadata"]["resourceVersion"] = revision.as_str().into();
-            Ok(("PUT", format!("{all}/{name}"), object))
+        Some(RecordSeen::Absent) => Ok(Write::Create(object(None))),
+        Some(RecordSeen::Empty(revision) | RecordSeen::There { revision, .. }) => {
+            Ok(Write::Replace(object(Some(revision))))
         }
         Some(RecordSeen::Unreadable(_)) | None => Err(NotWritten::Failed("the record has not been read".into())),
     }
 }
 
-fn set(spec: &Value) -> Set {
-    let number = |value: &Value, default| value.as_u64().and_then(|n| n.try_into().ok()).unwrap_or(default);
-    let labels = spec["selector"]["matchLabels"].as_object();
-    let selector: Vec<String> =
-        labels.into_iter().flatten().filter_map(|(k, v)| Some(format!("{k}={}", v.as_str()?))).collect();
+fn set(spec: Option<&StatefulSetSpec>) -> Set {
+    let number = |value: Option<i32>, default| value.and_then(|n| n.try_into().ok()).unwrap_or(default);
+    let labels = spec.and_then(|spec| spec.selector.match_labels.as_ref());
+    let selector: Vec<String> = labels.into_iter().flatten().map(|(key, value)| format!("{key}={value}")).collect();
     Set {
-        replicas: number(&spec["replicas"], 1),
-        start: number(&spec["ordinals"]["start"], 0),
+        replicas: number(spec.and_then(|spec| spec.replicas), 1),
+        start: number(spec.and_then(|spec| spec.ordinals.as_ref()?.start), 0),
         selector: selector.join(","),
     }
 }
 
-fn pod(object: &DynamicObject) -> PodSeen {
-    let address = object.data["status"]["podIP"].as_str().unwrap_or_default();
-    PodSeen { uid: object.uid().unwrap_or_default(), address: address.to_owned() }
+fn pod(object: &Pod) -> PodSeen {
+    let address = object.status.as_ref().and_then(|status| status.pod_ip.clone());
+    PodSeen {
+        uid: object.uid().unwrap_or_default(),
+        address: address.unwrap_or_default(),
+        signs: object.annotations().get(key_secret::SIGNS).is_some_and(|value| value == "true"),
+    }
 }
 
-fn read_record(data: &Value, revision: Option<String>) -> RecordSeen {
-    let data: BTreeMap<String, String> = serde_json::from_value(data.clone()).unwrap_or_default();
+fn read_record(object: &ConfigMap) -> RecordSeen {
+    let revision = Revision::of(&object.metadata);
+    let data = object.data.clone().unwrap_or_default();
+    if data.is_empty() {
+        return RecordSeen::Empty(revision);
+    }
     match config_map::record(&data) {
-        Ok(record) => RecordSeen::There { record, revision: revision.unwrap_or_default() },
+        Ok(record) => RecordSeen::There { record, revision },
         Err(error) => RecordSeen::Unreadable(error.to_string()),
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -391,38 +491,64 @@ mod tests {
                 "a=1,b=2",
             ),
         ] {
-            let found = set(&spec);
+            let mut whole = json!({"serviceName": "g", "template": {}, "selector": {}});
+            whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            let found = set(Some(&serde_json::from_value(whole).unwrap()));
             assert_eq!((found.replicas, found.start, found.selector.as_str()), (replicas, start, selector), "{spec}");
         }
     }
 
+    fn revision() -> Revision {
+        let others: BTreeMap<String, String> = [("a".to_owned(), "b".to_owned())].into();
+        Revision { version: "7".into(), labels: others.clone(), annotations: Some(others) }
+    }
+
     #[test]
     fn a_record_is_written_in_place_of_the_one_that_was_decided_on() {
-        let there = RecordSeen::There { record: Record::default(), revision: "7".into() };
-        let (all, one) = ("/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/n/configmaps/g-pool");
-        for (decided_on, found) in [
-            (Some(RecordSeen::Absent), Some(("POST", all, Value::Null))),
-            (Some(there), Some(("PUT", one, json!("7")))),
+        for (decided_on, replaces) in [
+            (Some(RecordSeen::Absent), Some(None)),
+            (Some(RecordSeen::Empty(revision())), Some(Some("7"))),
+            (Some(RecordSeen::There { record: Record::default(), revision: revision() }), Some(Some("7"))),
             (Some(RecordSeen::Unreadable("no JSON".into())), None),
             (None, None),
         ] {
             let request = write(&crate::stand_in::settings(), &Record::default(), 0, decided_on.as_ref()).ok();
-            let request = request
-                .as_ref()
-                .map(|(method, path, body)| (*method, path.as_str(), body["metadata"]["resourceVersion"].clone()));
-            assert_eq!(request, found, "{decided_on:?}");
+            let found = request.as_ref().map(|request| match request {
+                Write::Create(_) => None,
+                Write::Replace(object) => {
+                    let kept = [object.annotations(), object.labels()].map(|all| all.get("a").map(String::as_str));
+                    assert_eq!(kept, [Some("b"); 2], "what others have written is kept");
+                    object.metadata.resource_version.as_deref()
+                }
+            });
+            assert_eq!(found, replaces, "{decided_on:?}");
         }
     }
 
     #[test]
     fn a_record_that_cannot_be_read_is_told_from_none() {
-        let whole = json!(config_map::data(&Record::default(), 0));
-        assert_eq!(
-            read_record(&whole, Some("7".into())),
-            RecordSeen::There { record: Record::default(), revision: "7".into() }
-        );
-        for data in [Value::Null, json!({}), json!({"record.json": "{"})] {
-            assert!(matches!(read_record(&data, None), RecordSeen::Unreadable(_)), "{data}");
+        let object = |data: Option<BTreeMap<String, String>>| ConfigMap {
+            metadata: ObjectMeta { resource_version: Some("7".into()), ..ObjectMeta::default() },
+            data,
+            ..ConfigMap::default()
+        };
+        let there = read_record(&object(Some(config_map::data(&Record::default(), 0))));
+        assert!(matches!(there, RecordSeen::There { .. }), "{there:?}");
+        for data in [None, Some(BTreeMap::new())] {
+            assert!(matches!(read_record(&object(data)), RecordSeen::Empty(_)));
+        }
+        for (key, value) in [("record.json", "{"), ("bricks", "0 gv0")] {
+            let data = Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
+            assert!(matches!(read_record(&object(data)), RecordSeen::Unreadable(_)), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_pod_says_whether_its_agent_signs() {
+        for (annotations, signs) in [(json!({}), false), (json!({"stead.dev/signs-reports": "true"}), true)] {
+            let object = json!({"metadata": {"uid": "u", "annotations": annotations}, "status": {"podIP": "10.0.0.1"}});
+            let found = pod(&serde_json::from_value(object).unwrap());
+            assert_eq!(found, PodSeen { uid: "u".into(), address: "10.0.0.1".into(), signs });
         }
     }
 }

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use stead_pool::{Note, Severity};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use stead_pool::Note;
+
+/// Who creates the events.
+const COMPONENT: &str = "stead-gluster-agent";
 
 /// What is remembered of what was said.
 #[derive(Debug, Default)]
@@ -39,36 +44,41 @@ pub(crate) struct About<'a> {
 }
 
 /// An event as the API server takes it. `number` makes its name one of its own.
-pub(crate) fn event(about: &About<'_>, by: &str, note: &Note, time: &str, number: u128) -> Value {
-    let kind = match note.severity {
-        Severity::Normal => "Normal",
-        Severity::Warning => "Warning",
-    };
-    let mut object = json!({"apiVersion": "v1", "kind": "Pod", "namespace": about.namespace, "name": about.pod});
-    if let Some(uid) = about.uid {
-        object["uid"] = uid.into();
+pub(crate) fn event(about: &About<'_>, by: &str, note: &Note, time: Timestamp, number: u128) -> Event {
+    // Without fractions of a second, as Kubernetes writes it.
+    let time = Timestamp::from_second(time.as_second()).ok().map(Time);
+    Event {
+        metadata: ObjectMeta {
+            namespace: Some(about.namespace.to_owned()),
+            name: Some(format!("{}.{number:x}", about.pod)),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(about.namespace.to_owned()),
+            name: Some(about.pod.to_owned()),
+            uid: about.uid.map(str::to_owned),
+            ..ObjectReference::default()
+        },
+        reason: Some(note.reason.to_owned()),
+        // The API server takes 1024 characters.
+        message: Some(note.text.chars().take(1000).collect()),
+        type_: Some(note.severity.as_str().to_owned()),
+        count: Some(1),
+        first_timestamp: time.clone(),
+        last_timestamp: time,
+        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: Some(by.to_owned()) }),
+        reporting_component: Some(COMPONENT.to_owned()),
+        reporting_instance: Some(by.to_owned()),
+        ..Event::default()
     }
-    // The API server takes 1024 characters.
-    let message: String = note.text.chars().take(1000).collect();
-    json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": about.namespace, "name": format!("{}.{number:x}", about.pod)},
-        "involvedObject": object,
-        "reason": note.reason,
-        "message": message,
-        "type": kind,
-        "count": 1,
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "source": {"component": "stead-gluster-agent", "host": by},
-        "reportingComponent": "stead-gluster-agent",
-        "reportingInstance": by,
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use stead_pool::Severity;
+
     use super::*;
 
     fn note(ordinal: u32, reason: &'static str, text: &str) -> Note {

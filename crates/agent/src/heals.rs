@@ -6,13 +6,14 @@
 //! until nothing waits, and seldom otherwise.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stead_pool::parse::Heal;
-use stead_pool::{Brick, Daemon, HostName, PeerId, PeerState, Report, Volume, VolumeName};
-use tracing::debug;
+use stead_pool::{Brick, BrickPath, Daemon, HostName, PeerId, PeerState, Report, Volume, VolumeName};
+use tracing::{debug, warn};
 
 use crate::shared::Shared;
 use crate::state_dir::Held;
@@ -29,6 +30,9 @@ const ASK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(3
 /// How often Gluster is asked where there is no reason to.
 const SELDOM: Duration = Duration::from_secs(300);
 
+/// How long a brick may take to be read before it counts as one that does not answer.
+const READ: Duration = Duration::from_secs(3);
+
 /// The most entries that are counted in an index.
 const MOST: u64 = 100_000;
 
@@ -39,7 +43,12 @@ pub(crate) struct Counted {
     of: Vec<Shape>,
     /// Entries that wait; none if that is not known.
     pending: Option<u64>,
+    /// Bricks of this pod that did not answer.
+    pub(crate) stuck: Vec<BrickPath>,
 }
+
+/// Counts the entries of a brick's index.
+pub(crate) type IndexReader = fn(&Path) -> io::Result<u64>;
 
 impl Counted {
     /// What waits in these volumes; none if it was counted in other ones.
@@ -62,14 +71,17 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     let (mut pause, mut next) = (ASK.0, Instant::now());
     loop {
         let report = looked.borrow_and_update().report.clone();
-        let held = shared.state.read(&shared.host());
-        if report.daemon == Daemon::Running {
+        let held = shared.state.read(&shared.host()).await.ok().filter(|_| report.daemon == Daemon::Running);
+        if let Some(held) = held {
             let now = circumstances(&report);
             if asked_in.as_ref() != Some(&now) {
                 (pause, next) = (ASK.0, Instant::now());
                 asked_in = Some(now);
             }
-            let pending = match index(&held) {
+            let (counted, stuck) = index(&shared, &held).await;
+            let pending = match counted {
+                // A brick that does not answer cannot tell what waits.
+                _ if !stuck.is_empty() => None,
                 // Our own index is enough to know that something waits.
                 Some(0) | None if Instant::now() >= next => {
                     let pending = asked(&shared, &held).await;
@@ -86,7 +98,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
                     here
                 }
             };
-            let counted = Counted { of: shapes(&held.volumes), pending };
+            let counted = Counted { of: shapes(&held.volumes), pending, stuck };
             if shared.heals.send_if_modified(|before| std::mem::replace(before, counted.clone()) != counted) {
                 shared.nudge.notify_one();
             }
@@ -126,18 +138,35 @@ fn shared_volumes(held: &Held) -> impl Iterator<Item = &Volume> {
     })
 }
 
-/// How many entries our own bricks know that others lack; none if an index cannot be read.
-fn index(held: &Held) -> Option<u64> {
-    let mut count = 0;
+/// How many entries our own bricks know that others lack, none if an index cannot be read; and the bricks that did not
+/// answer.
+async fn index(shared: &Shared, held: &Held) -> (Option<u64>, Vec<BrickPath>) {
+    let (mut count, mut stuck) = (Some(0), Vec::new());
     for volume in shared_volumes(held) {
         for path in held.state.volumes.get(&volume.name).into_iter().flatten() {
-            let entries = std::fs::read_dir(Path::new(&**path).join(".glusterfs/indices/xattrop")).ok()?;
-            // One file, to which all entries are links, is always there.
-            let entries = entries.flatten().filter(|e| !e.file_name().to_string_lossy().starts_with("xattrop-"));
-            count += u64::try_from(entries.take(MOST as usize).count()).unwrap_or(MOST);
+            let (reader, brick) = (shared.count_index, PathBuf::from(&**path));
+            match shared.disks.on(&brick.clone(), READ, move || reader(&brick)).await {
+                Ok(Ok(entries)) => count = count.map(|count| count + entries),
+                Ok(Err(error)) => {
+                    debug!("{path}: {error}");
+                    count = None;
+                }
+                Err(error) => {
+                    warn!("{error}");
+                    stuck.push(path.clone());
+                }
+            }
         }
     }
-    Some(count)
+    (count, stuck)
+}
+
+/// Counts the entries of a brick's index.
+pub(crate) fn count_index(brick: &Path) -> io::Result<u64> {
+    let entries = std::fs::read_dir(brick.join(".glusterfs/indices/xattrop"))?;
+    // One file, to which all entries are links, is always there.
+    let entries = entries.flatten().filter(|e| !e.file_name().to_string_lossy().starts_with("xattrop-"));
+    Ok(u64::try_from(entries.take(MOST as usize).count()).unwrap_or(MOST))
 }
 
 /// What Gluster says; none if it cannot tell.
@@ -179,7 +208,9 @@ fn involved(heals: &[Heal], set: usize, host: &HostName, uuid: Option<PeerId>) -
 
 #[cfg(test)]
 mod tests {
-    use crate::stand_in::name;
+    use crate::cluster::Seen;
+    use crate::look::look;
+    use crate::stand_in::{A, Agent, name};
 
     use super::*;
 
@@ -207,6 +238,30 @@ mod tests {
         }
     }
 
+    /// A brick whose disk hangs is reported, and everything else goes on: on the one thread that there is.
+    #[tokio::test]
+    async fn a_brick_that_does_not_answer_is_reported_and_blocks_nothing() {
+        fn never_returns(_: &Path) -> io::Result<u64> {
+            loop {
+                std::thread::park();
+            }
+        }
+        let mut agent = Agent::new("hung-brick", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        agent.reads_bricks_with(never_returns);
+        agent.write("vols/gv0/info", "type=2\nstatus=1\nsub_count=2\nversion=1\n");
+        agent.write("vols/gv0/bricks/a", &format!("uuid={A}\nhostname=g-0\npath=/data/b\n"));
+        agent.write("vols/gv0/bricks/b", "hostname=g-1\npath=/data/b\n");
+        let shared = &agent.shared;
+        tokio::spawn(keep(shared.clone()));
+        let mut heals = shared.heals.subscribe();
+        let stuck = heals.wait_for(|counted| !counted.stuck.is_empty());
+        let stuck =
+            tokio::time::timeout(Duration::from_secs(60), stuck).await.expect("in time").expect("kept").stuck.clone();
+        assert_eq!(stuck, [name::<BrickPath>("/data/b")]);
+        let report = look(shared).await;
+        assert_eq!((report.daemon, report.heals, &report.stuck_bricks), (Daemon::Running, None, &stuck));
+    }
+
     #[test]
     fn what_was_counted_in_other_volumes_says_nothing() {
         let volume = |volume: &str, started: bool, hosts: &[&str]| Volume {
@@ -217,7 +272,7 @@ mod tests {
             bricks: hosts.iter().map(|h| Brick { host: name(h), uuid: None, path: name("/data/b") }).collect(),
         };
         let before = vec![volume("gv0", true, &["a", "b"])];
-        let counted = Counted { of: shapes(&before), pending: Some(0) };
+        let counted = Counted { of: shapes(&before), pending: Some(0), stuck: Vec::new() };
         for (volumes, found) in [
             (before.clone(), Some(0)),
             (vec![Volume { version: Some(2), ..before[0].clone() }], Some(0)),
@@ -228,6 +283,6 @@ mod tests {
             assert_eq!(counted.pending(&volumes), found, "{volumes:?}");
         }
         // A pod that lost its state had no volumes when it was counted first.
-        assert_eq!(Counted { of: Vec::new(), pending: Some(0) }.pending(&before), None);
+        assert_eq!(Counted { pending: Some(0), ..Counted::default() }.pending(&before), None);
     }
 }

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Event;
 use stead_pool::{Act, Daemon, HostName, Note, PeerId, Record, Report, Severity, View, decide};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::boot::others;
 use crate::cluster::{NotWritten, RecordSeen, Seen};
 use crate::events::{About, Said, event};
 use crate::leave::for_good;
-use crate::neighbours::{self, Neighbour};
+use crate::neighbours::{self, Answers};
 use crate::shared::Shared;
 use crate::since::Tenure;
 
@@ -38,7 +37,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     tokio::join!(rounds(&shared, events), post(&shared, queue));
 }
 
-async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Value>) {
+async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
     let mut leads = shared.leadership.subscribe();
     let mut leader = Leader { said: Said::default(), tenure: Tenure::begin(), events };
     let mut before: Option<Inputs> = None;
@@ -94,7 +93,7 @@ struct Inputs {
 struct Leader {
     said: Said,
     tenure: Tenure,
-    events: mpsc::Sender<Value>,
+    events: mpsc::Sender<Event>,
 }
 
 /// One decision and what follows from it; none if too little is known.
@@ -108,17 +107,22 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
         return None;
     }
     let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
-    let neighbours = others(shared, &seen);
     let own = shared.settings.pod.ordinal;
-    let (mut reports, report) =
-        tokio::join!(neighbours::ask(&neighbours, shared.settings.listen.port()), shared.fresh(Duration::from_secs(3)));
+    let (answers, report) = tokio::join!(neighbours::ask_all(shared, &seen), shared.fresh(Duration::from_secs(3)));
+    let Answers { mut reports, rejected } = answers;
     reports.insert(own, report);
     shared.metrics.decided(pods.len().saturating_sub(reports.len()));
     let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
     let now = leader.tenure.now();
     let record = leader.tenure.by_own_clock(record, now);
     let view = View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now };
-    let decision = decide(&view);
+    let mut decision = decide(&view);
+    decision.notes.extend(rejected.iter().map(|(ordinal, why)| Note {
+        ordinal: Some(*ordinal),
+        reason: "ReportRejected",
+        text: format!("the report of {} is rejected: {why}", wanted.pod(*ordinal)),
+        severity: Severity::Warning,
+    }));
     debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
     let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
     shared.set_notes(decision.notes.clone());
@@ -198,9 +202,9 @@ async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
 
 /// Whether the pod of this ordinal still has this identity, as its own agent says.
 async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: PeerId) -> bool {
-    let seen = shared.cluster.seen().borrow().clone();
-    let one: Vec<Neighbour> = others(shared, &seen).into_iter().filter(|other| other.ordinal == ordinal).collect();
-    let reports = neighbours::ask(&one, shared.settings.listen.port()).await;
+    let mut seen = shared.cluster.seen().borrow().clone();
+    seen.pods = seen.pods.map(|pods| pods.into_iter().filter(|(other, _)| *other == ordinal).collect());
+    let reports = neighbours::ask_all(shared, &seen).await.reports;
     reports.get(&ordinal).is_some_and(|report| report.uuid == Some(uuid))
 }
 
@@ -230,7 +234,7 @@ impl Leader {
 }
 
 /// Says something in the log and in an event, which is posted while the work goes on.
-fn tell_once(shared: &Shared, events: &mpsc::Sender<Value>, note: &Note) {
+fn tell_once(shared: &Shared, events: &mpsc::Sender<Event>, note: &Note) {
     match note.severity {
         Severity::Normal => info!(reason = note.reason, pod = note.ordinal, "{}", note.text),
         Severity::Warning => warn!(reason = note.reason, pod = note.ordinal, "{}", note.text),
@@ -242,35 +246,38 @@ fn tell_once(shared: &Shared, events: &mpsc::Sender<Value>, note: &Note) {
         shared.cluster.seen().borrow().pods.as_ref().and_then(|pods| pods.get(&ordinal)).map(|pod| pod.uid.clone());
     let about = About { namespace: &settings.namespace, pod: &pod, uid: uid.as_deref() };
     let now = jiff::Timestamp::now();
-    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let number = u128::try_from(now.as_nanosecond()).unwrap_or_default();
-    if let Err(error) = events.try_send(event(&about, &settings.pod.name, note, &time, number)) {
+    if let Err(error) = events.try_send(event(&about, &settings.pod.name, note, now, number)) {
         debug!("event {}: {error}", note.reason);
     }
 }
 
 /// Posts events in their order, for as long as there may be some.
-async fn post(shared: &Shared, mut queue: mpsc::Receiver<Value>) {
+async fn post(shared: &Shared, mut queue: mpsc::Receiver<Event>) {
     while let Some(event) = queue.recv().await {
         if let Err(error) = shared.cluster.event(&event).await {
-            debug!("event {}: {error}", event["reason"]);
+            debug!("event {:?}: {error}", event.reason);
         }
     }
 }
 
-/// Says whether this agent wants to lead: its glusterd answers, and it was not found to be outside the pool just now.
+/// Says whether this agent wants to lead: its glusterd answers, it can verify what the others say, and it was not found to
+/// be outside the pool just now.
 pub(crate) async fn volunteer(shared: Arc<Shared>, stands: watch::Sender<bool>) {
     let (mut looked, mut reluctant) = (shared.looked.subscribe(), shared.reluctant.subscribe());
+    let mut keys = shared.cluster.keys();
     loop {
         let running = looked.borrow_and_update().report.daemon == Daemon::Running;
         let until = *reluctant.borrow_and_update();
-        let willing = running && until.is_none_or(|until| until <= Instant::now());
+        let no_key = shared.settings.key_secret.is_some() && keys.borrow_and_update().missing().is_some();
+        let willing = running && !no_key && until.is_none_or(|until| until <= Instant::now());
         stands.send_if_modified(|before| std::mem::replace(before, willing) != willing);
         let again = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
         tokio::select! {
             () = tokio::time::sleep(again.max(Duration::from_millis(100))) => {}
             _ = looked.changed() => {}
             _ = reluctant.changed() => {}
+            _ = keys.changed() => {}
         }
     }
 }
@@ -315,7 +322,7 @@ mod tests {
         (address, asked)
     }
 
-    fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Value>) {
+    fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Event>) {
         agent.shared.leadership.set(Standing::Leads(Term::Endless));
         let (events, queue) = mpsc::channel(EVENTS);
         (Leader { said: Said::default(), tenure: Tenure::begin(), events }, queue)
@@ -324,7 +331,7 @@ mod tests {
     fn seen(replicas: u32) -> Seen {
         Seen {
             set: Some(Set { replicas, start: 0, selector: String::new() }),
-            pods: Some([(0, PodSeen { uid: "uid".into(), address: "10.0.0.1".into() })].into()),
+            pods: Some([(0, PodSeen { uid: "uid".into(), address: "10.0.0.1".into(), signs: true })].into()),
             record: Some(RecordSeen::Absent),
         }
     }

@@ -8,17 +8,16 @@ use tracing::info;
 
 use crate::shared::Shared;
 
-/// How soon after this a pod ends. Whoever asked and did not end it, as somebody who tries out the hook, gets an agent that
-/// leads again.
+/// How soon after this the agent ends.
 const ENDS: Duration = Duration::from_secs(60);
 
-/// Waits, if this pod leaves for good and may, until it has been detached. Returns what happened, for the log.
-pub(crate) async fn before_end(shared: &Arc<Shared>) -> String {
+/// Waits, if this pod leaves for good and may, until it has been detached. It is called when the kubelet ends the pod, by
+/// SIGTERM: nobody on the network can ask for it.
+pub(crate) async fn before_end(shared: &Arc<Shared>) {
     // Whoever is about to end is the wrong one to decide, and nobody can detach itself.
     shared.reluctant.send_replace(Some(Instant::now() + shared.settings.leave + ENDS));
     let said = wait(shared).await;
     info!("before the end: {said}");
-    format!("{said}\n")
 }
 
 async fn wait(shared: &Arc<Shared>) -> String {
@@ -28,7 +27,10 @@ async fn wait(shared: &Arc<Shared>) -> String {
     if !for_good(&wanted, shared.settings.pod.ordinal) {
         return "a restart: the pool keeps its peer".into();
     }
-    let held = shared.state.read(&shared.host());
+    let held = match shared.state.read(&shared.host()).await {
+        Ok(held) => held,
+        Err(error) => return format!("it leaves, but the pool keeps its peer: {error}"),
+    };
     let volumes: Vec<&str> =
         held.state.volumes.iter().filter(|(_, bricks)| !bricks.is_empty()).map(|(name, _)| &**name).collect();
     if !volumes.is_empty() {

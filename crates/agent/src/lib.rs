@@ -6,10 +6,12 @@
 //! Lease: `lead` gathers what all report, asks for a decision, writes the record and acts. `orders` are repairs that an
 //! agent makes on its own pod. Volumes are nobody's business here, but their bricks are respected.
 
+mod auth;
 mod boot;
 mod children;
 mod cluster;
 mod daemon;
+mod disk;
 mod events;
 mod gluster;
 mod heals;
@@ -21,6 +23,7 @@ mod neighbours;
 mod orders;
 mod ready;
 mod run;
+mod server;
 mod settings;
 mod shared;
 mod since;

@@ -7,7 +7,7 @@ use stead_pool::{Daemon, Peer, PeerFile, PeerState, Report};
 use tracing::debug;
 
 use crate::daemon::Process;
-use crate::shared::{Looked, Shared};
+use crate::shared::{Looked, Shared, unknown};
 
 /// How soon to look again while glusterd starts.
 const STARTING: Duration = Duration::from_millis(250);
@@ -57,9 +57,17 @@ pub(crate) async fn look(shared: &Shared) -> Report {
         }
     }
     // glusterd makes its identity when it is first asked for something, so its files are read after that.
-    let held = shared.state.read(&shared.host());
     let pod = &shared.settings.pod;
+    let held = match shared.state.read(&shared.host()).await {
+        Ok(held) => held,
+        // Nothing is known of this pod while its disk does not answer: it is waited for.
+        Err(error) => {
+            return Report { daemon: Daemon::Starting, doing: Some(error.to_string()), ..unknown(&shared.settings) };
+        }
+    };
     let bricks = held.state.volumes.values().any(|bricks| !bricks.is_empty());
+    let stuck_bricks = shared.heals.borrow().stuck.clone();
+    let done = held.done(&pod.uid);
     Report {
         ordinal: pod.ordinal,
         pod: pod.uid.clone(),
@@ -71,7 +79,8 @@ pub(crate) async fn look(shared: &Shared) -> Report {
         peers: seen.unwrap_or_else(|| held.state.peers.iter().map(remembered).collect()),
         heals: if bricks { shared.heals.borrow().pending(&held.volumes) } else { Some(0) },
         volumes: held.volumes,
-        done: shared.state.done(&pod.uid),
+        stuck_bricks,
+        done,
         doing: shared.doing(),
     }
 }

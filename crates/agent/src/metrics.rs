@@ -163,6 +163,7 @@ mod tests {
             peers: vec![peer.clone(), peer],
             volumes: Vec::new(),
             heals: Some(3),
+            stuck_bricks: Vec::new(),
             done: None,
             doing: None,
         };

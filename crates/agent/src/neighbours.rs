@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use futures::future::join_all;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -13,64 +13,135 @@ use stead_pool::Report;
 use tokio::net::TcpStream;
 use tracing::debug;
 
+use crate::auth::{self, Keys, Nonce, Request};
+use crate::cluster::Seen;
+use crate::shared::Shared;
+
 /// How long an agent may take to answer. It asks its glusterd first.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// How long it may take to reach one.
 const REACH: Duration = Duration::from_secs(2);
 
-/// The longest answer that is read.
+/// The longest answer that is read, and the longest headers.
 const LONGEST: usize = 4 << 20;
+const LONGEST_HEADERS: usize = 64 << 10;
+
+/// What is asked.
+const PATH: &str = "/state?fresh=true";
 
 /// Whom to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     /// Its ordinal.
     pub(crate) ordinal: u32,
-    /// The pod's uid, if it is known: an address may be somebody else's by now.
-    pub(crate) uid: Option<String>,
+    /// The pod's uid: an address may be another pod's by now.
+    pub(crate) uid: String,
     /// Its address, or its name.
     pub(crate) host: String,
+    /// Whether its answers have to be signed. An agent of an older version does not sign.
+    pub(crate) signs: bool,
 }
 
-/// What those say who answer, by ordinal.
-pub(crate) async fn ask(neighbours: &[Neighbour], port: u16) -> BTreeMap<u32, Report> {
-    let answers = join_all(neighbours.iter().map(|neighbour| async move {
-        match tokio::time::timeout(PATIENCE, report(neighbour, port)).await {
-            Ok(Ok(report)) => Some((neighbour.ordinal, report)),
-            Ok(Err(error)) => {
-                debug!("pod {} at {}: {error:#}", neighbour.ordinal, neighbour.host);
-                None
-            }
-            Err(_) => {
-                debug!("pod {} at {}: no answer within {} s", neighbour.ordinal, neighbour.host, PATIENCE.as_secs());
-                None
+/// What the others say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Answers {
+    /// The reports of those that answered, by ordinal.
+    pub(crate) reports: BTreeMap<u32, Report>,
+    /// Why answers were rejected that came, by ordinal.
+    pub(crate) rejected: BTreeMap<u32, String>,
+}
+
+/// An answer that is not used.
+#[derive(Debug)]
+enum NoReport {
+    /// There is none.
+    Silent(anyhow::Error),
+    /// It is not what it should be.
+    Rejected(anyhow::Error),
+}
+
+/// Asks all other pods, by their addresses, which are newer than names are.
+pub(crate) async fn ask_all(shared: &Shared, seen: &Seen) -> Answers {
+    let own = shared.settings.pod.ordinal;
+    let pods = seen.pods.iter().flatten().filter(|(ordinal, pod)| **ordinal != own && !pod.address.is_empty());
+    let neighbours: Vec<Neighbour> = pods
+        .map(|(ordinal, pod)| Neighbour {
+            ordinal: *ordinal,
+            uid: pod.uid.clone(),
+            host: pod.address.clone(),
+            signs: pod.signs,
+        })
+        .collect();
+    ask(&neighbours, shared.settings.listen.port(), &shared.keys(), &shared.settings.pod.name).await
+}
+
+/// Asks these agents, as the agent of the pod `asking`.
+pub(crate) async fn ask(neighbours: &[Neighbour], port: u16, keys: &Keys, asking: &str) -> Answers {
+    let asked = join_all(neighbours.iter().map(|neighbour| async move {
+        let report = tokio::time::timeout(PATIENCE, report(neighbour, port, keys, asking)).await;
+        let late = |_| Err(NoReport::Silent(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
+        (neighbour, report.unwrap_or_else(late))
+    }));
+    let mut answers = Answers::default();
+    for (neighbour, report) in asked.await {
+        match report {
+            Ok(report) => drop(answers.reports.insert(neighbour.ordinal, report)),
+            Err(NoReport::Silent(error)) => debug!("pod {} at {}: {error:#}", neighbour.ordinal, neighbour.host),
+            Err(NoReport::Rejected(error)) => {
+                drop(answers.rejected.insert(neighbour.ordinal, format!("{error:#}")));
             }
         }
-    }))
-    .await;
-    answers.into_iter().flatten().collect()
+    }
+    answers
 }
 
-async fn report(neighbour: &Neighbour, port: u16) -> Result<Report> {
-    let body = get(&neighbour.host, port, "/state?fresh=true").await?;
-    let report = Report::from_json(&body).context("its report is rejected")?;
-    let expected = neighbour.uid.as_ref().is_none_or(|uid| *uid == report.pod) && report.ordinal == neighbour.ordinal;
-    ensure!(expected, "another one answers: pod {} with uid {:?}", report.ordinal, report.pod);
+async fn report(neighbour: &Neighbour, port: u16, keys: &Keys, asking: &str) -> Result<Report, NoReport> {
+    let signed = Request { path: PATH, asked: &neighbour.uid }.sign(keys, asking).map_err(NoReport::Silent)?;
+    let (header, nonce) = signed.unzip();
+    let answer = get(&neighbour.host, port, header.as_deref()).await.map_err(NoReport::Silent)?;
+    verify(neighbour, keys, nonce.as_ref(), &answer).map_err(NoReport::Rejected)
+}
+
+/// The report in an answer, if it is the answer of this pod's agent.
+fn verify(neighbour: &Neighbour, keys: &Keys, nonce: Option<&Nonce>, answer: &Answer) -> Result<Report> {
+    match (&answer.signature, nonce) {
+        (Some(signature), Some(nonce)) => {
+            let fits = nonce.fits(keys, &neighbour.uid, &answer.body, signature);
+            ensure!(fits, "its answer is not signed with the pool's key");
+        }
+        _ if !neighbour.signs => {}
+        (None, Some(_)) => bail!("its answer is not signed"),
+        (_, None) => bail!("its answer cannot be verified: {}", keys.missing().unwrap_or_default()),
+    }
+    let report = Report::from_json(&answer.body).context("its report is not valid")?;
+    let expected = neighbour.uid == report.pod && report.ordinal == neighbour.ordinal;
+    ensure!(expected, "another pod answers: ordinal {} with uid {:?}", report.ordinal, report.pod);
     Ok(report)
 }
 
-async fn get(host: &str, port: u16, path: &str) -> Result<Bytes> {
+/// An answer, as it came.
+struct Answer {
+    body: Bytes,
+    signature: Option<String>,
+}
+
+async fn get(host: &str, port: u16, authorization: Option<&str>) -> Result<Answer> {
     let stream = tokio::time::timeout(REACH, connect(host, port)).await.context("it cannot be reached")??;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let request =
-        hyper::Request::get(path).header("host", host).header("connection", "close").body(Empty::<Bytes>::new())?;
+    let builder = hyper::client::conn::http1::Builder::new().max_buf_size(LONGEST_HEADERS).to_owned();
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+    let mut request = hyper::Request::get(PATH).header("host", host).header("connection", "close");
+    if let Some(authorization) = authorization {
+        request = request.header(http::header::AUTHORIZATION, authorization);
+    }
     // It ends with the sender; what went wrong with it, the sender says as well.
     tokio::spawn(connection);
-    let answer = sender.send_request(request).await?;
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
     ensure!(answer.status().is_success(), "it answered {}", answer.status());
+    let signature = answer.headers().get(auth::SIGNATURE).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let body = Limited::new(answer.into_body(), LONGEST).collect().await;
-    Ok(body.map_err(|e| anyhow::anyhow!("reading its answer: {e}"))?.to_bytes())
+    let body = body.map_err(|e| anyhow::anyhow!("reading its answer: {e}"))?.to_bytes();
+    Ok(Answer { body, signature })
 }
 
 async fn connect(host: &str, port: u16) -> Result<TcpStream> {
@@ -78,5 +149,133 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream> {
     match host.parse() {
         Ok(address) => Ok(TcpStream::connect(SocketAddr::new(address, port)).await?),
         Err(_) => Ok(TcpStream::connect((host, port)).await?),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use axum::http::HeaderMap;
+    use stead_pool::Daemon;
+
+    use crate::auth::Key;
+    use crate::stand_in::{Agent, name};
+
+    use super::*;
+
+    fn keys(byte: u8) -> Keys {
+        let mut keys = Keys::default();
+        keys.replace(Key::new(&[byte; 32]).unwrap());
+        keys
+    }
+
+    fn report(ordinal: u32, uid: &str) -> Report {
+        Report {
+            ordinal,
+            pod: uid.into(),
+            address: name("10.0.0.1"),
+            daemon: Daemon::Running,
+            uuid: None,
+            operating_version: None,
+            peers: Vec::new(),
+            volumes: Vec::new(),
+            heals: None,
+            stuck_bricks: Vec::new(),
+            done: None,
+            doing: None,
+        }
+    }
+
+    /// An agent that answers with this body, and with a signature if it has keys.
+    async fn answers_with(body: String, keys: Option<Keys>) -> u16 {
+        let answer = move |headers: HeaderMap| async move {
+            let mut answer = HeaderMap::new();
+            let nonce = headers.get("authorization").map(|value| {
+                let header = value.to_str().unwrap();
+                let request = Request { path: PATH, asked: "uid-1" };
+                auth::Answered::default().check(keys.as_ref().unwrap_or(&Keys::default()), &request, header)
+            });
+            if let (Some(keys), Some(Ok(nonce))) = (&keys, nonce) {
+                let signature = nonce.sign_answer(keys, "uid-1", body.as_bytes()).unwrap();
+                answer.insert(auth::SIGNATURE, signature.parse().unwrap());
+            }
+            (answer, body)
+        };
+        serve(axum::Router::new().route("/state", axum::routing::get(answer))).await
+    }
+
+    async fn serve(pages: axum::Router) -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move { axum::serve(listener, pages).await });
+        port
+    }
+
+    fn neighbour(signs: bool) -> Neighbour {
+        Neighbour { ordinal: 1, uid: "uid-1".into(), host: "127.0.0.1".into(), signs }
+    }
+
+    #[tokio::test]
+    async fn only_the_pools_own_agents_are_believed() {
+        let good = serde_json::to_string(&report(1, "uid-1")).unwrap();
+        let other_pod = serde_json::to_string(&report(1, "uid-2")).unwrap();
+        let bad = good.replace("\"uuid\":null", "\"uuid\":\"../../etc/passwd\"");
+        for (what, body, theirs, ours, signs, rejected) in [
+            ("both have the key", &good, Some(keys(1)), keys(1), true, None),
+            ("anybody on the network", &good, None, keys(1), true, Some("its answer is not signed")),
+            ("another key", &good, Some(keys(2)), keys(1), true, Some("its answer is not signed")),
+            (
+                "no key here",
+                &good,
+                Some(keys(1)),
+                Keys::default(),
+                true,
+                Some("its answer cannot be verified: the pool's key"),
+            ),
+            ("an older agent", &good, None, keys(1), false, None),
+            ("an older agent, no key here", &good, None, Keys::default(), false, None),
+            (
+                "another pod",
+                &other_pod,
+                Some(keys(1)),
+                keys(1),
+                true,
+                Some("another pod answers: ordinal 1 with uid \"uid-2\""),
+            ),
+            (
+                "a bad value",
+                &bad,
+                Some(keys(1)),
+                keys(1),
+                true,
+                Some("its report is not valid: uuid: \"../../etc/passwd\""),
+            ),
+        ] {
+            let port = answers_with(body.clone(), theirs).await;
+            let answers = ask(&[neighbour(signs)], port, &ours, "g-0").await;
+            assert_eq!(answers.reports.contains_key(&1), rejected.is_none(), "{what}: {answers:?}");
+            let reason = answers.rejected.get(&1).map_or("", String::as_str);
+            assert!(reason.starts_with(rejected.unwrap_or("")), "{what}: {reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_signature_of_another_key_is_refused_from_an_older_agent_too() {
+        let answer = Answer { body: Bytes::from_static(b"{}"), signature: Some("00".into()) };
+        let (_, nonce) = Request { path: PATH, asked: "uid-1" }.sign(&keys(1), "g-0").unwrap().unwrap();
+        let error = verify(&neighbour(false), &keys(1), Some(&nonce), &answer).unwrap_err();
+        assert_eq!(error.to_string(), "its answer is not signed with the pool's key");
+    }
+
+    /// One bad report is not used; the others are.
+    #[tokio::test]
+    async fn one_bad_report_does_not_take_the_others_away() {
+        let good = answers_with(serde_json::to_string(&report(1, "uid-1")).unwrap(), Some(keys(1))).await;
+        let agent = Agent::new("bad-report", "http://127.0.0.1:1", None, Seen::default()).await;
+        drop(agent);
+        let silent = Neighbour { ordinal: 2, uid: "uid-2".into(), ..neighbour(true) };
+        let answers = ask(&[neighbour(true), silent], good, &keys(1), "g-0").await;
+        assert_eq!(answers.reports.keys().copied().collect::<Vec<_>>(), [1]);
+        assert_eq!(answers.rejected.keys().copied().collect::<Vec<_>>(), [2]);
     }
 }

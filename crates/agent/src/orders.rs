@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use stead_pool::{Daemon as DaemonState, Identity, Order, Repair, Report, VolumeName};
 use tracing::{info, warn};
 
-use crate::boot::{others, time};
+use crate::boot::time;
 use crate::cluster::Seen;
 use crate::daemon::Daemon;
 use crate::look::look;
@@ -27,9 +27,10 @@ const BRICKS: Duration = Duration::from_secs(10);
 /// Carries orders out for as long as it is polled.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut seen = shared.cluster.seen();
+    let mut done = last_done(&shared).await;
     loop {
-        let order = match seen.wait_for(|seen| addressed(&shared, seen).is_some()).await {
-            Ok(seen) => addressed(&shared, &seen),
+        let order = match seen.wait_for(|seen| addressed(&shared, seen, done).is_some()).await {
+            Ok(seen) => addressed(&shared, &seen, done),
             Err(_) => return,
         };
         let Some(order) = order else { continue };
@@ -37,10 +38,14 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         shared.set_doing(Some(format!("repair {}: {:?}: {}", order.id, order.repair, order.reason)));
         match carry_out(&shared, &order).await {
             Ok(true) => {
+                done = Some(order.id);
                 shared.metrics.repaired(metric(&order.repair));
                 info!(order = order.id, "done");
             }
-            Ok(false) => info!(order = order.id, "not needed any more, or not without a loss"),
+            Ok(false) => {
+                done = Some(order.id);
+                info!(order = order.id, "not needed any more, or not without a loss");
+            }
             Err(error) => {
                 warn!(order = order.id, "{error:#}");
                 shared.set_doing(Some(format!("repair {} waits: {error:#}", order.id)));
@@ -52,13 +57,24 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// The order that this pod has not carried out yet.
-fn addressed(shared: &Shared, seen: &Seen) -> Option<Order> {
+/// The last order that this pod has carried out, as soon as that can be read.
+async fn last_done(shared: &Shared) -> Option<u64> {
+    loop {
+        match shared.state.read(&shared.host()).await {
+            Ok(held) => return held.done(&shared.settings.pod.uid),
+            Err(error) => warn!("{error}"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The order that this pod has not carried out yet, if this was the last that it did.
+fn addressed(shared: &Shared, seen: &Seen, done: Option<u64>) -> Option<Order> {
     let order = seen.record()?.order?;
     let pod = &shared.settings.pod;
     let ours = order.ordinal == pod.ordinal && order.pod == pod.uid;
     // Where the record was lost and begun anew, the numbers begin anew too.
-    (ours && shared.state.done(&pod.uid) != Some(order.id)).then_some(order)
+    (ours && done != Some(order.id)).then_some(order)
 }
 
 /// Carries an order out; whether it still was to be, and could be without a loss.
@@ -67,12 +83,12 @@ async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
     let own = answer(shared).await;
     let needed = stead_pool::still_needed(order, &record, &own);
     if !needed || !stead_pool::loses_nothing(order, &own, &reports(shared).await) {
-        shared.state.set_done(order.id, &shared.settings.pod.uid)?;
+        set_done(shared, order).await?;
         return Ok(false);
     }
     // All that others have to tell is asked while glusterd runs, so that it is not stopped for nothing.
     let change = change(shared, order).await?;
-    stopped(&shared.daemon, make(shared, order, &change)).await?;
+    stopped(&shared.daemon, make(shared, order, change)).await?;
     Ok(true)
 }
 
@@ -88,7 +104,7 @@ async fn answer(shared: &Shared) -> Report {
 /// What the others say now.
 async fn reports(shared: &Arc<Shared>) -> BTreeMap<u32, Report> {
     let seen = shared.cluster.seen().borrow().clone();
-    neighbours::ask(&others(shared, &seen), shared.settings.listen.port()).await
+    neighbours::ask_all(shared, &seen).await.reports
 }
 
 /// Does something while glusterd is stopped. It is started again, whatever comes of it.
@@ -107,7 +123,7 @@ enum Change {
 }
 
 async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
-    shared.state.read(&shared.host()).readable()?;
+    shared.state.read(&shared.host()).await?.readable()?;
     Ok(match order.repair {
         Repair::ResyncVolumes => Change::ForgetVolumes(order.volumes.clone()),
         Repair::Forget => Change::Forget,
@@ -121,21 +137,27 @@ async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
     })
 }
 
-async fn make(shared: &Shared, order: &Order, change: &Change) -> Result<()> {
-    let before = shared.state.read(&shared.host()).state.volumes;
-    match change {
-        Change::Restore(identity) => shared.state.restore(identity, &time())?,
-        Change::ForgetVolumes(names) => shared.state.forget_volumes(names, &time())?,
-        Change::Forget => shared.state.forget(&time())?,
-    }
-    let after = shared.state.read(&shared.host()).state.volumes;
+async fn make(shared: &Shared, order: &Order, change: Change) -> Result<()> {
+    let before = shared.state.read(&shared.host()).await?.state.volumes;
+    let changed = shared.state.change(move |state| match &change {
+        Change::Restore(identity) => state.restore(identity, &time()),
+        Change::ForgetVolumes(names) => state.forget_volumes(names, &time()),
+        Change::Forget => state.forget(&time()),
+    });
+    changed.await?;
+    let after = shared.state.read(&shared.host()).await?.state.volumes;
     if after.is_empty() || before.iter().any(|(name, bricks)| !bricks.is_empty() && !after.contains_key(name)) {
         // Bricks outlive their glusterd, but one that has lost their volumes does not learn their ports again, and
         // no client would find them. It starts them anew: those of volumes that it kept at once, the others when their
         // volumes have come back from the others.
         shared.children.end_orphans(BRICKS).await;
     }
-    shared.state.set_done(order.id, &shared.settings.pod.uid)
+    set_done(shared, order).await
+}
+
+async fn set_done(shared: &Shared, order: &Order) -> Result<()> {
+    let (id, pod) = (order.id, shared.settings.pod.uid.clone());
+    shared.state.change(move |state| state.set_done(id, &pod)).await
 }
 
 fn metric(repair: &Repair) -> &'static str {
@@ -152,7 +174,7 @@ fn metric(repair: &Repair) -> &'static str {
 mod tests {
     use stead_pool::{Member, Record, Standing};
 
-    use crate::cluster::{RecordSeen, Set};
+    use crate::cluster::{RecordSeen, Revision, Set};
     use crate::daemon::Process;
     use crate::stand_in::{A, Agent, B, B_HOST, name, runs, sleeper};
 
@@ -175,7 +197,7 @@ mod tests {
         let seen = Seen {
             set: Some(Set { replicas: 2, start: 0, selector: String::new() }),
             pods: Some([].into()),
-            record: Some(RecordSeen::There { record, revision: "1".into() }),
+            record: Some(RecordSeen::There { record, revision: Revision::default() }),
         };
         let agent = Agent::new(test, "http://127.0.0.1:1", Some(peer_state), seen).await;
         // One without volumes would end all that other tests have left behind.
@@ -204,8 +226,9 @@ mod tests {
             let mut changes = shared.daemon.changes();
             changes.mark_unchanged();
             assert_eq!(carry_out(shared, &order()).await.unwrap(), carried_out, "{name}");
-            assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (carried_out, Some(7)), "{name}");
-            assert!(addressed(shared, &shared.cluster.seen().borrow()).is_none(), "{name}");
+            assert_eq!((changes.has_changed().unwrap(), last_done(shared).await), (carried_out, Some(7)), "{name}");
+            let done = last_done(shared).await;
+            assert!(addressed(shared, &shared.cluster.seen().borrow(), done).is_none(), "{name}");
         }
     }
 
@@ -218,7 +241,7 @@ mod tests {
         changes.mark_unchanged();
         let error = carry_out(shared, &order()).await.unwrap_err().to_string();
         assert!(error.starts_with("the state directory cannot be read as a whole"), "{error}");
-        assert_eq!((changes.has_changed().unwrap(), shared.state.done("uid")), (false, None));
+        assert_eq!((changes.has_changed().unwrap(), last_done(shared).await), (false, None));
         let why = crate::boot::prepare(shared);
         assert!(tokio::time::timeout(Duration::from_millis(50), why).await.is_err(), "it waits");
         assert_eq!(shared.doing(), Some(error));
@@ -229,8 +252,8 @@ mod tests {
         let agent = agent("number", 6).await;
         let shared = &agent.shared;
         for (done, ours) in [(6, true), (7, false), (8, true)] {
-            shared.state.set_done(done, "uid").unwrap();
-            assert_eq!(addressed(shared, &shared.cluster.seen().borrow()).is_some(), ours, "{done}");
+            let found = addressed(shared, &shared.cluster.seen().borrow(), Some(done));
+            assert_eq!(found.is_some(), ours, "{done}");
         }
     }
 

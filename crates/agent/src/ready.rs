@@ -18,6 +18,9 @@ pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String
     if let Some(volume) = missing(report, record) {
         return Some(format!("this pod holds a brick of {volume}, and its glusterd does not know that volume yet"));
     }
+    if let Some(path) = report.stuck_bricks.first() {
+        return Some(format!("brick {path} does not answer: its disk may hang"));
+    }
     match report.heals {
         Some(0) => None,
         Some(count) => Some(format!("{count} entries wait to be healed on this pod's bricks or from them")),
@@ -114,6 +117,7 @@ mod tests {
             peers: peers.iter().map(peer).collect(),
             volumes: Vec::new(),
             heals: Some(0),
+            stuck_bricks: Vec::new(),
             done: None,
             doing: None,
         }
@@ -157,6 +161,11 @@ mod tests {
                 Some("this pod holds a brick of gv0, and its glusterd does not know that volume yet"),
             ),
             (Report { volumes: vec![gv0], ..whole.clone() }, Some(&holds_a_brick), None),
+            (
+                Report { stuck_bricks: vec![name("/data/b")], ..whole.clone() },
+                Some(&three),
+                Some("brick /data/b does not answer: its disk may hang"),
+            ),
             (Report { daemon: Daemon::Starting, ..whole.clone() }, Some(&three), Some("glusterd does not answer yet")),
             (
                 Report { heals: Some(4), ..whole.clone() },

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::daemon::Daemon;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::{boot, heals, lead, look, orders, web};
+use crate::{boot, heals, lead, leave, look, orders, server, web};
 
 /// How long the processes that glusterd left behind may take to end.
 const BRICKS: Duration = Duration::from_secs(10);
@@ -27,7 +27,8 @@ const LEASE: Duration = Duration::from_secs(5);
 /// so, and what waits for a decision can wait for two seconds more.
 const PACE: Pace = Pace { look: Duration::from_secs(3), ..Pace::USUAL };
 
-/// Runs the agent until `stop` comes: then glusterd and its bricks are ended, and the Lease is given back.
+/// Runs the agent until `stop` comes: then, if this pod leaves for good, it waits to be detached; the Lease is given back,
+/// and glusterd and its bricks are ended.
 pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
@@ -46,11 +47,7 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
 
     let mut tasks = JoinSet::new();
     let pages = web::pages(shared.clone());
-    tasks.spawn(async move {
-        if let Err(error) = axum::serve(listener, pages).await {
-            warn!("serving: {error}");
-        }
-    });
+    tasks.spawn(server::serve(listener, pages, server::Limits::USUAL));
     tasks.spawn(async move {
         if let Err(error) = children.reap().await {
             warn!("taking note of orphans: {error}");
@@ -83,8 +80,12 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
             anyhow::Ok(())
         }
     };
+    let ending = async {
+        stop.await;
+        leave::before_end(&shared).await;
+    };
     let result = tokio::select! {
-        () = stop => Ok(()),
+        () = ending => Ok(()),
         // All of them run for ever: one that ends has failed.
         _ = tasks.join_next() => Err(anyhow::anyhow!("a part of the agent ended; see the log")),
         ended = work => ended.and_then(|()| Err(anyhow::anyhow!("a part of the agent ended; see the log"))),

@@ -26,6 +26,8 @@ pub struct Settings {
     pub glusterd: Vec<String>,
     /// The program that talks to it.
     pub gluster: String,
+    /// The Secret with the pool's key; none where the pool was installed without one: nothing is signed then.
+    pub key_secret: Option<String>,
     /// How long a pod that leaves for good waits to be detached.
     pub leave: std::time::Duration,
 }

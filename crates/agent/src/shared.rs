@@ -7,14 +7,16 @@ use stead_election::{Clock, Leadership};
 use stead_pool::{Daemon as DaemonState, HostName, Note, Report};
 use tokio::sync::{Notify, watch};
 
+use crate::auth::{Answered, Keys};
 use crate::children::Children;
 use crate::cluster::Cluster;
 use crate::daemon::Daemon;
+use crate::disk::Disks;
 use crate::gluster::Gluster;
-use crate::heals::Counted;
+use crate::heals::{self, Counted, IndexReader};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
-use crate::state_dir::State;
+use crate::state_dir::StateDisk;
 
 /// A report that is not older than this is fresh.
 const FRESH: Duration = Duration::from_millis(800);
@@ -28,7 +30,12 @@ pub(crate) struct Shared {
     pub(crate) children: Children,
     pub(crate) daemon: Daemon,
     pub(crate) gluster: Gluster,
-    pub(crate) state: State,
+    pub(crate) state: StateDisk,
+    pub(crate) disks: Disks,
+    /// Counts the entries of a brick's index.
+    pub(crate) count_index: IndexReader,
+    /// The requests of other agents that were answered.
+    pub(crate) answered: Answered,
     pub(crate) metrics: Metrics,
     /// The last look.
     pub(crate) looked: watch::Sender<Looked>,
@@ -57,9 +64,13 @@ impl Shared {
     /// The state at the start.
     pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, children: Children) -> Shared {
         let now = Instant::now();
+        let disks = Disks::default();
         let looked = Looked { report: unknown(&settings), began: now, changed: now };
         Shared {
-            state: State::new(settings.state_dir.clone()),
+            state: StateDisk::new(settings.state_dir.clone(), disks.clone()),
+            disks,
+            count_index: heals::count_index,
+            answered: Answered::default(),
             clock: Clock::new(),
             leadership: Arc::default(),
             cluster,
@@ -80,6 +91,18 @@ impl Shared {
     /// The name by which the others know this pod.
     pub(crate) fn host(&self) -> HostName {
         self.cluster.host(self.settings.pod.ordinal)
+    }
+
+    /// The pool's keys.
+    pub(crate) fn keys(&self) -> Keys {
+        self.cluster.keys().borrow().clone()
+    }
+
+    /// Whether a pod of the pool has an agent of a version that does not sign, as during an update.
+    pub(crate) fn has_older_agents(&self) -> bool {
+        let seen = self.cluster.seen();
+        let seen = seen.borrow();
+        seen.pods.iter().flat_map(|pods| pods.values()).any(|pod| !pod.signs)
     }
 
     /// The last report.
@@ -133,7 +156,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What can be said of a pod before the first look.
-fn unknown(settings: &Settings) -> Report {
+pub(crate) fn unknown(settings: &Settings) -> Report {
     Report {
         ordinal: settings.pod.ordinal,
         pod: settings.pod.uid.clone(),
@@ -144,6 +167,7 @@ fn unknown(settings: &Settings) -> Report {
         peers: Vec::new(),
         volumes: Vec::new(),
         heals: None,
+        stuck_bricks: Vec::new(),
         done: None,
         doing: None,
     }

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::children::Children;
 use crate::cluster::{Cluster, Seen};
 use crate::daemon::{Daemon, Process};
+use crate::heals::IndexReader;
 use crate::look::look;
 use crate::settings::{Pod, Settings};
 use crate::shared::{Looked, Shared};
@@ -46,6 +47,7 @@ pub(crate) fn settings() -> Settings {
         listen: ([127, 0, 0, 1], 1).into(),
         glusterd: Vec::new(),
         gluster: "gluster".into(),
+        key_secret: Some("g-pool-key".into()),
         leave: Duration::from_secs(1),
     }
 }
@@ -72,6 +74,11 @@ impl Agent {
     /// The agent of the first pod, whose glusterd runs and has the second one in this state, if it knows it. `api` is
     /// the address of an API server, and `seen` what was seen there.
     pub(crate) async fn new(test: &str, api: &str, peer_state: Option<u32>, seen: Seen) -> Agent {
+        Agent::with(test, api, peer_state, seen, settings()).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn with(test: &str, api: &str, peer_state: Option<u32>, seen: Seen, settings: Settings) -> Agent {
         let folder = std::env::temp_dir().join(format!("stead-agent-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -86,7 +93,7 @@ impl Agent {
         fs::write(&gluster, format!("#!/bin/sh\necho \"$@\" >> {}\necho '{answer}'\n", asked.display())).unwrap();
         fs::set_permissions(&gluster, fs::Permissions::from_mode(0o755)).unwrap();
         let gluster = gluster.display().to_string();
-        let settings = Arc::new(Settings { state_dir: folder, gluster, ..settings() });
+        let settings = Arc::new(Settings { state_dir: folder, gluster, ..settings });
         let client = kube::Client::try_from(kube::Config::new(api.parse().unwrap())).unwrap();
         let (daemon, supervised) = sleeper();
         let cluster = Cluster::new(client, settings.clone()).unwrap();
@@ -94,13 +101,19 @@ impl Agent {
         let shared = Arc::new(Shared::new(settings, cluster, daemon, Children));
         let friend = PeerFile { uuid: name(B), state: 3, hosts: vec![name(B_HOST)] };
         let peers = peer_state.map(|_| friend).into_iter().collect();
-        shared.state.restore(&Identity { uuid: name(A), operating_version: 100_000, peers }, "1").unwrap();
+        let identity = Identity { uuid: name(A), operating_version: 100_000, peers };
+        shared.state.change(move |state| state.restore(&identity, "1")).await.unwrap();
         shared.daemon.start();
         runs(&shared.daemon).await;
         let report = look(&shared).await;
         let now = Instant::now();
         shared.looked.send_replace(Looked { report, began: now, changed: now });
         Agent { shared, supervised }
+    }
+
+    /// Reads bricks in another way.
+    pub(crate) fn reads_bricks_with(&mut self, reader: IndexReader) {
+        Arc::get_mut(&mut self.shared).unwrap().count_index = reader;
     }
 
     /// Writes a file of the state directory.

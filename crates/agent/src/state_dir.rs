@@ -1,22 +1,59 @@
 //! glusterd's state directory: what it holds, and what is changed in it while glusterd does not run.
 //!
 //! Nothing is deleted. What is taken away is moved into a folder in `.stead/`, of which the last few are kept, and all
-//! that hold definitions of volumes. What cannot be read is not taken for what is not there.
+//! that hold definitions of volumes. What cannot be read is not taken for what is not there. The directory is on a disk
+//! that may hang: [`StateDisk`] waits for it without blocking anybody.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use stead_pool::{HostName, Identity, PeerFile, StateDir, Volume, VolumeName, parse};
 use tracing::warn;
+
+use crate::disk::{Disks, NotAnswering};
 
 /// The folder of what was taken away, and of what the agent remembers.
 const ASIDE: &str = ".stead";
 
 /// How many times what was taken away is kept.
 const KEPT: usize = 5;
+
+/// How long it may take to read the directory, and to change something in it.
+const READ: Duration = Duration::from_secs(5);
+const CHANGE: Duration = Duration::from_secs(60);
+
+/// glusterd's state directory, on a disk that may hang.
+#[derive(Debug, Clone)]
+pub(crate) struct StateDisk {
+    state: State,
+    disks: Disks,
+}
+
+impl StateDisk {
+    /// A state directory, which may not be there yet.
+    pub(crate) fn new(folder: PathBuf, disks: Disks) -> StateDisk {
+        StateDisk { state: State::new(folder), disks }
+    }
+
+    /// What it holds. `host` is the name by which the others know this pod.
+    pub(crate) async fn read(&self, host: &HostName) -> Result<Held, NotAnswering> {
+        let (state, host) = (self.state.clone(), host.clone());
+        self.disks.in_turn(&self.state.folder, READ, move || state.read(&host)).await
+    }
+
+    /// Changes something in it.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&State) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let state = self.state.clone();
+        self.disks.in_turn(&self.state.folder, CHANGE, move || change(&state)).await?
+    }
+}
 
 /// glusterd's state directory.
 #[derive(Debug, Clone)]
@@ -33,6 +70,8 @@ pub(crate) struct Held {
     pub(crate) volumes: Vec<Volume>,
     /// How many bricks in a row hold the same data, by volume.
     pub(crate) sets: BTreeMap<VolumeName, usize>,
+    /// The last order that was carried out, and the pod that did it.
+    done: Option<(u64, String)>,
     /// What is there and could not be read, and why.
     unreadable: Option<String>,
 }
@@ -44,6 +83,11 @@ impl Held {
             None => Ok(()),
             Some(why) => bail!("the state directory cannot be read as a whole, so it is left as it is: {why}"),
         }
+    }
+
+    /// The last order that this pod carried out.
+    pub(crate) fn done(&self, pod: &str) -> Option<u64> {
+        self.done.as_ref().filter(|(_, by)| by == pod).map(|(id, _)| *id)
     }
 }
 
@@ -59,7 +103,7 @@ impl State {
 
     /// What it holds. `host` is the name by which the others know this pod.
     pub(crate) fn read(&self, host: &HostName) -> Held {
-        let mut held = Held::default();
+        let mut held = Held { done: self.done(), ..Held::default() };
         if let Err(error) = self.read_into(&mut held, host) {
             held.unreadable = Some(format!("{error:#}"));
         }
@@ -126,11 +170,11 @@ impl State {
         self.take_away(&names.iter().map(String::as_str).collect::<Vec<_>>(), time)
     }
 
-    /// The last order that was carried out, by which pod.
-    pub(crate) fn done(&self, pod: &str) -> Option<u64> {
+    /// The last order that was carried out, and the pod that did it.
+    fn done(&self) -> Option<(u64, String)> {
         let text = fs::read_to_string(self.at(ASIDE).join("done")).ok()?;
         let (id, by) = text.trim().split_once(' ')?;
-        (by == pod).then(|| id.parse().ok())?
+        Some((id.parse().ok()?, by.to_owned()))
     }
 
     /// Remembers the last order that was carried out: it must not be carried out again after a restart.
@@ -360,9 +404,10 @@ mod tests {
     #[test]
     fn an_order_is_done_by_one_pod() {
         let state = state("done");
-        assert_eq!(state.done("uid"), None);
+        let done = |pod: &str| state.read(&name("g-0")).done(pod);
+        assert_eq!(done("uid"), None);
         state.set_done(7, "uid").unwrap();
-        assert_eq!((state.done("uid"), state.done("other")), (Some(7), None));
+        assert_eq!((done("uid"), done("other")), (Some(7), None));
         fs::remove_dir_all(&state.folder).unwrap();
     }
 }

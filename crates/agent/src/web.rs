@@ -1,19 +1,19 @@
-//! What probes, Prometheus, the other agents and the kubelet's hook ask.
+//! What probes, Prometheus and the other agents ask.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde_json::{Value, json};
-use stead_pool::{Report, Severity};
+use stead_pool::Severity;
+use stead_pool::status::{PoolPage, Remark};
 
+use crate::auth::{self, Refused, Request};
 use crate::daemon::Process;
-use crate::leave;
 use crate::metrics::Now;
 use crate::ready::unready;
 use crate::shared::Shared;
@@ -27,7 +27,7 @@ const FAILING: Duration = Duration::from_secs(120);
 /// How long somebody who wants a fresh report waits for it.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// The pages.
+/// The pages. None of them changes anything.
 pub(crate) fn pages(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/livez", get(livez))
@@ -35,11 +35,10 @@ pub(crate) fn pages(shared: Arc<Shared>) -> Router {
         .route("/state", get(state))
         .route("/pool", get(pool))
         .route("/metrics", get(metrics))
-        .route("/prestop", get(prestop))
         .with_state(shared)
 }
 
-/// Whether a new container would do better. That other peers are away is no reason.
+/// Whether a new container would do better. That other peers are disconnected is no reason.
 async fn livez(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     let age = shared.looked.borrow().began.elapsed();
     if age > STUCK {
@@ -62,7 +61,10 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
 }
 
 fn why_unready(shared: &Shared) -> Option<String> {
-    unready(&shared.report(), shared.cluster.seen().borrow().record().as_ref())
+    // Without the key the others do not believe this agent: the next pod must not be replaced.
+    let keys = shared.keys();
+    let no_key = keys.missing().filter(|_| shared.settings.key_secret.is_some());
+    no_key.map(str::to_owned).or_else(|| unready(&shared.report(), shared.cluster.seen().borrow().record().as_ref()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,30 +74,51 @@ struct How {
     fresh: bool,
 }
 
-async fn state(State(shared): State<Arc<Shared>>, Query(how): Query<How>) -> Json<Report> {
-    Json(if how.fresh { shared.fresh(FRESH).await } else { shared.report() })
+/// This pod's report. Another agent that asks with a signature gets a new one, signed; anybody else gets the last one.
+async fn state(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, Query(how): Query<How>) -> Response {
+    let keys = shared.keys();
+    let uid = &shared.settings.pod.uid;
+    let nonce = match headers.get(header::AUTHORIZATION).filter(|_| keys.missing().is_none()) {
+        None => None,
+        Some(value) => {
+            let path = uri.path_and_query().map_or("", |path| path.as_str());
+            let request = Request { path, asked: uid };
+            let checked = value.to_str().map_err(|_| Refused::Unreadable);
+            match checked.and_then(|header| shared.answered.check(&keys, &request, header)) {
+                Ok(nonce) => Some(nonce),
+                Err(refused) => return (StatusCode::UNAUTHORIZED, format!("{refused}\n")).into_response(),
+            }
+        }
+    };
+    // Agents of older versions cannot sign, and need new reports while there are some.
+    let entitled = nonce.is_some() || shared.has_older_agents();
+    let report = if how.fresh && entitled { shared.fresh(FRESH).await } else { shared.report() };
+    let Ok(body) = serde_json::to_vec(&report) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let signature = nonce.and_then(|nonce| nonce.sign_answer(&keys, uid, &body));
+    let mut answer = ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+    if let Some(signature) = signature.and_then(|signature| signature.parse().ok()) {
+        answer.headers_mut().insert(auth::SIGNATURE, signature);
+    }
+    answer
 }
 
-/// What this agent last said of the pool, if it is the one who decides.
-async fn pool(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    let notes: Vec<Value> = shared
-        .notes()
-        .iter()
-        .map(|note| {
-            let severity = match note.severity {
-                Severity::Normal => "Normal",
-                Severity::Warning => "Warning",
-            };
-            json!({"ordinal": note.ordinal, "reason": note.reason, "text": note.text, "severity": severity})
-        })
-        .collect();
-    Json(json!({
-        "pool": shared.settings.pool,
-        "ordinal": shared.settings.pod.ordinal,
-        "leads": shared.leadership.leads(),
-        "unready": why_unready(&shared),
-        "notes": notes,
-    }))
+/// What this agent last said of the pool, if it leads.
+async fn pool(State(shared): State<Arc<Shared>>) -> Json<PoolPage> {
+    let remark = |note: &stead_pool::Note| Remark {
+        ordinal: note.ordinal,
+        reason: note.reason.to_owned(),
+        text: note.text.clone(),
+        severity: note.severity.as_str().to_owned(),
+    };
+    Json(PoolPage {
+        pool: shared.settings.pool.clone(),
+        ordinal: shared.settings.pod.ordinal,
+        leads: shared.leadership.leads(),
+        unready: why_unready(&shared),
+        notes: shared.notes().iter().map(remark).collect(),
+    })
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
@@ -111,7 +134,159 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }
 
-/// The kubelet waits for this before it ends the container.
-async fn prestop(State(shared): State<Arc<Shared>>) -> String {
-    leave::before_end(&shared).await
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use stead_pool::Report;
+
+    use crate::auth::{Key, Keys};
+    use crate::cluster::{PodSeen, Seen};
+    use crate::neighbours::{self, Neighbour};
+    use crate::server::{Limits, serve};
+    use crate::stand_in::Agent;
+
+    use super::*;
+
+    fn key(byte: u8) -> Key {
+        Key::new(&[byte; 32]).unwrap()
+    }
+
+    async fn served(agent: &Agent) -> u16 {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(serve(listener, pages(agent.shared.clone()), Limits::USUAL));
+        port
+    }
+
+    /// Asks without a signature, as agents of older versions and `stead gluster status` do.
+    async fn plain(port: u16, path: &str, authorization: &str) -> (u16, bool, String) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{authorization}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.contains(auth::SIGNATURE), body.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_new_agent_answers_old_ones_and_signs_for_new_ones() {
+        let agent = Agent::new("web", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let port = served(&agent).await;
+        let neighbour = Neighbour { ordinal: 0, uid: "uid".into(), host: "127.0.0.1".into(), signs: true };
+        let mut keys = Keys::default();
+        keys.replace(key(1));
+        // Before it has the key, nobody who needs a signature believes it.
+        let answers = neighbours::ask(std::slice::from_ref(&neighbour), port, &keys, "g-1").await;
+        assert_eq!(answers.rejected.get(&0).map(String::as_str), Some("its answer is not signed"));
+        agent.shared.cluster.pretend_key(key(1));
+        let answers = neighbours::ask(std::slice::from_ref(&neighbour), port, &keys, "g-1").await;
+        assert_eq!(answers.reports.keys().copied().collect::<Vec<_>>(), [0], "{answers:?}");
+        let (status, signed, body) = plain(port, "/state?fresh=true", "").await;
+        assert_eq!((status, signed), (200, false));
+        assert_eq!(Report::from_json(body.as_bytes()).unwrap().ordinal, 0, "an older agent can read it");
+        let (status, _, body) = plain(port, "/state", "authorization: Stead-HMAC-SHA256 g-1 00 00\r\n").await;
+        assert_eq!((status, body.as_str()), (401, "the Authorization header cannot be read\n"));
+        let mut wrong = Keys::default();
+        wrong.replace(key(2));
+        assert!(neighbours::ask(&[neighbour], port, &wrong, "g-1").await.reports.is_empty());
+    }
+
+    #[tokio::test]
+    async fn nobody_on_the_network_takes_leadership_away() {
+        let agent = Agent::new("prestop", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let port = served(&agent).await;
+        assert_eq!(plain(port, "/prestop", "").await.0, 404);
+        assert!(agent.shared.reluctant.borrow().is_none());
+    }
+
+    #[tokio::test]
+    async fn who_does_not_sign_gets_new_reports_only_while_there_are_older_agents() {
+        for (signs, older) in [(true, false), (false, true)] {
+            let pods = [(1, PodSeen { signs, ..PodSeen::default() })].into();
+            let seen = Seen { pods: Some(pods), ..Seen::default() };
+            let agent = Agent::new(&format!("older-{older}"), "http://127.0.0.1:1", None, seen).await;
+            assert_eq!(agent.shared.has_older_agents(), older);
+        }
+    }
+
+    #[tokio::test]
+    async fn without_the_key_a_pod_is_not_ready() {
+        let agent = Agent::new("no-key", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let (port, shared) = (served(&agent).await, &agent.shared);
+        assert_eq!(shared.settings.key_secret.as_deref(), Some("g-pool-key"));
+        assert_eq!(plain(port, "/readyz", "").await.2, "the pool's key has not been read yet\n");
+        assert_eq!(plain(port, "/livez", "").await.0, 200);
+        shared.cluster.pretend_key(key(1));
+        assert!(!plain(port, "/readyz", "").await.2.contains("key"));
+    }
+
+    const UID: [&str; 3] = ["uid-0", "uid-1", "uid-2"];
+
+    /// An agent of the version before: it knows no signatures.
+    fn older_pages(ordinal: u32, report: &Report) -> Router {
+        let pod = UID[ordinal as usize].to_owned();
+        let mut sent = serde_json::to_value(Report { ordinal, pod, ..report.clone() }).unwrap();
+        sent.as_object_mut().unwrap().remove("stuckBricks");
+        Router::new().route("/state", get(async move || Json(sent)))
+    }
+
+    /// A pool whose pods are replaced one by one, from agents that do not sign to agents that do: each of them gets the
+    /// reports of all others all the while, so the majority is never lost.
+    #[tokio::test]
+    async fn a_pool_of_older_agents_is_updated_pod_by_pod() {
+        for updated in 0..=3 {
+            let is_new = |ordinal: u32| ordinal >= 3 - updated;
+            // The same port at three addresses.
+            let first = tokio::net::TcpListener::bind("127.0.1.1:0").await.unwrap();
+            let port = first.local_addr().unwrap().port();
+            let mut listeners = vec![first];
+            for address in ["127.0.1.2", "127.0.1.3"] {
+                listeners.push(tokio::net::TcpListener::bind((address, port)).await.unwrap());
+            }
+            let pods: Vec<Neighbour> = (0..3)
+                .map(|ordinal| Neighbour {
+                    ordinal,
+                    uid: UID[ordinal as usize].into(),
+                    host: format!("127.0.1.{}", ordinal + 1),
+                    signs: is_new(ordinal),
+                })
+                .collect();
+            let seen = Seen {
+                pods: Some(
+                    pods.iter().map(|p| (p.ordinal, PodSeen { signs: p.signs, ..PodSeen::default() })).collect(),
+                ),
+                ..Seen::default()
+            };
+            let mut agents = Vec::new();
+            for (ordinal, listener) in (0..3).zip(listeners) {
+                let mut settings = crate::stand_in::settings();
+                settings.pod.ordinal = ordinal;
+                (settings.pod.name, settings.pod.uid) = (format!("g-{ordinal}"), UID[ordinal as usize].into());
+                let test = format!("update-{updated}-{ordinal}");
+                let agent = Agent::with(&test, "http://127.0.0.1:1", None, seen.clone(), settings).await;
+                agent.shared.cluster.pretend_key(key(1));
+                let pages = match is_new(ordinal) {
+                    true => pages(agent.shared.clone()),
+                    false => older_pages(ordinal, &agent.shared.report()),
+                };
+                tokio::spawn(serve(listener, pages, Limits::USUAL));
+                agents.push(agent);
+            }
+            for asking in 0..3 {
+                let mut others: Vec<Neighbour> = pods.iter().filter(|p| p.ordinal != asking).cloned().collect();
+                let mut keys = agents[asking as usize].shared.keys();
+                if !is_new(asking) {
+                    // An older agent asks without a signature, and expects none.
+                    keys = Keys::default();
+                    others.iter_mut().for_each(|other| other.signs = false);
+                }
+                let answers = neighbours::ask(&others, port, &keys, &format!("g-{asking}")).await;
+                assert_eq!(answers.reports.len(), 2, "{updated} updated, {asking} asks: {answers:?}");
+                assert!(answers.reports.iter().all(|(ordinal, report)| report.pod == UID[*ordinal as usize]));
+            }
+        }
+    }
 }

@@ -21,7 +21,14 @@ fn stead(args: &[&str]) -> Said {
 }
 
 fn manifests(args: &[&str]) -> Said {
-    stead(&[&["manifests"], args].concat())
+    stead(&[&["manifests", "--image=registry.example/gluster:11.1"], args].concat())
+}
+
+#[test]
+fn an_image_has_to_be_named() {
+    let run = stead(&["manifests"]);
+    assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+    assert_eq!(run.err, "error: --image: name an image that contains glusterd and gluster, by its version or digest\n");
 }
 
 /// A file that goes away with its value.
@@ -106,7 +113,7 @@ fn a_file_of_values_says_the_same_as_flags() {
         "--storage-class-provisioner=ebs.csi.aws.com",
         "--storage-class-parameters=encrypted=true",
     ]);
-    assert_eq!((by_file.code, by_file.err.as_str()), (Some(0), ""));
+    assert_eq!((by_file.code, by_file.err.as_str()), (Some(0), by_flags.err.as_str()));
     assert_eq!(by_file.out, by_flags.out);
     let list = manifests(&["-f", file.path(), "--replicas", "5", "-o", "json"]).out;
     let list: Value = serde_json::from_str(&list).expect("JSON");

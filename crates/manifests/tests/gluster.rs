@@ -2,11 +2,18 @@
 
 use expect_test::{ExpectFile, expect_file};
 use serde_json::{Value, json};
-use stead_manifests::gluster::{Network, Pool, Privilege, Probe, Spread, StorageClass, check, is_of, pool, rights};
+use stead_manifests::gluster::{
+    Network, Pool, Privilege, Probe, Source, Spread, StorageClass, check, is_of, pool, rights,
+};
 
 /// As `stead gluster manifests` prints them.
 fn yaml(of: &Pool) -> String {
     pool(of).iter().map(|m| format!("---\n{}", serde_saphyr::to_string(&m.object).expect("YAML"))).collect()
+}
+
+/// A pool as it comes, with an image.
+fn values() -> Pool {
+    Pool { image: "registry.example/gluster:11.1".to_owned(), ..Pool::default() }
 }
 
 fn golden(of: &Pool, file: ExpectFile) {
@@ -29,7 +36,7 @@ fn topology() -> Value {
 
 #[test]
 fn as_it_comes() {
-    golden(&Pool::default(), expect_file!["golden/gluster.yaml"]);
+    golden(&values(), expect_file!["golden/gluster.yaml"]);
 }
 
 #[test]
@@ -67,6 +74,8 @@ fn with_everything_decided() {
         limits: texts(&[("memory", "4Gi")]),
         cluster_domain: "k8s.example".to_owned(),
         agent_port: 9090,
+        allow_clients: vec![Source::Addresses("10.0.0.0/8".to_owned()), Source::Namespace("apps".to_owned())],
+        allow_agents: vec![Source::Addresses("192.0.2.0/24".to_owned())],
     };
     golden(&all, expect_file!["golden/gluster-all.yaml"]);
 }
@@ -74,7 +83,7 @@ fn with_everything_decided() {
 /// The field report's own way.
 #[test]
 fn on_the_nodes_network() {
-    let host = Pool { network: Network::Host, policy: false, ..Pool::default() };
+    let host = Pool { network: Network::Host, policy: false, ..values() };
     golden(&host, expect_file!["golden/gluster-host-network.yaml"]);
 }
 
@@ -86,7 +95,7 @@ fn a_topologys_own_affinity_beside_the_nodes_network() {
     }});
     let topology = Spread::Topology(json!({"affinity": affinity}));
     let of = |network| {
-        let mut all = pool(&Pool { network, spread: topology.clone(), ..Pool::default() });
+        let mut all = pool(&Pool { network, spread: topology.clone(), ..values() });
         all.pop().expect("the StatefulSet is the last").object["spec"]["template"]["spec"]["affinity"].take()
     };
     assert_eq!(of(Network::Pod), affinity);
@@ -97,7 +106,7 @@ fn a_topologys_own_affinity_beside_the_nodes_network() {
 
 #[test]
 fn what_others_need_comes_first_and_all_is_the_pools() {
-    let pool_values = Pool { create_namespace: true, ..Pool::default() };
+    let pool_values = Pool { create_namespace: true, ..values() };
     let all = pool(&pool_values);
     let kinds: Vec<&str> = all.iter().map(|m| m.kind()).collect();
     assert_eq!(kinds.first(), Some(&"Namespace"));
@@ -110,7 +119,7 @@ fn what_others_need_comes_first_and_all_is_the_pools() {
 
 #[test]
 fn no_right_is_without_bounds_or_reason() {
-    for right in rights(&Pool { openshift: true, ..Pool::default() }) {
+    for right in rights(&Pool { openshift: true, ..values() }) {
         assert!(!right.why.is_empty(), "{right:?}");
         let words = right.resources.iter().chain(right.verbs).chain([&right.group]);
         assert!(words.clone().all(|word| !word.contains('*')), "{right:?}");
@@ -123,7 +132,7 @@ fn no_right_is_without_bounds_or_reason() {
 fn bad_input_is_named() {
     let long = "n".repeat(53);
     let with = |change: &dyn Fn(&mut Pool)| {
-        let mut of = Pool::default();
+        let mut of = values();
         change(&mut of);
         check(&of)
     };
@@ -166,7 +175,11 @@ fn bad_input_is_named() {
         (with(&|p| p.liveness.period = 0), "liveness", "period=0 is not between 1"),
         (with(&|p| p.grace_seconds = 59), "grace-seconds", "59 is not between 60"),
         (with(&|p| p.agent_port = 24007), "agent-port", "24007 is not between"),
-        (with(&|p| p.image = String::new()), "image", "is no image"),
+        (with(&|p| p.image = String::new()), "image", "name an image that contains glusterd and gluster"),
+        (with(&|p| p.image = "a b".to_owned()), "image", "is no image"),
+        (with(&|p| p.allow_clients = vec![Source::Addresses("10.0.0.0/33".to_owned())]), "allow-clients", "is none of"),
+        (with(&|p| p.allow_agents = vec![Source::Addresses("10.0.0.1".to_owned())]), "allow-agents", "is none of"),
+        (with(&|p| p.allow_agents = vec![Source::Namespace("A".to_owned())]), "allow-agents", "RFC 1123 label"),
         (topology(json!({})), "topology", "it says nothing"),
         (topology(json!({"topologySpreadConstraints": "zone"})), "topology", "is no list of constraints"),
     ] {
@@ -179,7 +192,57 @@ fn bad_input_is_named() {
 #[test]
 fn even_numbers_are_warned_of() {
     for (replicas, warnings) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
-        let checked = check(&Pool { replicas, ..Pool::default() }).expect("it can be made");
+        let checked = check(&Pool { replicas, ..values() }).expect("it can be made");
         assert_eq!(checked.warnings.len(), warnings, "{replicas}: {:?}", checked.warnings);
     }
+}
+
+#[test]
+fn images_without_a_fixed_version_are_warned_of() {
+    for (image, pinned) in [
+        ("registry.example/gluster:11.1", true),
+        ("registry.example:5000/gluster@sha256:0123", true),
+        ("registry.example:5000/gluster", false),
+        ("gluster", false),
+        ("gluster:latest", false),
+    ] {
+        let checked = check(&Pool { image: image.to_owned(), ..values() }).expect("it can be made");
+        assert_eq!(checked.warnings.is_empty(), pinned, "{image}: {:?}", checked.warnings);
+    }
+}
+
+/// What the pods and the policy refer to is there before them, and empty.
+#[test]
+fn the_record_and_the_key_are_installed_empty_before_the_policy() {
+    let all = pool(&values());
+    let at = |kind: &str| all.iter().position(|m| m.kind() == kind).expect("it is printed");
+    assert!(at("ConfigMap") < at("ValidatingAdmissionPolicy") && at("Secret") < at("StatefulSet"));
+    assert_eq!((all[at("ConfigMap")].name(), all[at("Secret")].name()), ("glusterfs-pool", "glusterfs-pool-key"));
+    assert!(["ConfigMap", "Secret"].iter().all(|kind| all[at(kind)].object.get("data").is_none()));
+    let binding = &all[at("ValidatingAdmissionPolicyBinding")].object;
+    assert_eq!(binding["spec"]["paramRef"]["parameterNotFoundAction"], "Deny");
+    assert_eq!(binding["spec"]["paramRef"]["name"], "glusterfs-pool");
+}
+
+#[test]
+fn only_the_pools_pods_reach_the_agents() {
+    let ingress = |of: &Pool| {
+        let policy = pool(of).into_iter().find(|m| m.kind() == "NetworkPolicy");
+        policy.map(|policy| policy.object["spec"]["ingress"].clone())
+    };
+    let reaches = |rule: &Value, port: &Value| match rule["ports"].as_array() {
+        Some(ports) => ports.iter().any(|p| p["port"] == *port),
+        None => true,
+    };
+    let rules = ingress(&values()).expect("there is a NetworkPolicy");
+    let rules = rules.as_array().expect("rules");
+    let agents: Vec<&Value> = rules.iter().filter(|rule| reaches(rule, &json!("agent"))).collect();
+    assert_eq!(agents.len(), 1, "{rules:?}");
+    let own = json!(stead_pool::config_map::labels("glusterfs"));
+    assert_eq!(agents[0]["from"], json!([{"podSelector": {"matchLabels": own}}]));
+    let clients = rules.iter().find(|rule| rule["ports"].is_array() && reaches(rule, &json!(24007)));
+    assert_eq!(clients.and_then(|rule| rule.get("from")), None, "clients are everywhere");
+    let closed = ingress(&Pool { allow_clients: Vec::new(), ..values() }).expect("there is a NetworkPolicy");
+    assert_eq!(closed.as_array().map(Vec::len), Some(1), "nobody but the pool: {closed}");
+    assert_eq!(ingress(&Pool { network: Network::Host, ..values() }), None);
 }

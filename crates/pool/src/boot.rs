@@ -65,7 +65,7 @@ pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, re
         && let Some(other) = known.holder_of(uuid)
     {
         return Boot::Wait(format!(
-            "identity {uuid} is that of {} too: one of the two state directories is a copy; take away the wrong one",
+            "UUID {uuid} is also that of {}: one of the two state directories is a copy; remove the wrong one",
             wanted.pod(other)
         ));
     }
@@ -75,7 +75,7 @@ pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, re
         Name::Detached if known.has_all_of(state) => Boot::Forget,
         // It is not of the pool, so nothing is lost by waiting; started as it is, it would be a stranger with old friends.
         Name::Detached if wanted.wants(ordinal) => Boot::Wait(format!(
-            "{} was detached from the pool while it was away, and none that answers has all that it still knows of",
+            "{} was detached while it was disconnected, and no peer that answers has all the peers and volumes that it still lists",
             wanted.pod(ordinal)
         )),
         Name::Detached | Name::Unknown => Boot::Start,
@@ -95,7 +95,7 @@ pub fn identity(wanted: &Wanted, ordinal: u32, record: &Record, reports: &BTreeM
 /// A pod of the pool starts: as it is if it knows who it is and has friends, else with what the pool knows of it.
 fn comes_back(known: &Known<'_>, state: &StateDir, uuid: PeerId) -> Boot {
     let Some(identity) = known.identity(uuid) else {
-        return Boot::Wait("nobody knows the operating version of the pool".to_owned());
+        return Boot::Wait("the operating version of the pool is not known".to_owned());
     };
     if state.uuid == Some(uuid) {
         // One friend is enough: glusterd learns of the others from it. One that has its identity and no friends was

@@ -92,6 +92,16 @@ pub enum Severity {
     Warning,
 }
 
+impl Severity {
+    /// As the type of an event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
+        }
+    }
+}
+
 impl Note {
     fn of(ordinal: Option<u32>, severity: Severity, reason: &'static str, text: impl Into<String>) -> Note {
         Note { ordinal, reason, text: text.into(), severity }
@@ -137,6 +147,7 @@ fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decis
     let before = record.clone();
     let sight = Sight::new(view, rules, &before);
     sight.note_copies(&mut decision.notes);
+    note_stuck_bricks(view, &mut decision.notes);
     if !sight.decider_belongs() {
         decision.step_down = true;
         decision.notes.push(sight.why_not_the_decider());
@@ -165,5 +176,14 @@ fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decis
     naming::correct(&sight, record, decision);
     if decision.act.is_none() && record.order.is_none() {
         naming::name(&sight, decision);
+    }
+}
+
+/// Says which bricks do not answer: nothing can be done about a disk that hangs, but somebody should know.
+fn note_stuck_bricks(view: &View<'_>, notes: &mut Vec<Note>) {
+    for report in view.reports.values().filter(|report| !report.stuck_bricks.is_empty()) {
+        let (pod, bricks) = (view.wanted.pod(report.ordinal), report.stuck_bricks.join(", "));
+        let text = format!("{pod}: brick {bricks} does not answer; its disk may hang");
+        notes.push(Note::warning(report.ordinal, "BrickNotAnswering", text));
     }
 }

@@ -10,6 +10,7 @@ mod boot;
 pub mod config_map;
 mod decide;
 mod json;
+pub mod key_secret;
 mod names;
 pub mod parse;
 mod record;

@@ -31,6 +31,9 @@ pub struct Report {
     pub volumes: Vec<Volume>,
     /// Entries that wait to be healed on this pod's bricks or from them, if that could be told.
     pub heals: Option<u64>,
+    /// This pod's bricks whose disks do not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck_bricks: Vec<BrickPath>,
     /// The last order of the record that this agent carried out.
     pub done: Option<u64>,
     /// What the agent is doing or waits for, for people.

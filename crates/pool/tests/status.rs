@@ -67,6 +67,7 @@ fn report(ordinal: u32, size: u32) -> Report {
             bricks: (0..size.min(3)).map(brick).collect(),
         }],
         heals: Some(0),
+        stuck_bricks: Vec::new(),
         done: None,
         doing: None,
     }
@@ -114,18 +115,18 @@ fn all_is_well() {
         &whole(3),
         true,
         expect![[r#"
-            pool default/glusterfs is whole
-              3 peers wanted, 3 in the record, 3 answer
-              glusterfs-0 decides for the pool
+            pool default/glusterfs is healthy
+              3 peers wanted, 3 recorded, 3 answering
+              leader: glusterfs-0
 
             Peers
-                            POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+                            POD     NODE       GLUSTERD   UUID                                   BRICKS OF   TO HEAL
               glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
               glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
               glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
 
-            Who sees whom: each line is one peer's own view
-              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+            Peer status, as each peer reports it (one row per peer)
+              ok: connected; away: in the pool, not connected; ?: no answer
                             glusterfs-0   glusterfs-1   glusterfs-2
               glusterfs-0   -             ok            ok
               glusterfs-1   ok            -             ok
@@ -178,47 +179,47 @@ fn a_state_was_lost_and_is_being_restored() {
         &seen,
         false,
         expect![[r#"
-            pool default/glusterfs is not whole
-              3 peers wanted, 3 in the record, 3 answer
-              glusterfs-0 decides for the pool
+            pool default/glusterfs is not healthy
+              3 peers wanted, 3 recorded, 3 answering
+              leader: glusterfs-0
 
             Peers
-                            POD         NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+                            POD         NODE       GLUSTERD   UUID                                   BRICKS OF   TO HEAL
               glusterfs-0   ready       worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
               glusterfs-1   not ready   worker-1   running    deadbeef-0000-4000-8000-000000000001   gv0         0
               glusterfs-2   ready       worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
 
-            Who sees whom: each line is one peer's own view
-              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+            Peer status, as each peer reports it (one row per peer)
+              ok: connected; away: in the pool, not connected; ?: no answer
                             glusterfs-0   glusterfs-1   glusterfs-2
               glusterfs-0   -             rejected      ok
               glusterfs-1   unknown !     -             unknown !
               glusterfs-2   ok            rejected      -
-              ! others see this peer in another way
+              ! other peers report a different state
 
             Bricks
               gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-            What is not as it should be
+            Problems
               glusterfs-0 sees glusterfs-1 as Peer Rejected (Connected)
               glusterfs-0 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
               glusterfs-1 does not know glusterfs-0
               glusterfs-1 does not know glusterfs-2
               glusterfs-2 sees glusterfs-1 as Peer Rejected (Connected)
               glusterfs-2 knows glusterfs-1 as 10000000-0000-4000-8000-000000000001, but it is deadbeef-0000-4000-8000-000000000001
-              glusterfs-1 is being repaired: its identity and its peers are written back
+              glusterfs-1 is being repaired: restoring its identity and its peers
 
-            Under repair
-              glusterfs-1, for 12 s: its identity and its peers are written back; because it came back with another identity
+            Repair in progress
+              glusterfs-1, for 12 s: restoring its identity and its peers (it came back with another identity)
 
-            What the agents do
+            Agents
               glusterfs-1: order 4: glusterd is stopped to write its identity back
               glusterfs-1 is not ready: this glusterd has no peers
 
-            What the one who decides says
+            Leader
               ! Rejected: glusterfs-1 is rejected by the others: it gets its identity back
 
-            Lately
+            Recent events
               2026-01-02T03:04:05Z ! glusterfs-1 Rejected: glusterfs-1 is rejected by the others: it gets its identity back
         "#]],
     );
@@ -239,18 +240,18 @@ fn a_node_was_lost() {
         &seen,
         false,
         expect![[r#"
-            pool default/glusterfs is not whole
-              3 peers wanted, 3 in the record, 2 answer
-              glusterfs-0 decides for the pool
+            pool default/glusterfs is not healthy
+              3 peers wanted, 3 recorded, 2 answering
+              leader: glusterfs-0
 
             Peers
-                            POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
+                            POD      NODE       GLUSTERD    UUID                                   BRICKS OF   TO HEAL
               glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
               glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         1
               glusterfs-2   ending   worker-2   no answer   20000000-0000-4000-8000-000000000002   gv0         -
 
-            Who sees whom: each line is one peer's own view
-              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+            Peer status, as each peer reports it (one row per peer)
+              ok: connected; away: in the pool, not connected; ?: no answer
                             glusterfs-0   glusterfs-1   glusterfs-2
               glusterfs-0   -             ok            away
               glusterfs-1   ok            -             away
@@ -259,9 +260,9 @@ fn a_node_was_lost() {
             Bricks
               gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-            What is not as it should be
+            Problems
               glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
-              glusterfs-1: 1 entry waits to be healed
+              glusterfs-1: 1 entry to heal
               glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
               glusterfs-2 does not answer: dial tcp 10.0.0.2:24080: i/o timeout
         "#]],
@@ -285,33 +286,33 @@ fn the_peers_do_not_agree() {
         &seen,
         false,
         expect![[r#"
-            pool default/glusterfs is not whole
-              4 peers wanted, 4 in the record, 4 answer
-              nobody decides for the pool: nobody holds the Lease
+            pool default/glusterfs is not healthy
+              4 peers wanted, 4 recorded, 4 answering
+              leader: none (nobody holds the Lease)
 
             Peers
-                            POD     NODE       GLUSTERD   IDENTITY                               BRICKS OF   HEALS
+                            POD     NODE       GLUSTERD   UUID                                   BRICKS OF   TO HEAL
               glusterfs-0   ready   worker-0   running    00000000-0000-4000-8000-000000000000   gv0         0
               glusterfs-1   ready   worker-1   running    10000000-0000-4000-8000-000000000001   gv0         0
               glusterfs-2   ready   worker-2   running    20000000-0000-4000-8000-000000000002   gv0         0
               glusterfs-3   ready   worker-3   running    30000000-0000-4000-8000-000000000003   -           0
 
-            Who sees whom: each line is one peer's own view
-              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+            Peer status, as each peer reports it (one row per peer)
+              ok: connected; away: in the pool, not connected; ?: no answer
                             glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
               glusterfs-0   -             ok            away !        ok
               glusterfs-1   ok            -             ok            unknown !
               glusterfs-2   ok            ok            -             ok
               glusterfs-3   ok            rejected !    ok            -
-              ! others see this peer in another way
+              ! other peers report a different state
 
             Bricks
               gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-            What is not as it should be
+            Problems
               glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
               glusterfs-1 does not know glusterfs-3
-              glusterfs-2 has a peer old.example, which is no pod of this pool
+              glusterfs-2 has a peer old.example that is not a pod of this pool
               glusterfs-3 sees glusterfs-1 as Peer Rejected (Connected)
         "#]],
     );
@@ -332,19 +333,19 @@ fn a_scale_down_left_bricks_behind() {
         &seen,
         false,
         expect![[r#"
-            pool default/glusterfs is not whole
-              2 peers wanted, 4 in the record, 2 answer
-              glusterfs-0 decides for the pool
+            pool default/glusterfs is not healthy
+              2 peers wanted, 4 recorded, 2 answering
+              leader: glusterfs-0
 
             Peers
-                            POD      NODE       GLUSTERD    IDENTITY                               BRICKS OF   HEALS
+                            POD      NODE       GLUSTERD    UUID                                   BRICKS OF   TO HEAL
               glusterfs-0   ready    worker-0   running     00000000-0000-4000-8000-000000000000   gv0         0
               glusterfs-1   ready    worker-1   running     10000000-0000-4000-8000-000000000001   gv0         0
               glusterfs-2   no pod   -          no answer   20000000-0000-4000-8000-000000000002   gv0         -
               glusterfs-3   no pod   -          no answer   30000000-0000-4000-8000-000000000003   -           -
 
-            Who sees whom: each line is one peer's own view
-              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+            Peer status, as each peer reports it (one row per peer)
+              ok: connected; away: in the pool, not connected; ?: no answer
                             glusterfs-0   glusterfs-1   glusterfs-2   glusterfs-3
               glusterfs-0   -             ok            away          away
               glusterfs-1   ok            -             away          away
@@ -354,13 +355,13 @@ fn a_scale_down_left_bricks_behind() {
             Bricks
               gv0: glusterfs-0:/data/bricks/gv0, glusterfs-1:/data/bricks/gv0, glusterfs-2:/data/bricks/gv0
 
-            What is not as it should be
+            Problems
               glusterfs-0 sees glusterfs-2 as Peer in Cluster (Disconnected)
               glusterfs-0 sees glusterfs-3 as Peer in Cluster (Disconnected)
               glusterfs-1 sees glusterfs-2 as Peer in Cluster (Disconnected)
               glusterfs-1 sees glusterfs-3 as Peer in Cluster (Disconnected)
-              glusterfs-2 is not wanted any more and still belongs to the pool; it holds bricks of gv0
-              glusterfs-3 is not wanted any more and still belongs to the pool
+              glusterfs-2 was scaled away and is still in the pool; it holds bricks of gv0
+              glusterfs-3 was scaled away and is still in the pool
         "#]],
     );
 }
@@ -381,24 +382,24 @@ fn a_pool_begins() {
         &seen,
         false,
         expect![[r#"
-            pool default/glusterfs is not whole
-              2 peers wanted, 0 in the record, 1 answer
-              nobody decides for the pool: nobody holds the Lease
+            pool default/glusterfs is not healthy
+              2 peers wanted, 0 recorded, 1 answering
+              leader: none (nobody holds the Lease)
 
             Peers
-                            POD       NODE       GLUSTERD    IDENTITY   BRICKS OF   HEALS
-              glusterfs-0   ready     worker-0   starting    -          -           -
-              glusterfs-1   Pending   -          no answer   -          -           -
+                            POD       NODE       GLUSTERD    UUID   BRICKS OF   TO HEAL
+              glusterfs-0   ready     worker-0   starting    -      -           -
+              glusterfs-1   Pending   -          no answer   -      -           -
 
-            Who sees whom: each line is one peer's own view
-              (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)
+            Peer status, as each peer reports it (one row per peer)
+              ok: connected; away: in the pool, not connected; ?: no answer
                             glusterfs-0   glusterfs-1
               glusterfs-0   -             unknown
               glusterfs-1   ?             -
 
-            What is not as it should be
+            Problems
               there is no record yet
-              glusterfs-0: glusterd does not answer yet
+              glusterfs-0: glusterd is starting
               glusterfs-0 has not joined the pool
               glusterfs-1 does not answer: it was not asked
         "#]],
@@ -418,7 +419,7 @@ fn a_peer_is_found_by_its_address() {
     let troubles = status(&stranger).troubles;
     assert_eq!(
         troubles,
-        ["glusterfs-1 does not know glusterfs-0", "glusterfs-1 has a peer 192.0.2.7, which is no pod of this pool",]
+        ["glusterfs-1 does not know glusterfs-0", "glusterfs-1 has a peer 192.0.2.7 that is not a pod of this pool",]
     );
 }
 
@@ -432,6 +433,7 @@ fn what_a_whole_pool_has_not() {
         ("no answer", |s| drop(s.answers.remove(&1))),
         ("one stopped", |s| of(s, 1).report.daemon = Daemon::Stopped),
         ("a heal", |s| of(s, 1).report.heals = Some(1)),
+        ("a brick that does not answer", |s| of(s, 1).report.stuck_bricks = vec![name("/data/bricks/gv0")]),
         ("one disconnected", |s| sight(s, 0, 1).connected = false),
         ("another identity", |s| of(s, 1).report.uuid = Some(uuid(9))),
         ("one more is wanted", |s| s.wanted.replicas = 4),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use stead_semantics::validation;
 
-use super::values::{Pool, Probe, Spread};
+use super::values::{Network, Pool, Probe, Source, Spread};
 
 /// What is wrong, and with which value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +72,17 @@ pub fn check(pool: &Pool) -> Result<Checked, Fault> {
         );
         return Err(fault("agent-port", &text));
     }
+    if pool.image.is_empty() {
+        let text = "name an image that contains glusterd and gluster, by its version or digest";
+        return Err(fault("image", text));
+    }
     for (flag, image) in [("image", &pool.image), ("stead-image", &pool.stead_image)] {
         if image.is_empty() || image.contains(char::is_whitespace) {
             return Err(fault(flag, &format!("{image:?} is no image")));
         }
+    }
+    for (flag, sources) in [("allow-clients", &pool.allow_clients), ("allow-agents", &pool.allow_agents)] {
+        allowed(flag, sources)?;
     }
     topology(pool)?;
     Ok(Checked { warnings: warnings(pool) })
@@ -210,6 +217,35 @@ fn positive(flag: &'static str, text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+fn allowed(flag: &'static str, sources: &[Source]) -> Result<(), Fault> {
+    for source in sources {
+        match source {
+            Source::Any => {}
+            Source::Namespace(name) => label(flag, name)?,
+            Source::Addresses(cidr) if is_cidr(cidr) => {}
+            Source::Addresses(cidr) => {
+                let text = format!("{cidr:?} is none of: any, a range such as 10.0.0.0/8, namespace/NAME");
+                return Err(fault(flag, &text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_cidr(text: &str) -> bool {
+    let parts = text
+        .split_once('/')
+        .and_then(|(address, length)| Some((address.parse::<std::net::IpAddr>().ok()?, length.parse::<u8>().ok()?)));
+    parts.is_some_and(|(address, length)| length <= if address.is_ipv4() { 32 } else { 128 })
+}
+
+/// Whether an image is named by its digest, or by a tag that is not `latest`.
+fn is_pinned(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    let tag = name.split_once(':').map(|(_, tag)| tag);
+    image.contains("@sha256:") || tag.is_some_and(|tag| tag != "latest")
+}
+
 fn node_labels(pool: &Pool) -> Result<(), Fault> {
     let selector: &BTreeMap<String, String> = &pool.node_selector;
     for (key, value) in selector {
@@ -250,6 +286,18 @@ fn topology(pool: &Pool) -> Result<(), Fault> {
 
 fn warnings(pool: &Pool) -> Vec<String> {
     let mut all = Vec::new();
+    if !is_pinned(&pool.image) {
+        all.push(format!(
+            "image: {} has no fixed version: pods that start later may run another one; name a version or a digest",
+            pool.image
+        ));
+    }
+    if pool.network == Network::Host {
+        all.push(
+            "host-network: network policies do not apply to pods on the nodes' network; let a firewall protect their ports"
+                .to_owned(),
+        );
+    }
     if pool.replicas.is_multiple_of(2) {
         all.push(format!(
             "replicas: {} is even: if the pool is cut in halves, neither is a majority and nothing is repaired until \

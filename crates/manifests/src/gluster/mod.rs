@@ -5,9 +5,11 @@
 //! keeps to the names that are given here.
 
 mod check;
+mod network;
 mod placement;
 mod pod;
 mod policy;
+mod record;
 mod rights;
 mod service;
 mod storage;
@@ -16,7 +18,7 @@ mod values;
 pub use check::{Checked, Fault, check};
 pub use pod::AGENT_PORT_NAME;
 pub use rights::{Right, rights};
-pub use values::{Network, Pool, Privilege, Probe, Spread, StorageClass};
+pub use values::{Network, Pool, Privilege, Probe, Source, Spread, StorageClass};
 
 use serde_json::{Value, json};
 
@@ -34,9 +36,12 @@ pub fn pool(pool: &Pool) -> Vec<Manifest> {
     all.extend(pool.create_namespace.then(|| service::namespace(pool)));
     all.extend(storage::class(pool));
     all.extend(rights::objects(pool));
+    all.push(record::record(pool));
+    all.push(record::key(pool));
     if pool.policy {
         all.extend(policy::objects(pool));
     }
+    all.extend(network::policy(pool));
     all.push(service::service(pool));
     all.push(service::budget(pool));
     all.push(pod::stateful_set(pool));

@@ -1,6 +1,7 @@
 //! The peers' pods.
 
 use serde_json::{Value, json};
+use stead_pool::key_secret;
 
 use super::values::{Network, Pool, Privilege, Probe};
 use super::{labels, manifest, placement, storage};
@@ -27,7 +28,10 @@ pub(super) fn stateful_set(pool: &Pool) -> Manifest {
         "updateStrategy": {"type": "RollingUpdate"},
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "selector": {"matchLabels": labels(pool)},
-        "template": {"metadata": {"labels": labels(pool)}, "spec": pod(pool)},
+        "template": {
+            "metadata": {"labels": labels(pool), "annotations": {key_secret::SIGNS: "true"}},
+            "spec": pod(pool),
+        },
         "volumeClaimTemplates": storage::claims(pool),
     });
     manifest(pool, "statefulsets", "apps/v1", "StatefulSet", json!({"spec": spec}))
@@ -91,7 +95,6 @@ fn gluster(pool: &Pool) -> Value {
         "startupProbe": probe("/livez", pool.startup),
         "livenessProbe": probe("/livez", pool.liveness),
         "readinessProbe": probe("/readyz", pool.readiness),
-        "lifecycle": {"preStop": {"httpGet": {"path": "/prestop", "port": AGENT_PORT_NAME}}},
         "securityContext": security(pool.privilege),
         "volumeMounts": [
             {"name": PROGRAM_VOLUME, "mountPath": PROGRAM_FOLDER, "readOnly": true},
@@ -114,6 +117,7 @@ fn arguments(pool: &Pool) -> Vec<String> {
         format!("--listen=0.0.0.0:{}", pool.agent_port),
         // Half of the time is for glusterd and its bricks to end; the agent waits for no more than an hour.
         format!("--leave-seconds={}", (pool.grace_seconds / 2).min(3600)),
+        format!("--key-secret={}", key_secret::name(&pool.name)),
         "--log-format=json".to_owned(),
     ]
 }

@@ -35,7 +35,7 @@ pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
             "validations": text["validations"],
         },
     });
-    // Before there is a record there are no bricks to strand.
+    // The record is installed, empty, before this: where it is missing, nobody can tell which bricks would be stranded.
     let binding = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
@@ -46,7 +46,7 @@ pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
             "paramRef": {
                 "name": config_map::name(&pool.name),
                 "namespace": pool.namespace,
-                "parameterNotFoundAction": "Allow",
+                "parameterNotFoundAction": "Deny",
             },
         },
     });

@@ -36,11 +36,13 @@ pub fn rights(pool: &Pool) -> Vec<Right> {
         why,
     };
     let record = stead_pool::config_map::name(&pool.name);
+    let key = stead_pool::key_secret::name(&pool.name);
     let mut all = vec![
         right("apps", &["statefulsets"], READ, Some(&pool.name), "how many peers are wanted"),
         right("", &["pods"], &["list", "watch"], None, "which peers have a pod, and where"),
         right("", &["configmaps"], &["create"], None, "the record"),
         right("", &["configmaps"], &["get", "list", "watch", "update"], Some(&record), "the record"),
+        right("", &["secrets"], &["get", "list", "watch", "update"], Some(&key), "the key that the agents sign with"),
         right("coordination.k8s.io", &["leases"], &["create"], None, "one agent decides"),
         right("coordination.k8s.io", &["leases"], &["get", "update"], Some(&record), "one agent decides"),
         right("", &["events"], &["create"], None, "events tell what was done and why"),

@@ -17,7 +17,7 @@ pub struct Pool {
     pub service: String,
     /// How many peers.
     pub replicas: u32,
-    /// An image with glusterd and gluster.
+    /// An image with glusterd and gluster. There is no default: none is maintained that could be named here.
     pub image: String,
     /// The image that the agent comes from.
     pub stead_image: String,
@@ -65,6 +65,21 @@ pub struct Pool {
     pub cluster_domain: String,
     /// The port on which the agents answer.
     pub agent_port: u16,
+    /// Who may connect to Gluster's ports, besides the pool's pods.
+    pub allow_clients: Vec<Source>,
+    /// Who may connect to the agents' port, besides the pool's pods and the kubelets.
+    pub allow_agents: Vec<Source>,
+}
+
+/// Where connections may come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// From everywhere.
+    Any,
+    /// From these addresses, such as `10.0.0.0/8`.
+    Addresses(String),
+    /// From the pods of a namespace.
+    Namespace(String),
 }
 
 /// A class to make.
@@ -126,7 +141,7 @@ impl Default for Pool {
             create_namespace: false,
             service: "glusterfs".to_owned(),
             replicas: 3,
-            image: "docker.io/gluster/gluster-centos:latest".to_owned(),
+            image: String::new(),
             stead_image: crate::Options::default().image,
             storage_class: None,
             state_storage_class: None,
@@ -150,6 +165,8 @@ impl Default for Pool {
             limits: BTreeMap::new(),
             cluster_domain: "cluster.local".to_owned(),
             agent_port: 24080,
+            allow_clients: vec![Source::Any],
+            allow_agents: Vec::new(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decisio
     let answered = running.iter().filter(|r| view.wanted.wants(r.ordinal)).count();
     if answered * 2 <= view.wanted.replicas as usize {
         let text = format!(
-            "nothing is recorded of the pool yet, and {answered} of {} wanted pods answer: waiting for more than half of them",
+            "the pool has no record yet, and {answered} of {} pods answer: waiting for more than half",
             view.wanted.replicas
         );
         decision.notes.push(Note::of(None, Severity::Normal, "Waiting", text));
@@ -46,7 +46,7 @@ pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decisio
 
 fn found(view: &View<'_>, own: &Report, uuid: PeerId, record: &mut Record, decision: &mut Decision) {
     record.members.insert(own.ordinal, member(view, own.ordinal, uuid, Some(own)));
-    let text = format!("{} begins the pool", view.wanted.pod(own.ordinal));
+    let text = format!("{} starts the pool", view.wanted.pod(own.ordinal));
     decision.notes.push(Note::normal(own.ordinal, "Founded", text));
 }
 
@@ -58,10 +58,10 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
         members.iter().filter(|r| known_to(r) != pool).map(|r| view.wanted.pod(r.ordinal)).collect();
     if !differing.is_empty() || members.len() * 2 <= pool.len() {
         let text = format!(
-            "nothing is recorded of the pool yet, and its {} peers do not agree on who they are: {} of them answer{}",
+            "the pool has no record yet, and its {} peers do not list the same members: {} of them answer{}",
             pool.len(),
             members.len(),
-            if differing.is_empty() { String::new() } else { format!(", differing {}", differing.join(", ")) }
+            if differing.is_empty() { String::new() } else { format!("; different lists: {}", differing.join(", ")) }
         );
         decision.notes.push(Note::of(None, Severity::Warning, "Disagree", text));
         return;
@@ -77,7 +77,7 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
             record.members.entry(ordinal).or_insert_with(|| member(view, ordinal, uuid, None));
         }
     }
-    let text = format!("the pool was there already: {} peers are taken over as they are", record.members.len());
+    let text = format!("the pool existed already: {} peers are recorded as they are", record.members.len());
     decision.notes.push(Note::of(None, Severity::Normal, "TakenOver", text));
 }
 
@@ -157,7 +157,7 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         if record.joined_as(ordinal).is_none() {
             decision.notes.push(Note::normal(ordinal, "Joined", format!("{pod} has joined the pool")));
         } else if report.is_some() && sight.is_majority(friends + 1) && friends > 0 {
-            let text = format!("{pod} is of the pool with another identity than the one that was recorded");
+            let text = format!("{pod} is in the pool with a UUID that differs from the recorded one");
             decision.notes.push(Note::warning(ordinal, "Changed", text));
         } else {
             continue;
@@ -173,7 +173,7 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         record.members.insert(ordinal, new);
     }
     for stranger in strangers {
-        let text = format!("{stranger} is of the pool and no pod of {}: it is left alone", sight.view.wanted.name());
+        let text = format!("{stranger} is in the pool but not a pod of {}: it is left alone", sight.view.wanted.name());
         decision.notes.push(Note::of(None, Severity::Normal, "Stranger", text));
     }
 }
@@ -204,7 +204,7 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
             member.standing = Standing::Left;
             member.seen = "detached".to_owned();
             member.since = sight.view.now;
-            let text = format!("{} is not of the pool any more", sight.view.wanted.pod(ordinal));
+            let text = format!("{} is no longer in the pool", sight.view.wanted.pod(ordinal));
             decision.notes.push(Note::normal(ordinal, "Left", text));
         }
     }

@@ -12,7 +12,7 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
         return;
     }
     if wanted.replicas == 0 {
-        let text = format!("{} is scaled to nothing: the pool stays as it is, for when it comes back", wanted.name());
+        let text = format!("{} is scaled to 0: the pool is kept as it is", wanted.name());
         decision.notes.push(Note::of(None, Severity::Normal, "ScaledToZero", text));
         return;
     }
@@ -20,7 +20,7 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
         if let Some(note) = bricks_kept(sight, ordinal, member).or_else(|| refused(sight, ordinal, decision)) {
             decision.notes.push(note);
         } else if decision.act.is_none() && !decision.step_down {
-            let text = format!("{} has left and holds no bricks: it is detached", wanted.pod(ordinal));
+            let text = format!("{} was scaled away and holds no bricks: detaching it", wanted.pod(ordinal));
             decision.notes.push(Note::normal(ordinal, "Detaching", text));
             let host = name_at_the_decider(sight, ordinal, member);
             decision.act = Some(Act::Detach { ordinal, host, uuid: member.uuid });
@@ -52,7 +52,7 @@ fn bricks_kept(sight: &Sight<'_>, ordinal: u32, member: &Member) -> Option<Note>
         return None;
     }
     let text = format!(
-        "{pod} is not wanted any more and holds bricks of {volumes}: it is kept in the pool; move its bricks away, or scale up again",
+        "{pod} was scaled away and holds bricks of {volumes}: it stays in the pool; move its bricks to other peers, or scale up again",
         pod = sight.view.wanted.pod(ordinal),
         volumes = volumes.join(", ")
     );
@@ -66,11 +66,11 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
     if ordinal == sight.view.decider {
         let another = others.iter().any(|(o, _)| sight.view.wanted.wants(*o) && sight.as_itself(*o).is_some());
         decision.step_down = another;
-        let text = format!("{pod} has left and cannot detach itself: another one is to decide");
+        let text = format!("{pod} was scaled away and cannot detach itself: another peer has to lead");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
     if sight.core().is_none() {
-        let text = format!("{pod} has left; it is detached when more than half of the pool is connected");
+        let text = format!("{pod} was scaled away; it is detached when more than half of the pool is connected");
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
     // The decider's glusterd refuses while it does not have all others as friends, connected.
@@ -80,7 +80,9 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
     let away: Vec<u32> = others.iter().filter(away).map(|(o, _)| *o).collect();
     if !away.is_empty() {
         let away = sight.pods(away.into_iter());
-        let text = format!("{pod} has left; glusterd detaches nobody while another peer is away: waiting for {away}");
+        let text = format!(
+            "{pod} was scaled away; glusterd detaches no peer while another is disconnected: waiting for {away}"
+        );
         return Some(Note::normal(ordinal, "DetachWaits", text));
     }
     // One that others do not have as a friend would not hear of it, or is about to be repaired.
@@ -89,7 +91,7 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
     (!estranged.is_empty()).then(|| {
         let estranged = sight.pods(estranged.into_iter());
         let text =
-            format!("{pod} has left; it is detached when all others answer and are friends: waiting for {estranged}");
+            format!("{pod} was scaled away; it is detached when all other peers answer and are connected: waiting for {estranged}");
         Note::normal(ordinal, "DetachWaits", text)
     })
 }

@@ -22,7 +22,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         let Some(uuid) = report.uuid else { continue };
         let pod = wanted.pod(*ordinal);
         if sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some()) || is_being_probed(sight, *ordinal) {
-            decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is on its way into the pool")));
+            decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is joining the pool")));
             continue;
         }
         // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
@@ -30,16 +30,16 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         let forgotten = sight.record.joined_as(*ordinal).is_some() || unrecorded;
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
             Ties::None if sight.core().is_none() && !forgotten => {
-                let text = format!("{pod} is asked into the pool when more than half of it is connected");
+                let text = format!("{pod} is probed when more than half of the pool is connected");
                 decision.notes.push(Note::normal(*ordinal, "Waiting", text));
             }
             Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
-                decision.notes.push(Note::normal(*ordinal, "Probing", format!("{pod} is asked into the pool")));
+                decision.notes.push(Note::normal(*ordinal, "Probing", format!("probing {pod}")));
                 decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid });
             }
             Ties::None => {}
             Ties::OfThisPool => {
-                let why = format!("{pod} was detached while it was away, and still has its old friends");
+                let why = format!("{pod} was detached while it was disconnected, and still lists its old peers");
                 decision.notes.push(Note::warning(*ordinal, "Detached", why.clone()));
                 if record.order.is_none() && decision.act.is_none() && sight.another_comes_back(*ordinal).is_none() {
                     give(sight, record, *ordinal, Need::new(report, Repair::Forget, why));
@@ -53,10 +53,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
 /// One that does not start has its reasons.
 fn note_what_it_says(sight: &Sight<'_>, report: &Report, decision: &mut Decision) {
     if let Some(doing) = &report.doing {
-        let text = format!(
-            "waiting for {}, which is not of the pool; it says: {doing}",
-            sight.view.wanted.pod(report.ordinal)
-        );
+        let text = format!("waiting for {}, which is not in the pool: {doing}", sight.view.wanted.pod(report.ordinal));
         decision.notes.push(Note::normal(report.ordinal, "Waiting", text));
     }
 }
@@ -98,11 +95,11 @@ fn old_ties(sight: &Sight<'_>, report: &Report) -> Ties {
     let strangers = sight.friends_of_its_own(report);
     let keep = sight.rules.hold(Rule::OnlyCopy);
     if keep && !strangers.is_empty() {
-        return Ties::Others(format!("{pod} cannot join: it has a pool of its own, with {}", strangers.join(", ")));
+        return Ties::Others(format!("{pod} cannot join: it belongs to another pool, with {}", strangers.join(", ")));
     }
     let volumes = sight.volumes_of_its_own(report);
     if keep && !volumes.is_empty() {
-        return Ties::Others(format!("{pod} cannot join: it alone knows volume {}", volumes.join(", ")));
+        return Ties::Others(format!("{pod} cannot join: it is the only peer that has volume {}", volumes.join(", ")));
     }
     Ties::OfThisPool
 }

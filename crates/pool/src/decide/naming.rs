@@ -29,7 +29,7 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
     }
     if let Some((who, ordinal)) = for_another {
         let (who, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
-        let text = format!("{who} knows {whom} by its address only: it is to decide, and to call it by its name");
+        let text = format!("{who} knows {whom} by its address only: it has to lead, to probe it by its name");
         decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
         decision.step_down = true;
     }
@@ -51,7 +51,7 @@ pub(super) fn correct(sight: &Sight<'_>, record: &mut Record, decision: &mut Dec
         if astray.is_empty() {
             continue;
         }
-        let why = format!("{pod} looks for {} at an address that it had", sight.pods(astray.iter().copied()));
+        let why = format!("{pod} looks for {} at an old address", sight.pods(astray.iter().copied()));
         decision.notes.push(Note::warning(who, "OldAddress", why.clone()));
         if let Some(note) = only_copy(sight, report) {
             decision.notes.push(note);

@@ -47,7 +47,7 @@ pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: N
 /// view; so no majority of them is needed for it.
 pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     if let Some(order) = record.order.take_if(|o| view.pods.get(&o.ordinal) != Some(&o.pod)) {
-        let text = format!("the {} that was to be repaired is gone", view.wanted.pod(order.ordinal));
+        let text = format!("pod {} was to be repaired and no longer exists", view.wanted.pod(order.ordinal));
         decision.notes.push(Note::normal(order.ordinal, "RepairDropped", text));
     }
 }
@@ -75,14 +75,16 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
         end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
     } else if late && (order.made.is_some() || report.is_some()) {
         let text = if order.made.is_some() {
-            format!("the repair of {pod} was made and it is not whole: it will be tried again ({})", order.reason)
+            format!("the repair of {pod} did not help: it will be tried again ({})", order.reason)
         } else {
-            format!("the repair of {pod} was not made in {age} s: it will be tried again ({})", order.reason)
+            format!("{pod} did not carry out its repair within {age} s: it will be tried again ({})", order.reason)
         };
         end(Note::warning(order.ordinal, "RepairFailed", text));
     } else if late {
         // It may be in the middle of it: another repair would be the second at once.
-        let text = format!("{pod} was to be repaired and does not answer: nobody else is, until it does or is gone");
+        let text = format!(
+            "{pod} is being repaired and does not answer: no other peer is repaired until it answers or its pod is deleted"
+        );
         decision.notes.push(Note::warning(order.ordinal, "Repairing", text));
     } else {
         let text = format!("{pod} is being repaired: {}", order.reason);
@@ -173,6 +175,7 @@ mod tests {
             peers: (0..3).filter(|other| *other != ordinal).map(peer).collect(),
             volumes: Vec::new(),
             heals: Some(0),
+            stuck_bricks: Vec::new(),
             done: None,
             doing: None,
         };

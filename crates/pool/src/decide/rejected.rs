@@ -39,7 +39,7 @@ pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decisi
         }
         if one_at_a_time && let Some(other) = sight.another_comes_back(ordinal) {
             let text = format!(
-                "{} is repaired after {} has come back",
+                "{} is repaired when {} is running again",
                 sight.view.wanted.pod(ordinal),
                 sight.view.wanted.pod(other)
             );
@@ -59,24 +59,24 @@ fn needs(sight: &Sight<'_>, ordinal: u32, report: &Report) -> Option<Need> {
     let words = sight.words_on(ordinal, member.uuid);
     if own != member.uuid {
         let known = words.iter().any(|(_, p)| p.is_some());
-        let why = format!("{pod} has lost its state: it is {own} now, and the pool knows it as {}", member.uuid);
+        let why = format!("{pod} has lost its state: its UUID is {own} now, and the pool knows it as {}", member.uuid);
         return known.then(|| restore(why));
     }
     if report.peers.is_empty() && report.volumes.is_empty() && sight.since_long(ordinal, STUCK) {
         // It contradicts nobody, and nothing is taken from it.
         let known = words.iter().any(|(_, p)| p.is_some());
-        return known.then(|| restore(format!("{pod} has its identity and does not know its peers")));
+        return known.then(|| restore(format!("{pod} has its UUID but lists no peers")));
     }
     // Two that wait for each other: both say so, and one of them begins anew.
     let in_between = |p: &Peer| p.connected && !matches!(p.state, PeerState::Befriended | PeerState::Rejected);
     let all_wait = !words.is_empty() && words.iter().all(|(_, p)| p.is_some_and(in_between));
     if all_wait && sight.core().is_none() && ordinal != sight.view.decider && sight.since_long(ordinal, STUCK) {
-        return Some(restore(format!("{pod} is stuck on its way into the pool: {}", member.seen)));
+        return Some(restore(format!("{pod} is stuck joining the pool: {}", member.seen)));
     }
     let rejecters = estranged(sight, ordinal, report)?;
     let differing = differing_volumes(sight, report);
     if differing.is_empty() {
-        return Some(restore(format!("{pod} does not get into the pool: {}", member.seen)));
+        return Some(restore(format!("{pod} cannot join the pool: {}", member.seen)));
     }
     let names = differing.join(", ");
     let reason = format!("{pod} is rejected by {rejecters} peers: its definition of {names} differs from theirs");
@@ -129,14 +129,17 @@ pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
     let volumes = sight.volumes_of_its_own(report);
     if !volumes.is_empty() && sight.as_itself(ordinal).is_none() {
         let text = format!(
-            "{pod} is not repaired: it alone knows volume {}, which it has under another identity",
+            "{pod} is not repaired: it is the only peer that has volume {}, under another UUID",
             volumes.join(", ")
         );
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
     let strangers = sight.friends_of_its_own(report);
     if !strangers.is_empty() {
-        let text = format!("{pod} is not repaired: it alone knows {}; is it of another pool?", strangers.join(", "));
+        let text = format!(
+            "{pod} is not repaired: it is the only peer that lists {}; does it belong to another pool?",
+            strangers.join(", ")
+        );
         return Some(Note::warning(ordinal, "OnlyCopy", text));
     }
     None
@@ -151,7 +154,7 @@ fn note_quarrel(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
     for (who, _) in rejecters.filter(|(who, _)| sight.is_healthy(*who) && *who < ordinal) {
         let (a, b) = (sight.view.wanted.pod(*who), sight.view.wanted.pod(ordinal));
         let text =
-            format!("{a} and {b} reject each other, and most others have both as friends: restart one of the two pods");
+            format!("{a} and {b} reject each other, and most other peers accept both: restart one of the two pods");
         decision.notes.push(Note::warning(ordinal, "Quarrel", text));
     }
 }
@@ -167,7 +170,7 @@ fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
     let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected)).count();
     if rejecters > 0 && sight.as_itself(ordinal).is_some() {
         let text = format!(
-            "{pod} is rejected by {rejecters} of its peers; it is repaired when more than half of all {} say so, for only they can tell who is wrong",
+            "{pod} is rejected by {rejecters} of its peers; it is repaired when more than half of all {} peers reject it",
             sight.size()
         );
         decision.notes.push(Note::warning(ordinal, "Rejected", text));
@@ -175,7 +178,7 @@ fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
     }
     let doing = sight.view.reports.get(&ordinal).and_then(|r| r.doing.as_ref());
     let text = match doing {
-        Some(doing) => format!("waiting for {pod}: {}; it says: {doing}", member.seen),
+        Some(doing) => format!("waiting for {pod}: {} ({doing})", member.seen),
         None => format!("waiting for {pod}: {}", member.seen),
     };
     decision.notes.push(Note::normal(ordinal, "Waiting", text));

@@ -147,14 +147,14 @@ impl<'a> Sight<'a> {
             && self.running(decider).is_some()
             && self.as_itself(decider).is_none()
         {
-            "it is not the one that is recorded".to_owned()
+            "its UUID is not the recorded one".to_owned()
         } else {
             format!(
-                "its own glusterd does not answer, or is not among the friends of most of {}",
+                "its glusterd does not answer, or is not connected to most of {}",
                 self.pods(self.record.joined().map(|(o, _)| o))
             )
         };
-        Note::normal(decider, "StepsDown", format!("{pod} does not decide for the pool: {why}"))
+        Note::normal(decider, "StepsDown", format!("{pod} does not lead the pool: {why}"))
     }
 
     pub(super) fn why_no_majority(&self) -> Note {
@@ -239,7 +239,7 @@ impl<'a> Sight<'a> {
     pub(super) fn note_copies(&self, notes: &mut Vec<Note>) {
         for (uuid, pods) in &self.copies {
             let text = format!(
-                "{} have the same identity {uuid}: one state directory is a copy of the other; nothing is done with them until one is taken away",
+                "{} have the same UUID {uuid}: one state directory is a copy of the other; they are left alone until one is removed",
                 self.pods(pods.iter().copied())
             );
             notes.push(Note::of(None, Severity::Warning, "Copied", text));

@@ -1,4 +1,4 @@
-//! Whether a pool is whole, and what it lacks.
+//! Whether a pool is healthy, and if not, why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::matrix::{FINE, Matrix};
 use super::{PeerStatus, RepairStatus, Seen, Sight, Status};
 use crate::{BrickPath, Daemon, HostName, Member, Record, Repair, Report, Standing, VolumeName};
 
-/// How a pool stands, by what was seen of it.
+/// The status of a pool.
 pub fn status(seen: &Seen) -> Status {
     let nobody = Record::default();
     let record = seen.record.as_ref().ok().and_then(Option::as_ref).unwrap_or(&nobody);
@@ -48,7 +48,7 @@ pub fn status(seen: &Seen) -> Status {
     }
 }
 
-/// Those that are wanted, belong to the pool, or have a pod.
+/// The ordinals that are wanted, in the pool, or have a pod.
 fn ordinals(seen: &Seen, record: &Record) -> Vec<u32> {
     let start = seen.wanted.start;
     let wanted = start..start.saturating_add(seen.wanted.replicas);
@@ -69,7 +69,7 @@ enum Holder {
 /// The holders and directories of the bricks of each volume.
 type Bricks = BTreeMap<VolumeName, BTreeSet<(Holder, BrickPath)>>;
 
-/// What the peers say, and where they do not answer, what is recorded.
+/// The bricks that the peers report; of peers that do not answer, those that are recorded.
 fn volumes(seen: &Seen, record: &Record) -> Bricks {
     let mut volumes = Bricks::new();
     for (ordinal, member) in record.joined() {
@@ -122,6 +122,7 @@ fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ord
         uuid: report.and_then(|r| r.uuid).or_else(|| member.map(|m| m.uuid)),
         bricks: volumes.iter().filter(|(_, bricks)| holds(bricks)).map(|(volume, _)| volume.clone()).collect(),
         heals: report.and_then(|r| r.heals),
+        stuck_bricks: report.map(|r| r.stuck_bricks.clone()).unwrap_or_default(),
         sees,
         strangers: matrix.strangers.remove(&ordinal).unwrap_or_default(),
         doing: report.and_then(|r| r.doing.clone()),
@@ -139,7 +140,7 @@ fn by_pod(seen: &Seen, row: BTreeMap<u32, Sight>) -> BTreeMap<String, Sight> {
     row.into_iter().map(|(ordinal, sight)| (seen.wanted.pod(ordinal), sight)).collect()
 }
 
-/// What is not as it should be with one peer, by its own word and by how it sees the others.
+/// The problems of one peer, by its own report and by how it sees the others.
 fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     let pod = &peer.pod;
     let mut troubles = Vec::new();
@@ -151,29 +152,30 @@ fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
         };
         troubles.push(match peer.standing {
             Some(Standing::Joined) => {
-                format!("{pod} is not wanted any more and still belongs to the pool{holds}")
+                format!("{pod} was scaled away and is still in the pool{holds}")
             }
-            _ => format!("{pod} is not wanted any more and still has a pod"),
+            _ => format!("{pod} was scaled away and its pod still exists"),
         });
     }
     if let Some(why) = peer.silent.as_ref().filter(|_| peer.wanted) {
         troubles.push(format!("{pod} does not answer: {why}"));
     }
     match peer.glusterd {
-        Some(Daemon::Stopped) => troubles.push(format!("{pod}: glusterd does not run")),
-        Some(Daemon::Starting) => troubles.push(format!("{pod}: glusterd does not answer yet")),
+        Some(Daemon::Stopped) => troubles.push(format!("{pod}: glusterd is not running")),
+        Some(Daemon::Starting) => troubles.push(format!("{pod}: glusterd is starting")),
         Some(Daemon::Running) | None => {}
     }
+    troubles.extend(peer.stuck_bricks.iter().map(|path| format!("{pod}: brick {path} does not answer")));
     if let Some(count) = peer.heals.filter(|count| *count > 0) {
-        let (entries, wait) = if count == 1 { ("entry", "waits") } else { ("entries", "wait") };
-        troubles.push(format!("{pod}: {count} {entries} {wait} to be healed"));
+        let entries = if count == 1 { "entry" } else { "entries" };
+        troubles.push(format!("{pod}: {count} {entries} to heal"));
     }
     if peer.wanted && peer.silent.is_none() && peer.standing != Some(Standing::Joined) {
         troubles.push(format!("{pod} has not joined the pool"));
     }
     troubles.extend(views(peer, peers));
     for stranger in &peer.strangers {
-        troubles.push(format!("{pod} has a peer {stranger}, which is no pod of this pool"));
+        troubles.push(format!("{pod} has a peer {stranger} that is not a pod of this pool"));
     }
     troubles
 }
@@ -181,7 +183,7 @@ fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
 /// How one sees the others that are wanted or belong to the pool.
 fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     let mut troubles = Vec::new();
-    // A glusterd that does not run sees nobody, which has been said.
+    // A glusterd that is not running sees nobody, which is reported already.
     let Some(sees) = peer.sees.as_ref().filter(|_| peer.glusterd == Some(Daemon::Running)) else { return troubles };
     for other in peers.iter().filter(|o| o.wanted || o.standing == Some(Standing::Joined)) {
         let Some(sight) = sees.get(&other.pod) else { continue };
@@ -202,9 +204,9 @@ fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
 
 fn repair(repair: &Repair) -> &'static str {
     match repair {
-        Repair::RestoreIdentity => "its identity and its peers are written back",
-        Repair::ResyncVolumes => "its definitions of some volumes are fetched anew from the others",
-        Repair::Forget => "what it remembers of the pool it was detached from is put aside",
-        Repair::CorrectNames => "its peers are called by their names again",
+        Repair::RestoreIdentity => "restoring its identity and its peers",
+        Repair::ResyncVolumes => "fetching volume definitions from the other peers",
+        Repair::Forget => "moving aside the state of the pool that it was detached from",
+        Repair::CorrectNames => "replacing the addresses of its peers with their names",
     }
 }

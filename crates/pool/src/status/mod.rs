@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config_map::RecordError;
-use crate::{Daemon, FieldError, PeerId, Record, Report, Standing, VolumeName, Wanted};
+use crate::{BrickPath, Daemon, FieldError, PeerId, Record, Report, Standing, VolumeName, Wanted};
 
 pub use judge::status;
 pub use render::render;
@@ -77,6 +77,26 @@ pub struct Answer {
     /// Why it is not ready.
     pub unready: Option<String>,
     /// What it says of the pool, if it decides.
+    pub notes: Vec<Remark>,
+}
+
+/// What an agent says of itself and the pool: its page `/pool`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolPage {
+    /// The pool.
+    #[serde(default)]
+    pub pool: String,
+    /// The agent's pod.
+    #[serde(default)]
+    pub ordinal: u32,
+    /// Whether it leads.
+    #[serde(default)]
+    pub leads: bool,
+    /// Why it is not ready.
+    #[serde(default)]
+    pub unready: Option<String>,
+    /// What it says of the pool, if it leads.
+    #[serde(default)]
     pub notes: Vec<Remark>,
 }
 
@@ -158,6 +178,9 @@ pub struct PeerStatus {
     pub bricks: Vec<VolumeName>,
     /// Entries that wait to be healed.
     pub heals: Option<u64>,
+    /// Its bricks whose disks do not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stuck_bricks: Vec<BrickPath>,
     /// How it sees the others, by pod; none if its agent did not answer.
     pub sees: Option<BTreeMap<String, Sight>>,
     /// Others that it knows and that are no pods of this pool, by name.

@@ -3,43 +3,39 @@
 use super::{PeerStatus, Status};
 use crate::{Daemon, Standing};
 
-/// How a pool stands, for people.
+/// The status of a pool as text.
 pub fn render(status: &Status) -> String {
     let Status { namespace, pool, .. } = status;
-    let mut text = format!("pool {namespace}/{pool} is {}\n", if status.whole { "whole" } else { "not whole" });
+    let mut text = format!("pool {namespace}/{pool} is {}\n", if status.whole { "healthy" } else { "not healthy" });
     let answer = status.peers.iter().filter(|p| p.silent.is_none()).count();
     let joined = status.peers.iter().filter(|p| p.standing == Some(Standing::Joined)).count();
-    text.push_str(&format!("  {} wanted, {joined} in the record, {answer} answer\n", peers(status.wanted)));
+    text.push_str(&format!("  {} wanted, {joined} recorded, {answer} answering\n", peers(status.wanted)));
     text.push_str(&match &status.decider {
-        Some(pod) => format!("  {pod} decides for the pool\n"),
-        None => "  nobody decides for the pool: nobody holds the Lease\n".to_owned(),
+        Some(pod) => format!("  leader: {pod}\n"),
+        None => "  leader: none (nobody holds the Lease)\n".to_owned(),
     });
     text.push_str("\nPeers\n");
     text.push_str(&table(&rows(status)));
     if status.peers.iter().any(|p| p.sees.is_some()) {
-        text.push_str("\nWho sees whom: each line is one peer's own view\n");
-        text.push_str("  (ok: in the pool and connected; away: in the pool, not connected; ?: no answer)\n");
+        text.push_str("\nPeer status, as each peer reports it (one row per peer)\n");
+        text.push_str("  ok: connected; away: in the pool, not connected; ?: no answer\n");
         text.push_str(&table(&matrix(status)));
         if status.peers.iter().filter_map(|p| p.sees.as_ref()).flat_map(|s| s.values()).any(|s| s.disputed) {
-            text.push_str("  ! others see this peer in another way\n");
+            text.push_str("  ! other peers report a different state\n");
         }
     }
     section(&mut text, "Bricks", status.volumes.iter().map(|(volume, at)| format!("{volume}: {}", at.join(", "))));
-    section(&mut text, "What is not as it should be", status.troubles.iter().cloned());
+    section(&mut text, "Problems", status.troubles.iter().cloned());
     section(
         &mut text,
-        "Under repair",
-        status.repair.iter().map(|r| format!("{}, for {} s: {}; because {}", r.pod, r.seconds, r.what, r.reason)),
+        "Repair in progress",
+        status.repair.iter().map(|r| format!("{}, for {} s: {} ({})", r.pod, r.seconds, r.what, r.reason)),
     );
-    section(&mut text, "What the agents do", status.peers.iter().flat_map(doing));
+    section(&mut text, "Agents", status.peers.iter().flat_map(doing));
+    section(&mut text, "Leader", status.notes.iter().map(|n| format!("{}{}: {}", mark(&n.severity), n.reason, n.text)));
     section(
         &mut text,
-        "What the one who decides says",
-        status.notes.iter().map(|n| format!("{}{}: {}", mark(&n.severity), n.reason, n.text)),
-    );
-    section(
-        &mut text,
-        "Lately",
+        "Recent events",
         status.events.iter().map(|e| format!("{} {}{} {}: {}", e.time, mark(&e.severity), e.pod, e.reason, e.text)),
     );
     text
@@ -72,7 +68,7 @@ fn doing(peer: &PeerStatus) -> Vec<String> {
 }
 
 fn rows(status: &Status) -> Vec<Vec<String>> {
-    let head = ["", "POD", "NODE", "GLUSTERD", "IDENTITY", "BRICKS OF", "HEALS"];
+    let head = ["", "POD", "NODE", "GLUSTERD", "UUID", "BRICKS OF", "TO HEAL"];
     let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = |peer: &PeerStatus| {
         let daemon = peer.glusterd.map(|daemon| match daemon {
@@ -108,7 +104,7 @@ fn matrix(status: &Status) -> Vec<Vec<String>> {
     std::iter::once(head).chain(status.peers.iter().map(row)).collect()
 }
 
-/// Columns wide enough for what is in them.
+/// A table with columns as wide as their content.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);

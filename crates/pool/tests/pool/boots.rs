@@ -45,6 +45,7 @@ fn reports(know: bool) -> BTreeMap<u32, Report> {
         peers: [1 - o].into_iter().chain(know.then_some(2)).map(peer).collect(),
         volumes: Vec::new(),
         heals: None,
+        stuck_bricks: Vec::new(),
         done: None,
         doing: None,
     };

@@ -52,6 +52,7 @@ fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
         peers: (0..3).filter(|o| *o != ordinal).map(peer).collect(),
         volumes: volume.into_iter().collect(),
         heals: None,
+        stuck_bricks: Vec::new(),
         done: None,
         doing: None,
     }

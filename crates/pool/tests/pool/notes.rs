@@ -44,6 +44,7 @@ impl Pool {
             peers: (0..count).filter(|other| *other != o).map(peer).collect(),
             volumes: Vec::new(),
             heals: None,
+            stuck_bricks: Vec::new(),
             done: None,
             doing: None,
         };
@@ -89,14 +90,16 @@ fn a_detach_waits_for_those_that_are_away_and_says_so_of_no_others() {
                 pool.reports.remove(&2);
                 [0, 1, 3].iter().for_each(|o| pool.friend(*o, 2).connected = false);
             },
-            Some("pool-3 has left; glusterd detaches nobody while another peer is away: waiting for pool-2"),
+            Some("pool-3 was scaled away; glusterd detaches no peer while another is disconnected: waiting for pool-2"),
         ),
         (
             |pool| {
                 pool.friend(1, 2).connected = false;
                 pool.friend(2, 1).connected = false;
             },
-            Some("pool-3 has left; it is detached when all others answer and are friends: waiting for pool-1, pool-2"),
+            Some(
+                "pool-3 was scaled away; it is detached when all other peers answer and are connected: waiting for pool-1, pool-2",
+            ),
         ),
     ];
     for (trouble, waits) in table {

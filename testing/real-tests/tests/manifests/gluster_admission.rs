@@ -11,6 +11,10 @@ use stead_manifests::gluster::{Pool, StorageClass, pool};
 use stead_pool::{BrickAt, Member, Record, Standing, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options};
 
+fn values() -> Pool {
+    Pool { image: "gluster:11.1".to_owned(), ..Pool::default() }
+}
+
 fn list(of: &Pool) -> String {
     let items: Vec<_> = pool(of).into_iter().map(|m| m.object).collect();
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
@@ -77,7 +81,7 @@ async fn keep_record(plane: &ControlPlane, text: &str) -> Result<()> {
 }
 
 async fn revisions(plane: &ControlPlane) -> Result<BTreeMap<String, String>> {
-    let kinds = "sc,sa,role,rolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding,service,pdb,sts";
+    let kinds = "sc,sa,role,rolebinding,cm,secret,validatingadmissionpolicy,validatingadmissionpolicybinding,networkpolicy,service,pdb,sts";
     let form = "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
     let text = plane.kubectl(&["get", kinds, "-l", "app.kubernetes.io/part-of=stead", "-o", form]).await?.ok()?;
     Ok(text.lines().filter_map(|l| l.split_once(' ')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
@@ -88,8 +92,7 @@ async fn a_pool_is_taken_and_its_bricks_are_respected() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await?;
     let class = StorageClass { provisioner: "ebs.csi.aws.com".to_owned(), parameters: BTreeMap::new() };
-    let five =
-        Pool { replicas: 5, storage_class: Some("bricks".to_owned()), new_class: Some(class), ..Pool::default() };
+    let five = Pool { replicas: 5, storage_class: Some("bricks".to_owned()), new_class: Some(class), ..values() };
     applies(&plane, &five).await?;
     strands(&plane).await?;
     starts_elsewhere(&plane).await?;
@@ -110,7 +113,13 @@ async fn applies(plane: &ControlPlane, of: &Pool) -> Result<()> {
 }
 
 async fn strands(plane: &ControlPlane) -> Result<()> {
-    scale(plane, 1).await?.expect("before there is a record, there are no bricks");
+    // The record is installed empty: a pool that has none of it yet has no bricks either.
+    scale(plane, 1).await?.expect("an empty record has no bricks");
+    // Where it is missing, nobody can tell.
+    plane.kubectl(&["delete", "configmap", "glusterfs-pool"]).await?.ok()?;
+    settled(plane, 1, true).await?;
+    let text = scale(plane, 6).await?.expect_err("there is no record");
+    assert!(text.contains("parameterNotFoundAction"), "{text}");
     keep_record(plane, &record(&[(0, &["gv0"]), (1, &[]), (3, &["gv0", "gv1"]), (4, &["gv1"])], 0)).await?;
     settled(plane, 3, true).await?;
     for (replicas, holders) in [
@@ -147,7 +156,7 @@ async fn strands(plane: &ControlPlane) -> Result<()> {
     assert!(text.contains("the pool would be left without any peer, and holds bricks: glusterfs-7 of gv9"), "{text}");
 
     // Others are not asked.
-    let mut other = pool(&Pool { name: "other".to_owned(), policy: false, ..Pool::default() });
+    let mut other = pool(&Pool { name: "other".to_owned(), policy: false, ..values() });
     let set = other.pop().expect("the StatefulSet is the last").object.to_string();
     plane.kubectl_with(&["apply", "-f", "-"], &set).await?.ok()?;
     said(plane, &["scale", "statefulsets", "other", "--replicas=0"]).await?.expect("it is no pool of this policy");
@@ -174,7 +183,7 @@ async fn made_anew(plane: &ControlPlane) -> Result<()> {
     settled(plane, 3, true).await?;
     plane.kubectl(&["delete", "statefulset", "glusterfs", "--wait"]).await?.ok()?;
     let set = |replicas| {
-        let mut all = pool(&Pool { replicas, ..Pool::default() });
+        let mut all = pool(&Pool { replicas, ..values() });
         all.pop().expect("the StatefulSet is the last").object.to_string()
     };
     for replicas in [1, 3] {

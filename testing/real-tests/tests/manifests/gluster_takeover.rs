@@ -88,6 +88,7 @@ async fn a_pool_that_exists_is_taken_over_with_its_claims() -> Result<()> {
         brick_claim: "disk".to_owned(),
         brick_path: "/mnt/bricks".to_owned(),
         storage_class: Some("local-storage".to_owned()),
+        image: "gluster:11.1".to_owned(),
         ..Pool::default()
     };
     let items: Vec<Value> = pool(&new).into_iter().map(|m| m.object).collect();

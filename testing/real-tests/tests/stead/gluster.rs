@@ -38,7 +38,7 @@ const FOREIGN: &str = r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"n
 async fn a_pool_is_held_against_the_cluster() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await?;
-    let check = |args: &[&str]| stead(&[&["manifests", "--check"], args].concat(), &plane);
+    let check = |args: &[&str]| stead(&[&["manifests", "--image=gluster:11.1", "--check"], args].concat(), &plane);
     let refused = |args: &[&str], said: &str| -> Result<()> {
         let run = check(args)?;
         ensure!((run.code, run.out.as_str()) == (Some(1), ""), "{args:?}: {:?} {}", run.code, run.err);
@@ -127,6 +127,7 @@ fn report(ordinal: u32) -> Report {
         peers: (0..3).filter(|o| *o != ordinal).map(peer).collect(),
         volumes: Vec::new(),
         heals: Some(0),
+        stuck_bricks: Vec::new(),
         done: None,
         doing: None,
     }
@@ -203,7 +204,13 @@ async fn how_a_pool_stands() -> Result<()> {
     let none = status(&["glusterfs"])?;
     ensure!(none.err == "error: namespace default has no StatefulSet glusterfs\n", "{}", none.err);
 
-    plane.kubectl_with(&["apply", "-f", "-"], &stead(&["manifests", "--storage-class=x"], &plane)?.out).await?.ok()?;
+    plane
+        .kubectl_with(
+            &["apply", "-f", "-"],
+            &stead(&["manifests", "--image=gluster:11.1", "--storage-class=x"], &plane)?.out,
+        )
+        .await?
+        .ok()?;
     plane.kubectl_with(&["apply", "-f", "-"], &record(&[0, 1, 2]).to_string()).await?.ok()?;
     for ordinal in 0..3 {
         let notes = json!([{"ordinal": 2, "reason": "Waiting", "text": "a word", "severity": "Normal"}]);
@@ -216,7 +223,7 @@ async fn how_a_pool_stands() -> Result<()> {
     let whole = status(&[])?;
     ensure!(whole.code == Some(0), "{}{}", whole.out, whole.err);
     ensure!(
-        whole.out.starts_with("pool default/glusterfs is whole\n  3 peers wanted, 3 in the record, 3 answer\n"),
+        whole.out.starts_with("pool default/glusterfs is healthy\n  3 peers wanted, 3 recorded, 3 answering\n"),
         "{}",
         whole.out
     );
@@ -238,10 +245,10 @@ async fn how_a_pool_stands() -> Result<()> {
     let hurt = status(&["glusterfs", "-n", "default"])?;
     ensure!(hurt.code == Some(1), "{}", hurt.out);
     for line in [
-        "  glusterfs-1 decides for the pool\n",
+        "  leader: glusterfs-1\n",
         "  glusterfs-0   no pod   -          no answer   00000000-",
         "  glusterfs-0 does not answer: it has no pod\n",
-        "  glusterfs-2 does not answer: its answer cannot be read: ordinal: invalid type: string \"two\", expected u32\n",
+        "  glusterfs-2 does not answer: its answer cannot be read: ordinal: invalid type: string \"two\", expected u32",
         "  ! Waiting: glusterfs-0 is waited for\n",
         "  2026-01-02T03:04:05Z ! glusterfs-0 Rejected: it was rejected\n",
     ] {

@@ -18,7 +18,8 @@ use crate::connect::ConnectArgs;
     after_long_help = "\
 The agent is the first process of the container. It restores the identity of a peer that lost its state, keeps glusterd \
 running, and reports the peer's state over HTTP. One agent is the leader: it probes missing peers, repairs rejected ones, and \
-detaches peers that were scaled away. On SIGTERM or SIGINT it stops glusterd and the bricks, and ends."
+detaches peers that were scaled away. On SIGTERM or SIGINT it stops glusterd and the bricks, and ends; a pod \
+that was scaled away first waits to be detached."
 )]
 pub(crate) struct GlusterAgentArgs {
     #[command(flatten)]
@@ -52,7 +53,7 @@ pub(crate) struct GlusterAgentArgs {
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
     pub(crate) pod_ip: String,
 
-    /// Address of /livez, /readyz, /state, /pool, /metrics and /prestop; all agents of a pool use the same port
+    /// Address of /livez, /readyz, /state, /pool and /metrics; all agents of a pool use the same port
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:24080")]
     pub(crate) listen: SocketAddr,
 
@@ -67,6 +68,10 @@ pub(crate) struct GlusterAgentArgs {
     /// Command line client of glusterd
     #[arg(long, value_name = "PROGRAM", default_value = "gluster")]
     pub(crate) gluster_program: String,
+
+    /// Secret with the key that the pool's agents sign requests and answers with; without it nothing is signed
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key_secret: Option<String>,
 
     /// Seconds that a pod which was scaled away waits to be detached; less than its termination grace period
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=3600))]

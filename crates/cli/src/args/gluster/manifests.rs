@@ -14,6 +14,7 @@ Values are checked before anything is printed. The cluster is not contacted, exc
 Values file:
   Every value has the name of its flag. Flags override the file.
 
+    image: registry.example/gluster:11.1
     replicas: 5
     storage-class: bricks
     brick-size: 500Gi
@@ -23,15 +24,15 @@ Values file:
 Scaling:
   To scale the pool later, use `kubectl scale statefulsets glusterfs --replicas=5`.";
 
-/// Print the manifests of a pool: Service, StatefulSet, RBAC, PodDisruptionBudget, admission policy
+/// Print the manifests of a pool: StatefulSet, Service, RBAC, network and admission policies
 ///
 /// Examples:
 ///   A pool of three peers:
-///     stead gluster manifests | kubectl apply -f -
+///     stead gluster manifests --image registry.example/gluster:11.1 | kubectl apply -f -
 ///
 ///   Five peers spread over the zones, checked against the cluster first:
-///     stead gluster manifests -n storage --replicas 5 --storage-class bricks --brick-size 500Gi \
-///       --spread-by topology.kubernetes.io/zone --check > pool.yaml
+///     stead gluster manifests --image registry.example/gluster:11.1 -n storage --replicas 5 \
+///       --storage-class bricks --brick-size 500Gi --spread-by topology.kubernetes.io/zone --check > pool.yaml
 ///
 ///   With values from a file:
 ///     stead gluster manifests -f values.yaml | kubectl apply -f -

@@ -18,7 +18,7 @@ pub(crate) use values::PoolValues;
 ///
 /// Examples:
 ///   Create a pool:
-///     stead gluster manifests --storage-class disks | kubectl apply -f -
+///     stead gluster manifests --image registry.example/gluster:11.1 | kubectl apply -f -
 ///
 ///   Show its state:
 ///     stead gluster status

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use stead_manifests::gluster::Probe;
+use stead_manifests::gluster::{Probe, Source};
 
 /// What somebody decides about a pool. What is not said has a default.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
@@ -32,7 +32,7 @@ pub(crate) struct PoolValues {
     #[arg(long, value_name = "COUNT", help_heading = "Pool")]
     pub(crate) replicas: Option<u32>,
 
-    /// Image with glusterd and gluster [default: docker.io/gluster/gluster-centos:latest]
+    /// Image with glusterd and gluster, by its version or digest; required
     #[arg(long, value_name = "IMAGE", help_heading = "Pool")]
     pub(crate) image: Option<String>,
 
@@ -136,6 +136,15 @@ pub(crate) struct PoolValues {
     /// Port of the agents [default: 24080]
     #[arg(long, value_name = "PORT", help_heading = "Pods")]
     pub(crate) agent_port: Option<u16>,
+
+    /// Who may connect to Gluster's ports: any, none, ranges such as 10.0.0.0/8, namespace/NAME [default: any]
+    #[arg(long, value_name = "FROM,...", help_heading = "Network")]
+    pub(crate) allow_clients: Option<Sources>,
+
+    /// Who may connect to the agents' port besides the pool: the API server for `stead gluster status`, Prometheus
+    /// [default: none]
+    #[arg(long, value_name = "FROM,...", help_heading = "Network")]
+    pub(crate) allow_agents: Option<Sources>,
 }
 
 impl PoolValues {
@@ -173,6 +182,8 @@ impl PoolValues {
             readiness: self.readiness.or(those.readiness),
             grace_seconds: self.grace_seconds.or(those.grace_seconds),
             agent_port: self.agent_port.or(those.agent_port),
+            allow_clients: self.allow_clients.or(those.allow_clients),
+            allow_agents: self.allow_agents.or(those.allow_agents),
         }
     }
 }
@@ -258,6 +269,44 @@ fn pairs(text: &str) -> Result<BTreeMap<String, String>, String> {
     Ok(map)
 }
 
+/// Where connections may come from: a list, or texts that are separated by commas.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sources(pub(crate) Vec<Source>);
+
+impl FromStr for Sources {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Sources, Self::Err> {
+        Ok(Sources::of(text.split(',')))
+    }
+}
+
+impl Sources {
+    fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Sources {
+        let source = |text: &str| match text.split_once("namespace/") {
+            Some(("", name)) => Source::Namespace(name.to_owned()),
+            _ if text == "any" => Source::Any,
+            _ => Source::Addresses(text.to_owned()),
+        };
+        Sources(texts.map(str::trim).filter(|text| *text != "none").map(source).collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for Sources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Sources, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Text(String),
+            List(Vec<String>),
+        }
+        Ok(match Form::deserialize(deserializer)? {
+            Form::Text(text) => Sources::of(text.split(',')),
+            Form::List(list) => Sources::of(list.iter().map(String::as_str)),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,6 +326,22 @@ mod tests {
         ] {
             assert_eq!(read(text), Err(error.to_owned()));
         }
+    }
+
+    #[test]
+    fn sources_are_read_from_flags_and_files() {
+        let both = |text: &str, yaml: &str| {
+            let flag: Sources = text.parse().expect("it never fails");
+            let file: PoolValues = serde_saphyr::from_str(yaml).expect("it can be read");
+            assert_eq!(Some(&flag), file.allow_clients.as_ref(), "{text}");
+            flag.0
+        };
+        assert_eq!(both("any", "allow-clients: any"), [Source::Any]);
+        assert_eq!(both("none", "allow-clients: []"), Vec::<Source>::new());
+        assert_eq!(
+            both("10.0.0.0/8,namespace/apps", "allow-clients: [10.0.0.0/8, namespace/apps]"),
+            [Source::Addresses("10.0.0.0/8".to_owned()), Source::Namespace("apps".to_owned())]
+        );
     }
 
     #[test]

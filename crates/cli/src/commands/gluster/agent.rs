@@ -50,6 +50,7 @@ async fn look_after(args: GlusterAgentArgs) -> anyhow::Result<()> {
         listen: args.listen,
         glusterd,
         gluster: args.gluster_program,
+        key_secret: args.key_secret,
         leave: Duration::from_secs(args.leave_seconds),
     };
     stead_agent::run(config, settings, stop).await

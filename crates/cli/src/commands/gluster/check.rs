@@ -103,7 +103,8 @@ async fn record(server: &Server, pool: &Pool) -> anyhow::Result<()> {
     };
     own(&live, "ConfigMap", pool, "name")?;
     let set = server.get(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{}", pool.name)).await?;
-    if set.is_none() {
+    // One that was installed and never filled says nothing.
+    if set.is_none() && live["data"].is_object() {
         complain(
             "warning",
             &format!(

@@ -84,6 +84,8 @@ fn pool(values: PoolValues) -> anyhow::Result<Pool> {
         limits: values.limits.unwrap_or_default().0,
         cluster_domain: values.cluster_domain.unwrap_or(default.cluster_domain),
         agent_port: values.agent_port.unwrap_or(default.agent_port),
+        allow_clients: values.allow_clients.map_or(default.allow_clients, |sources| sources.0),
+        allow_agents: values.allow_agents.map_or(default.allow_agents, |sources| sources.0),
     })
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use stead_manifests::gluster::AGENT_PORT_NAME;
 use stead_pool::config_map::RecordError;
-use stead_pool::status::{Answer, NoAnswer, Pod, Remark, Said, Seen, render, status};
+use stead_pool::status::{Answer, NoAnswer, Pod, PoolPage, Said, Seen, render, status};
 use stead_pool::{Record, Report, Wanted, config_map};
 use tokio::task::JoinSet;
 
@@ -174,9 +174,11 @@ async fn one(server: &Server, base: &str) -> Result<Answer, NoAnswer> {
     };
     let report = Report::from_json(page("state").await?.to_string().as_bytes())?;
     // An agent that is older or newer may have no such page: its report is worth more than this.
-    let pool = page("pool").await.unwrap_or_default();
-    let notes: Vec<Remark> = serde_json::from_value(pool["notes"].clone()).unwrap_or_default();
-    Ok(Answer { report, unready: pool["unready"].as_str().map(str::to_owned), notes })
+    let PoolPage { unready, notes, .. } = match page("pool").await {
+        Ok(page) => serde_json::from_value(page).unwrap_or_default(),
+        Err(_) => PoolPage::default(),
+    };
+    Ok(Answer { report, unready, notes })
 }
 
 fn port(pod: &Value) -> u64 {

@@ -172,6 +172,7 @@ impl Cluster {
             peers: if glusterd.running { peers.collect() } else { Vec::new() },
             volumes: if glusterd.running { volumes.collect() } else { Vec::new() },
             heals: Some(0),
+            stuck_bricks: Vec::new(),
             done: glusterd.disk.done,
             doing: pod.agent.waits.clone().filter(|_| !glusterd.running),
         }
