@@ -32,7 +32,7 @@ pub use remedies::Harm;
 pub use render::render;
 pub use search::Fix;
 pub use table::table;
-pub use workload_pods::{PodStanding, Waiting};
+pub use workload_pods::{Waiting, WorkloadPod};
 pub use wrap::hanging;
 
 use stead_model::{ModelError, ObjectKey, Objects};

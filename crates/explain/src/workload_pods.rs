@@ -13,7 +13,7 @@ use crate::wrap::{hanging, wrapped};
 /// A pod of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodStanding {
+pub struct WorkloadPod {
     /// Its name.
     pub name: String,
     /// Its node, where it has one.
@@ -60,7 +60,7 @@ impl<'a> Observer<'a> {
     }
 
     /// The pods that a StatefulSet controls.
-    pub(crate) fn pods_of(&mut self, set: &ObjectKey, domain: Option<&str>) -> Result<Vec<PodStanding>, ModelError> {
+    pub(crate) fn pods_of(&mut self, set: &ObjectKey, domain: Option<&str>) -> Result<Vec<WorkloadPod>, ModelError> {
         let objects = self.objects;
         let mut out = Vec::new();
         for pod in objects.pods_controlled_by(set) {
@@ -69,11 +69,11 @@ impl<'a> Observer<'a> {
         Ok(out)
     }
 
-    fn pod(&mut self, pod: PodView, domain: Option<&str>) -> Result<PodStanding, ModelError> {
+    fn pod(&mut self, pod: PodView, domain: Option<&str>) -> Result<WorkloadPod, ModelError> {
         let node = pod.node().and_then(|name| self.objects.node(name).ok().flatten());
         let ready = pod.is_ready() && !pod.is_terminating();
         let waits = pod.phase() == "Pending" && pod.node().is_none() && !pod.is_terminating();
-        let mut standing = PodStanding {
+        let mut described = WorkloadPod {
             name: pod.name().to_owned(),
             node: pod.node().map(str::to_owned),
             domain: node.and_then(|n| zone(n, domain)),
@@ -82,24 +82,24 @@ impl<'a> Observer<'a> {
             waiting: None,
         };
         if let Some(node) = node.filter(|n| n.condition("Ready").is_none_or(|ready| ready.status != "True")) {
-            let _ = write!(standing.state, "; node {} is not ready", node.name());
+            let _ = write!(described.state, "; node {} is not ready", node.name());
         }
         if waits && self.left > 0 {
             self.left -= 1;
-            self.explain(pod.key(), &mut standing)?;
+            self.explain(pod.key(), &mut described)?;
         }
-        Ok(standing)
+        Ok(described)
     }
 
-    fn explain(&self, key: &ObjectKey, standing: &mut PodStanding) -> Result<(), ModelError> {
+    fn explain(&self, key: &ObjectKey, described: &mut WorkloadPod) -> Result<(), ModelError> {
         let explained = explain_placement(self.objects, key, self.kinds)?;
         if explained.state != State::Unschedulable {
-            standing.state = explained.summary;
+            described.state = explained.summary;
             return Ok(());
         }
         let others = explained.fixes.len().saturating_sub(1);
         let reasons = explained.reasons.iter().map(|r| format!("{} x {}", r.nodes.len(), r.reason)).collect();
-        standing.waiting = Some(Waiting { reasons, best: explained.fixes.into_iter().next(), others });
+        described.waiting = Some(Waiting { reasons, best: explained.fixes.into_iter().next(), others });
         Ok(())
     }
 }
@@ -138,7 +138,7 @@ fn state(pod: PodView, ready: bool) -> String {
 }
 
 /// Writes why no node can run a pod, below it.
-pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &PodStanding) {
+pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &WorkloadPod) {
     let Some(waiting) = &pod.waiting else { return };
     let _ = writeln!(out, "  {}: no node can run it", pod.name);
     match &waiting.best {

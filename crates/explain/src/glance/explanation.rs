@@ -8,7 +8,7 @@ use stead_model::{Condition, Glance, GlanceApi, ModelError, ObjectKey, Objects, 
 
 use crate::references::{Chosen, chosen, controller, entry, titled};
 use crate::topology::{Rules, stateful_set, there_are};
-use crate::workload_pods::{Observer, PodStanding};
+use crate::workload_pods::{Observer, WorkloadPod};
 
 /// A Glance and its APIs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -63,7 +63,7 @@ pub struct Api {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
     /// Its pods.
-    pub pods: Vec<PodStanding>,
+    pub pods: Vec<WorkloadPod>,
 }
 
 impl Api {

@@ -14,7 +14,7 @@ use super::troubles::{Consumer, Trouble, troubles};
 use super::words::says;
 use crate::explanation::some;
 use crate::references::{Level, Reference, chosen, followers, references, titled};
-use crate::workload_pods::{Observer, PodStanding};
+use crate::workload_pods::{Observer, WorkloadPod};
 
 /// The rules of a Topology, who uses it, and its effect on them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,7 +60,7 @@ pub struct Use {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lags: Vec<String>,
     /// Its pods.
-    pub pods: Vec<PodStanding>,
+    pub pods: Vec<WorkloadPod>,
 }
 
 /// The pod counts of a spread constraint.
