@@ -32,7 +32,8 @@ Scaling:
 ///
 ///   Five peers spread over the zones, checked against the cluster first:
 ///     stead gluster manifests --image registry.example/gluster:11.1 -n storage --replicas 5 \
-///       --storage-class bricks --brick-size 500Gi --spread-by topology.kubernetes.io/zone --check > pool.yaml
+///       --storage-class bricks --brick-size 500Gi \
+///       --spread-by topology.kubernetes.io/zone --check > pool.yaml
 ///
 ///   With values from a file:
 ///     stead gluster manifests -f values.yaml | kubectl apply -f -
