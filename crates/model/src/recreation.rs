@@ -101,8 +101,7 @@ impl std::fmt::Display for NotRecreated {
 /// Why the controller of a pod does not recreate it; none where it does, as far as is known.
 pub fn not_recreated(objects: &Objects, pod: PodView<'_>) -> Option<NotRecreated> {
     let mut metadata: &ObjectMeta = pod.metadata();
-    loop {
-        let Some(owner) = controller_of(metadata).filter(|owner| is_workload(owner)) else { break };
+    while let Some(owner) = controller_of(metadata).filter(|owner| is_workload(owner)) {
         let key = ObjectKey::new(&owner.kind, pod.namespace(), &owner.name);
         let Some(workload) = objects.workload_of(pod.namespace(), owner) else {
             // Where there is none of a kind, they were not read.
