@@ -101,7 +101,10 @@ fn targets(start: &Trial, verdict: &Verdict) -> Vec<Option<Arc<str>>> {
         sorts.entry(&rejection.reasons).or_default().push(node);
     }
     let mut sorts: Vec<(&[RejectionReason], Vec<&Arc<str>>)> = sorts.into_iter().collect();
-    sorts.sort_by_key(|(reasons, _)| reasons.len());
+    // Alphabetical, so that the order of the nodes does not depend on the order of the variants.
+    sorts.sort_by_cached_key(|(reasons, _)| {
+        (reasons.len(), reasons.iter().map(ToString::to_string).collect::<Vec<String>>())
+    });
     let each = (MOST_NODES / sorts.len().max(1)).max(1);
     sorts
         .into_iter()
