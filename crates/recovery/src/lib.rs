@@ -29,6 +29,7 @@ mod view;
 pub use deed::{Deed, End, Step, Wait};
 pub use drivers::{DRIVERS, DetachRevokes, StorageDriver, UnrevokedVolume, detach_revokes};
 pub use evidence::{BootIdChanged, CloudShutdown, Person, WITNESSES, Witness};
+#[cfg(feature = "switchable-guards")]
 pub use guard::{Guard, Guards};
 pub use mark::{ANNOTATION, Mark, Over};
 pub use plan::{PlanError, plan};

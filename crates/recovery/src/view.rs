@@ -21,8 +21,21 @@ pub struct View<'a> {
     pub running: Option<&'a BTreeSet<String>>,
     /// The time.
     pub now: Timestamp,
-    /// The guards that hold: all of them, but in a test that takes one away.
-    pub guards: Guards,
+    /// The guards that hold: all of them, but in a test that switches one off.
+    pub(crate) guards: Guards,
+}
+
+impl<'a> View<'a> {
+    /// What was read at this time.
+    pub fn new(node: &'a str, objects: &'a Objects, running: Option<&'a BTreeSet<String>>, now: Timestamp) -> View<'a> {
+        View { node, objects, running, now, guards: Guards::default() }
+    }
+
+    /// The same with other guards.
+    #[cfg(feature = "switchable-guards")]
+    pub fn with_guards(self, guards: Guards) -> View<'a> {
+        View { guards, ..self }
+    }
 }
 
 /// What somebody wants.

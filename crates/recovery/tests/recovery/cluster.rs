@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stead_model::Objects;
-use stead_recovery::{Deed, Guards, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
+use stead_recovery::{Deed, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
 
 /// When the tests play.
 pub(crate) const NOW: &str = "2026-01-01T01:00:00Z";
@@ -118,7 +118,7 @@ pub(crate) fn next(items: &[Value], request: &Request, policy: &Policy) -> Step 
 /// The next step for a node.
 pub(crate) fn next_of(node: &str, items: &[Value], request: &Request, policy: &Policy) -> Step {
     let objects = Objects::from_items(items.to_vec());
-    let view = View { node, objects: &objects, running: None, now: now(), guards: Guards::ALL };
+    let view = View::new(node, &objects, None, now());
     step(&view, record_of(&objects, node).as_ref(), request, policy)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use stead_model::Objects;
 use stead_recovery::{
-    Deed, End, EvidenceKind, Guards, NodeRecovery, Phase, Policy, Request, Step, Target, View, record_of, step,
+    Deed, End, EvidenceKind, NodeRecovery, Phase, Policy, Request, Step, Target, View, record_of, step,
 };
 
 use crate::cluster::{confirmed, find, keep, lease, next, now, outage, pod, refusal, said, set, with_volume, written};
@@ -74,7 +74,7 @@ fn back(items: &mut Vec<Value>) {
 fn then_running(items: &[Value], running: &[&str]) -> Step {
     let objects = Objects::from_items(items.to_vec());
     let running: BTreeSet<String> = running.iter().map(|uid| (*uid).to_owned()).collect();
-    let view = View { node: "a", objects: &objects, running: Some(&running), now: now(), guards: Guards::ALL };
+    let view = View::new("a", &objects, Some(&running), now());
     step(&view, record_of(&objects, "a").as_ref(), &nobody(), &Policy::default())
 }
 
@@ -434,7 +434,7 @@ fn words_last_ten_minutes_until_the_taint_is_there() {
     let later = |items: &[Value], request: &Request, minutes: i64| {
         let objects = Objects::from_items(items.to_vec());
         let now = now() + jiff::SignedDuration::from_mins(minutes);
-        let view = View { node: "a", objects: &objects, running: None, now, guards: Guards::ALL };
+        let view = View::new("a", &objects, None, now);
         step(&view, record_of(&objects, "a").as_ref(), request, &Policy::default())
     };
     assert!(matches!(later(&items, &nobody(), 10).deed, Some(Deed::Node { .. })));

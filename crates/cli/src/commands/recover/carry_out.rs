@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stead_recovery::{Deed, End, Guards, NodeRecovery, Phase, Request, Step, View, record_of, step};
+use stead_recovery::{Deed, End, NodeRecovery, Phase, Request, Step, View, record_of, step};
 
 use super::patience::{AGAIN, passes};
 use super::show::{self, Progress};
@@ -142,7 +142,7 @@ async fn turn(
         None => look::whole(desk, node, Vec::new()).await?,
     };
     let record = record_of(&objects, node);
-    let view = View { node, objects: &objects, running: running.as_ref(), now: desk.now(), guards: Guards::ALL };
+    let view = View::new(node, &objects, running.as_ref(), desk.now());
     let step = step(&view, record.as_ref(), request, &desk.policy);
     kubelet.wanted = step.ask_running;
     Ok((step, record, at))

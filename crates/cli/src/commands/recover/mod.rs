@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use stead_explain::outage::NodeStanding;
 use stead_model::Objects;
 use stead_recovery::{
-    Deed, End, Guards, NodeRecovery, Policy, Request, Said, Step, UnrevokedVolume, View, plan, record_of, step,
+    Deed, End, NodeRecovery, Policy, Request, Said, Step, UnrevokedVolume, View, plan, record_of, step,
 };
 
 use crate::args::{RecoverArgs, RecoverFormat};
@@ -150,7 +150,7 @@ impl Desk<'_> {
             && consent::stated(&self.args.consent, &power_off_question(node, volumes), "powered off")?
         {
             request.powered_off = true;
-            let view = View { node, objects: &objects, running: None, now: self.now(), guards: Guards::ALL };
+            let view = View::new(node, &objects, None, self.now());
             first = step(&view, last.as_ref(), &request, &self.policy);
         }
         if let Some(end) = first.end {
@@ -188,7 +188,7 @@ impl Desk<'_> {
         request: &Request,
     ) -> anyhow::Result<Step> {
         let now = self.now();
-        let view = View { node, objects, running: None, now, guards: Guards::ALL };
+        let view = View::new(node, objects, None, now);
         let under_way = last.filter(|record| is_under_way(record));
         let Some(standing) = NodeStanding::find(objects, node) else {
             // With a node that is gone for good its recovery is over; that is written down.

@@ -159,8 +159,7 @@ impl World {
         let running: Option<BTreeSet<String>> = (ask && self.machines[n].is_up())
             .then(|| self.machines[n].processes.iter().map(|p| p.uid.clone()).collect());
         let record = record_of(&objects, &name);
-        let view =
-            View { node: &name, objects: &objects, running: running.as_ref(), now: self.now(), guards: self.guards };
+        let view = View::new(&name, &objects, running.as_ref(), self.now()).with_guards(self.guards);
         let step = step(&view, record.as_ref(), request, policy);
         self.read.objects = objects;
         self.note_look(n, record.as_ref(), step.deed.as_ref());
