@@ -21,7 +21,9 @@ pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
     StatusFormat,
 };
-pub(crate) use install::{ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, OnlyPart, UninstallArgs};
+pub(crate) use install::{
+    ConsentArgs, InstallArgs, ManifestFormat, ManifestsArgs, OnlyPart, OperatorOptions, UninstallArgs,
+};
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
 pub(crate) use timers::TimerArgs;

@@ -100,6 +100,12 @@ impl Server {
         }
     }
 
+    /// The namespaces that the operator has Roles in, if it was installed for some namespaces only.
+    pub(crate) async fn scoped_namespaces(&self, own: &str) -> anyhow::Result<Vec<String>> {
+        let path = "/apis/rbac.authorization.k8s.io/v1/rolebindings?labelSelector=app.kubernetes.io%2Fpart-of%3Dstead";
+        Ok(stead_manifests::rights::scoped_namespaces(&self.list(path).await?, own))
+    }
+
     /// Applies an object; with `dry_run`, only says what it would be then.
     pub(crate) async fn apply(&self, path: &str, object: &Value, dry_run: bool) -> anyhow::Result<Value> {
         let dry = if dry_run { "&dryRun=All" } else { "" };

@@ -7,7 +7,7 @@ use stead_model::ObjectKey;
 
 use crate::object::{controller, name, namespace, text, texts};
 use crate::store::Store;
-use crate::{glance, glance_api, topology_ref};
+use crate::{references, topology_ref};
 
 /// The objects whose loops should look again because this one changed: `before` is what was seen before it (none when
 /// it is new), `after` what is there now (none when it is gone).
@@ -65,10 +65,10 @@ fn of(store: &Store, object: &Value, before: Option<&Value>, after: Option<&Valu
             keys.extend(controller(object, "Glance"));
             keys.extend(controller(object, "GlanceAPI"));
             if kind == "Secret" && data(before) != data(after) {
-                let glances = store.list("Glance", space).filter(|g| glance::uses_secret(g, name(object)));
-                keys.extend(glances.filter_map(ObjectKey::of));
-                let apis = store.list("GlanceAPI", space).filter(|a| glance_api::uses_secret(a, name(object)));
-                keys.extend(apis.filter_map(ObjectKey::of));
+                let refers = |o: &&Value| references(o).iter().any(|key| key.name == name(object));
+                for kind in ["Glance", "GlanceAPI"] {
+                    keys.extend(store.list(kind, space).filter(refers).filter_map(ObjectKey::of));
+                }
             }
             // A database, a cache or Keystone has come or gone.
             if kind == "Service" && (before.is_none() || after.is_none()) && controller(object, "GlanceAPI").is_none() {

@@ -26,7 +26,11 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
     Watched { api_version, kind, plural, namespaced: true, selector, optional: false }
 }
 
-/// What the loops look at.
+/// The kinds of which the loops read single objects by name ([`crate::references`]). They are never listed or watched:
+/// the operator needs no right to see Secrets that no spec refers to.
+pub const READ_BY_NAME: &[Watched] = &[kind("v1", "Secret", "secrets", "")];
+
+/// The kinds that the loops watch.
 pub const WATCHED: &[Watched] = &[
     kind("topology.openstack.org/v1beta1", "Topology", "topologies", ""),
     kind("glance.openstack.org/v1beta1", "Glance", "glances", ""),
@@ -38,7 +42,6 @@ pub const WATCHED: &[Watched] = &[
     kind("v1", "Pod", "pods", "service=glance"),
     kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "service=glance"),
     kind("v1", "Service", "services", ""),
-    kind("v1", "Secret", "secrets", ""),
     kind("v1", "ServiceAccount", "serviceaccounts", "service=glance"),
     kind("rbac.authorization.k8s.io/v1", "Role", "roles", "service=glance"),
     kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", "service=glance"),
@@ -48,11 +51,6 @@ pub const WATCHED: &[Watched] = &[
     },
     Watched { namespaced: false, ..kind("v1", "Node", "nodes", "") },
 ];
-
-/// How a kind is watched.
-pub fn watched(kind: &str) -> Option<&'static Watched> {
-    WATCHED.iter().find(|w| w.kind == kind)
-}
 
 /// What is kept of an object: enough to decide by, and no secret.
 pub fn trim(mut object: Value) -> Value {

@@ -21,6 +21,7 @@ mod layout;
 mod object;
 pub mod ownership;
 mod placement_rules;
+mod references;
 mod step;
 mod store;
 mod topology;
@@ -28,7 +29,8 @@ mod topology_ref;
 mod turn;
 
 pub use concerned::concerned;
-pub use kinds::{WATCHED, Watched, trim, watched};
+pub use kinds::{READ_BY_NAME, WATCHED, Watched, trim};
+pub use references::references;
 pub use stead_model::{ObjectKey, Objects};
 pub use step::{Event, Failure, Failures, MANAGER, Propagation, Settings, Step, World, Write};
 pub use store::Store;

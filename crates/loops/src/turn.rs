@@ -84,7 +84,7 @@ impl<'a> Turn<'a> {
         }
         let (secret, key) = (text(spec, "/secret"), text(spec, "/passwordSelectors/service"));
         let Some(found) = self.find("Secret", secret) else {
-            self.conditions.waiting("InputReady", "Input data resources missing");
+            self.secret_missing(secret, "Input data resources missing".to_owned());
             return Err(Stopped);
         };
         if found["data"].get(key).is_none() {
@@ -95,6 +95,14 @@ impl<'a> Turn<'a> {
         }
         self.conditions.met("InputReady", "Input data complete");
         Ok(())
+    }
+
+    /// A Secret that the input consists of is missing, or could not be read.
+    pub(crate) fn secret_missing(&mut self, name: &str, message: String) {
+        match self.failure("Secret", name) {
+            Some(failure) => self.conditions.failed("InputReady", format!("Input data error occurred {failure}")),
+            None => self.conditions.waiting("InputReady", message),
+        }
     }
 
     /// Whether tokens are cached, and where.

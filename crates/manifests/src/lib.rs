@@ -35,6 +35,19 @@ pub fn manifests(options: &Options) -> Vec<Manifest> {
     all
 }
 
+/// All that installations with any options may have left in a cluster, in the order in which it is created. `scoped` are
+/// the namespaces that the operator has Roles in ([`rights::scoped_namespaces`]).
+pub fn all_manifests(namespace: &str, scoped: Vec<String>) -> Vec<Manifest> {
+    let options = Options { namespace: namespace.to_owned(), ..Options::default() };
+    let mut all = manifests(&options);
+    if !scoped.is_empty() {
+        let known: Vec<String> = all.iter().map(Manifest::path).collect();
+        let more = rights::objects(&Options { namespaces: scoped, ..options });
+        all.extend(more.into_iter().filter(|manifest| !known.contains(&manifest.path())));
+    }
+    all
+}
+
 /// Reads a text that is part of this crate.
 fn read(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("a manifest of our own cannot be read: {error}"))

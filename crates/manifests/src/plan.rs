@@ -15,6 +15,8 @@ pub enum Action {
     Change(Vec<String>),
     /// It is there as it should be.
     Unchanged,
+    /// It is left from an installation with other options: it is deleted.
+    Delete,
     /// It belongs to somebody else, or is about a definition that does: it is left as it is.
     Foreign,
 }
@@ -83,7 +85,7 @@ pub struct Plan {
 impl Plan {
     /// Whether there is anything to write.
     pub fn changes(&self) -> bool {
-        self.steps.iter().any(|(_, action)| matches!(action, Action::Create | Action::Change(_)))
+        self.steps.iter().any(|(_, action)| matches!(action, Action::Create | Action::Change(_) | Action::Delete))
     }
 
     /// The definitions that belong to somebody else.

@@ -27,6 +27,8 @@ pub enum AntiAffinity {
 pub struct Options {
     /// The operator's namespace.
     pub namespace: String,
+    /// The only namespaces that the operator works in; none for all of them.
+    pub namespaces: Vec<String>,
     /// The operator's image.
     pub image: String,
     /// How many operators run; one of them leads.
@@ -43,6 +45,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             namespace: "stead-system".to_owned(),
+            namespaces: Vec::new(),
             image: format!("stead:{}", env!("CARGO_PKG_VERSION")),
             replicas: 2,
             default_anti_affinity: AntiAffinity::Keep,
@@ -112,6 +115,9 @@ fn arguments(options: &Options) -> Vec<String> {
         AntiAffinity::Replace => "replace",
     };
     let mut arguments = vec!["operator".to_owned(), format!("--default-anti-affinity={anti_affinity}")];
+    if !options.namespaces.is_empty() {
+        arguments.push(format!("--namespaces={}", options.namespaces.join(",")));
+    }
     for (flag, value) in [("--glance-image", &options.glance_image), ("--cluster-domain", &options.cluster_domain)] {
         if !value.is_empty() {
             arguments.push(format!("{flag}={value}"));

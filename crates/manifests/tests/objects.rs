@@ -66,7 +66,8 @@ fn the_operator_may_watch_what_its_loops_look_at() {
     for watched in stead_loops::WATCHED {
         let group = watched.api_version.split_once('/').map_or("", |(group, _)| group);
         for verb in ["list", "watch"] {
-            let may = rights::CLUSTER
+            let rights = if watched.namespaced { rights::NAMESPACED } else { rights::CLUSTER_SCOPED };
+            let may = rights
                 .iter()
                 .any(|r| r.group == group && r.resources.contains(&watched.plural) && r.verbs.contains(&verb));
             assert!(may, "{verb} {}", watched.plural);
@@ -75,8 +76,61 @@ fn the_operator_may_watch_what_its_loops_look_at() {
 }
 
 #[test]
+fn secrets_are_read_one_by_one() {
+    for manifest in all().into_iter().chain(manifests(&some_namespaces())) {
+        for rule in manifest.object["rules"].as_array().into_iter().flatten() {
+            let has = |field: &str, word: &str| rule[field].as_array().is_some_and(|l| l.iter().any(|v| v == word));
+            let all = ["list", "watch"].iter().any(|verb| has("verbs", verb));
+            assert!(!(has("resources", "secrets") && all), "{manifest}: {rule}");
+        }
+    }
+}
+
+fn some_namespaces() -> Options {
+    Options { namespaces: vec!["a".into(), "b".into()], ..Options::default() }
+}
+
+#[test]
+fn in_some_namespaces_only_roles_allow_writes() {
+    let scoped = manifests(&some_namespaces());
+    let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
+    for role in scoped.iter().filter(|m| m.kind() == "ClusterRole") {
+        for rule in role.object["rules"].as_array().into_iter().flatten() {
+            assert!(rule["verbs"].as_array().into_iter().flatten().all(reads), "{role}: {rule}");
+        }
+    }
+    let named = |kind: &str| -> Vec<(String, String)> {
+        let of_kind = scoped.iter().filter(|m| m.kind() == kind);
+        of_kind.map(|m| (m.name().to_owned(), m.namespace().unwrap_or_default().to_owned())).collect()
+    };
+    let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+        list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+    };
+    let bound = [("stead-operator", "stead-system"), ("stead-operator", "a"), ("stead-operator", "b")];
+    assert_eq!(named("RoleBinding"), pairs(&bound));
+    assert_eq!(named("Role"), pairs(&[&bound[..], &[("stead-edit", "a"), ("stead-edit", "b")]].concat()));
+    assert_eq!(named("ClusterRole"), pairs(&[("stead-operator", ""), ("stead-view", "")]));
+    let deployment = scoped.last().expect("the Deployment is the last");
+    let arguments = deployment.object["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    assert!(arguments.contains("--namespaces=a,b"), "{arguments}");
+
+    let bindings: Vec<Value> = scoped.iter().filter(|m| m.kind() == "RoleBinding").map(|m| m.object.clone()).collect();
+    assert_eq!(rights::scoped_namespaces(&bindings, "stead-system"), ["a", "b"]);
+    assert_eq!(rights::scoped_namespaces(&bindings, "elsewhere"), Vec::<String>::new());
+
+    // One of them may be the operator's own: it needs its Lease there too.
+    let own = Options { namespaces: vec!["stead-system".into()], ..Options::default() };
+    let roles: Vec<Manifest> = manifests(&own).into_iter().filter(|m| m.kind() == "Role").collect();
+    let role = roles.iter().find(|m| m.name() == "stead-operator").expect("a Role");
+    assert_eq!(roles.len(), 2, "and stead-edit");
+    for resource in ["leases", "glances"] {
+        assert!(role.object["rules"].to_string().contains(resource), "{resource}");
+    }
+}
+
+#[test]
 fn no_right_is_without_bounds_or_reason() {
-    for right in rights::CLUSTER.iter().chain(rights::OWN_NAMESPACE) {
+    for right in rights::cluster_wide().chain(rights::OWN_NAMESPACE) {
         assert!(!right.why.is_empty(), "{right:?}");
         let words = right.resources.iter().chain(right.verbs).chain([&right.group]);
         assert!(words.clone().all(|word| !word.contains('*')), "{right:?}");

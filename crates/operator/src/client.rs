@@ -16,6 +16,7 @@ use crate::shared::Shared;
 const LONGEST_READ: Duration = Duration::from_secs(30);
 
 /// Sends requests through a client, and writes only while this process leads.
+#[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
     shared: Arc<Shared>,

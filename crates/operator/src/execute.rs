@@ -14,6 +14,7 @@ use tracing::{debug, error, info, warn};
 use crate::api::{Api, Fault};
 use crate::cluster::Reader;
 use crate::queue::Ended;
+use crate::references;
 use crate::request::{Request, Resource};
 use crate::said::{self, Said};
 use crate::shared::Shared;
@@ -94,6 +95,16 @@ impl<A: Api> Executor<A> {
 
     async fn reconcile(&self, key: &ObjectKey, log: &mut Vec<String>) -> Ended {
         let troubled = self.memory().troubles.get(key).is_some_and(|t| !t.failures.is_empty());
+        for reference in references::stale(&self.shared, key) {
+            if let Err(fault) = references::read(&self.api, &self.shared, &reference).await {
+                // What was read before still holds, until it is known to be otherwise.
+                if self.live(&reference).is_none() {
+                    return self.failed(key, None, &reference, fault, log).await;
+                }
+                debug!(object = %key, "reading {reference}: {fault}");
+            }
+            self.forget(key, &reference);
+        }
         let Ok(mut step) = self.step(key).await else { return Ended::Badly { at_least: None } };
         let mut changed = false;
         let mut next = 0;
@@ -116,7 +127,7 @@ impl<A: Api> Executor<A> {
                         self.forget(key, &target);
                     }
                 }
-                Err(fault) => return self.failed(key, write, &target, fault, log).await,
+                Err(fault) => return self.failed(key, Some(write), &target, fault, log).await,
             }
         }
         // What is no longer written cannot fail any more.
@@ -166,11 +177,12 @@ impl<A: Api> Executor<A> {
         }
     }
 
-    /// A write failed: the loop may say so in status and events, and is asked again later.
+    /// A write failed, or an object could not be read that the loop depends on: the loop may report it in status and
+    /// events, and is asked again later.
     async fn failed(
         &self,
         key: &ObjectKey,
-        write: &Write,
+        write: Option<&Write>,
         target: &ObjectKey,
         fault: Fault,
         log: &mut Vec<String>,
@@ -187,10 +199,11 @@ impl<A: Api> Executor<A> {
             }
             (strikes, told)
         };
+        let verb = if write.is_some() { "writing" } else { "reading" };
         if told {
-            warn!(object = %key, "writing {target}: {fault}");
+            warn!(object = %key, "{verb} {target}: {fault}");
         } else {
-            debug!(object = %key, "writing {target}: {fault}");
+            debug!(object = %key, "{verb} {target}: {fault}");
         }
         if fault.is_conflict() {
             self.refresh(target).await;
@@ -205,10 +218,10 @@ impl<A: Api> Executor<A> {
     }
 
     /// Asks the loop once more, and makes of what it wants only what says something.
-    async fn say(&self, key: &ObjectKey, failed: &Write, log: &mut Vec<String>) {
+    async fn say(&self, key: &ObjectKey, failed: Option<&Write>, log: &mut Vec<String>) {
         let Ok(step) = self.step(key).await else { return };
         for write in &step.writes {
-            if !matches!(write, Write::Status { .. } | Write::Event(_)) || write == failed {
+            if !matches!(write, Write::Status { .. } | Write::Event(_)) || Some(write) == failed {
                 continue;
             }
             let Some(target) = target(write) else { continue };
@@ -302,8 +315,7 @@ impl<A: Api> Executor<A> {
     /// An object that exists though no watch has shown it: its kind is watched by a label that it may not have. It is
     /// not kept, since nothing would tell when it changes.
     async fn unseen(&self, resource: &Resource<'_>, target: &ObjectKey) -> Result<Option<Value>, Fault> {
-        let all_are_watched = self.shared.logic.kind(&target.kind).is_some_and(|watched| watched.selector.is_empty());
-        if all_are_watched || self.live(target).is_some() {
+        if self.shared.logic.knows_all(&target.kind) || self.live(target).is_some() {
             return Ok(None);
         }
         match self.send(resource.get(target)).await {

@@ -170,7 +170,9 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
         writes.push(Write::Apply { object, whole: Vec::new() });
     }
-    let said = world.failures.values().next().map_or("fine", |f| f.message.as_str());
+    let secret = topology["spec"]["secret"].as_str().and_then(|name| world.store.find("Secret", "n", name));
+    let fine = secret.map_or("fine", |s| s["data"]["value"].as_str().unwrap_or("fine"));
+    let said = world.failures.values().next().map_or(fine, |f| f.message.as_str());
     writes.push(Write::Status {
         object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
             "metadata": {"name": key.name, "namespace": key.namespace}, "status": {"said": said}}),
@@ -188,7 +190,22 @@ fn concerned(_: &Store, _: Option<&Value>, _: Option<&Value>) -> Vec<ObjectKey> 
     Vec::new()
 }
 
-const LOGIC: Logic = Logic { watched: stead_loops::WATCHED, reconciled: &["Topology"], step, concerned };
+const LOGIC: Logic = Logic {
+    watched: stead_loops::WATCHED,
+    read_by_name: stead_loops::READ_BY_NAME,
+    references,
+    reconciled: &["Topology"],
+    step,
+    concerned,
+};
+
+/// A Topology may refer to one Secret.
+fn references(topology: &Value) -> Vec<ObjectKey> {
+    let name = topology["spec"]["secret"].as_str();
+    name.map(|name| ObjectKey::new("Secret", "n", name)).into_iter().collect()
+}
+
+const SECRET: &str = "/api/v1/namespaces/n/secrets/s";
 const SERVICE: &str = "/api/v1/namespaces/n/services/a";
 /// Watched only where it has the label `service=glance`.
 const ACCOUNT: &str = "/api/v1/namespaces/n/serviceaccounts/a";
@@ -205,7 +222,7 @@ fn scene() -> (Server, Executor<Server>) {
     let topology = json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
         "metadata": {"name": "a", "namespace": "n", "uid": "t", "resourceVersion": "0"}, "spec": {"value": 1}});
     server.state().objects.insert(TOPOLOGY.into(), topology.clone());
-    let shared = Arc::new(Shared::new(LOGIC));
+    let shared = Arc::new(Shared::new(LOGIC, Vec::new()));
     shared.leadership.set(Standing::Leads(Term::Endless));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     shared.learn(|index| index.put(topology));
@@ -358,6 +375,52 @@ async fn what_is_somebody_elses_is_not_written() {
 }
 
 #[tokio::test]
+async fn a_secret_is_read_by_name_and_again_later() {
+    let (server, executor) = scene();
+    let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"value": "b25l"},
+        "metadata": {"name": "s", "namespace": "n", "uid": "s", "resourceVersion": "1"}});
+    let said = || server.state().objects[TOPOLOGY]["status"]["said"].clone();
+    see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["secret"] = "s".into()));
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.asked()[0], "get secrets/s");
+    assert_eq!(said(), "fine", "it does not exist");
+
+    // It is looked for again, and found; then read again after a while, and its change is seen.
+    let mut digests = Vec::new();
+    for value in ["b25l", "dHdv"] {
+        secret["data"]["value"] = value.into();
+        server.state().objects.insert(SECRET.into(), secret.clone());
+        executor.look(&key()).await;
+        assert!(!server.asked().contains(&"get secrets/s".to_owned()), "it was read a moment ago");
+        executor.shared.expire_reads();
+        assert_eq!(executor.look(&key()).await, WELL);
+        assert_eq!(server.asked()[0], "get secrets/s");
+        digests.push(said());
+        secret["metadata"]["resourceVersion"] = "2".into();
+    }
+    assert_ne!(digests[0], digests[1]);
+    assert!(digests.iter().all(|d| d != "b25l" && d != "dHdv"), "no value is kept: {digests:?}");
+
+    // One that is deleted is noticed, too.
+    server.state().objects.remove(SECRET);
+    executor.shared.expire_reads();
+    executor.look(&key()).await;
+    assert_eq!(said(), "fine");
+}
+
+#[tokio::test]
+async fn a_secret_that_may_not_be_read_is_told() {
+    let (server, executor) = scene();
+    see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["secret"] = "s".into()));
+    server.fail(Verb::Get, "/secrets/", &[403]);
+    assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
+    assert_eq!(server.state().objects[TOPOLOGY]["status"]["said"], "no: 403");
+    assert_eq!(executor.look(&key()).await, Ended::Outdated);
+    assert_eq!(executor.look(&key()).await, WELL);
+    assert_eq!(server.state().objects[TOPOLOGY]["status"]["said"], "fine");
+}
+
+#[tokio::test]
 async fn an_object_that_no_watch_shows_is_not_adopted() {
     let (server, executor) = scene();
     let metadata = json!({"name": "a", "namespace": "n", "uid": "users", "resourceVersion": "1"});
@@ -378,7 +441,7 @@ async fn an_object_that_no_watch_shows_is_not_adopted() {
 
 #[test]
 fn what_may_be_somebody_elses_is_not_ours_yet() {
-    let shared = Shared::new(LOGIC);
+    let shared = Shared::new(LOGIC, Vec::new());
     assert!(!shared.is_ours("Topology") && shared.is_ours("Service"));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     assert!(shared.is_ours("Topology"));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::Value;
-use stead_loops::{ObjectKey, Store};
+use stead_loops::{ObjectKey, Store, Watched};
 
 use crate::logic::Logic;
 
@@ -13,7 +13,10 @@ use crate::logic::Logic;
 pub(crate) struct Index {
     logic: Logic,
     store: Store,
-    listed: BTreeSet<String>,
+    /// The namespaces that are watched; none for all of them.
+    namespaces: Vec<String>,
+    /// What has been listed: a kind, in a namespace or in the whole cluster.
+    listed: BTreeSet<(String, Option<String>)>,
     /// The identities of what went lately, and at which revision. An answer to a write may come after the news of the
     /// object's end: what has gone does not come back. What only left a watch's selector does, with a later revision.
     gone: VecDeque<(String, u128)>,
@@ -24,8 +27,16 @@ const REMEMBERED: usize = 4096;
 
 impl Index {
     /// One that knows nothing yet.
-    pub(crate) fn new(logic: Logic) -> Index {
-        Index { logic, store: Store::new(), listed: BTreeSet::new(), gone: VecDeque::new() }
+    pub(crate) fn new(logic: Logic, namespaces: Vec<String>) -> Index {
+        Index { logic, store: Store::new(), namespaces, listed: BTreeSet::new(), gone: VecDeque::new() }
+    }
+
+    /// Where a kind is watched: in each of some namespaces, or in the whole cluster.
+    pub(crate) fn scopes(&self, watched: &Watched) -> Vec<Option<String>> {
+        if self.namespaces.is_empty() || !watched.namespaced {
+            return vec![None];
+        }
+        self.namespaces.iter().cloned().map(Some).collect()
     }
 
     /// The objects.
@@ -33,9 +44,11 @@ impl Index {
         &self.store
     }
 
-    /// The watched kinds that have not been listed yet.
-    pub(crate) fn missing(&self) -> Vec<&'static str> {
-        self.logic.watched.iter().map(|w| w.kind).filter(|kind| !self.listed.contains(*kind)).collect()
+    /// The watched kinds that have not been listed yet, with the namespace if not all are watched.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let scopes = self.logic.watched.iter().flat_map(|w| self.scopes(w).into_iter().map(|s| (w.kind.to_owned(), s)));
+        let missing = scopes.filter(|scope| !self.listed.contains(scope));
+        missing.map(|(kind, scope)| scope.map_or(kind.clone(), |namespace| format!("{kind} in {namespace}"))).collect()
     }
 
     /// An object was seen. It comes trimmed, as all that is kept.
@@ -79,11 +92,21 @@ impl Index {
         (self.logic.concerned)(&self.store, before.as_deref(), None)
     }
 
-    /// A kind was listed: what is not in the list is gone, and what is in it holds, even where its revision is lower
-    /// than what was known, as it is after a cluster was restored from a backup.
-    pub(crate) fn reset(&mut self, kind: &str, objects: Vec<Value>) -> Vec<ObjectKey> {
+    /// Forgets objects of a kind that is read by name, but for these: nobody refers to them any more.
+    pub(crate) fn forget(&mut self, kind: &str, kept: &BTreeSet<ObjectKey>) {
+        let gone: Vec<ObjectKey> = self.store.keys(kind).filter(|key| !kept.contains(key)).cloned().collect();
+        for key in gone {
+            self.store.remove(&key);
+        }
+    }
+
+    /// A kind was listed, in a namespace or in the whole cluster: what is not in the list is gone, and what is in it
+    /// holds, even where its revision is lower than what was known, as it is after a cluster was restored from a backup.
+    pub(crate) fn reset(&mut self, kind: &str, scope: Option<&str>, objects: Vec<Value>) -> Vec<ObjectKey> {
         let listed: BTreeSet<ObjectKey> = objects.iter().filter_map(ObjectKey::of).collect();
-        let mut gone: Vec<ObjectKey> = self.store.keys(kind).filter(|key| !listed.contains(key)).cloned().collect();
+        let in_scope = |key: &&ObjectKey| scope.is_none_or(|namespace| key.namespace == namespace);
+        let known = self.store.keys(kind).filter(in_scope);
+        let mut gone: Vec<ObjectKey> = known.filter(|key| !listed.contains(key)).cloned().collect();
         let mut concerned = BTreeSet::new();
         for object in objects {
             let key = ObjectKey::of(&object);
@@ -98,7 +121,7 @@ impl Index {
             let before = self.store.remove(&key);
             concerned.extend((self.logic.concerned)(&self.store, before.as_deref(), None));
         }
-        self.listed.insert(kind.to_owned());
+        self.listed.insert((kind.to_owned(), scope.map(str::to_owned)));
         concerned.into_iter().collect()
     }
 }
@@ -133,6 +156,8 @@ mod tests {
     /// A change of anything concerns the Topology of the same name, which is gone or there.
     const LOGIC: Logic = Logic {
         watched: stead_loops::WATCHED,
+        read_by_name: &[],
+        references: |_| Vec::new(),
         reconciled: &["Topology"],
         step: |_, _| Step::default(),
         concerned: |_, before, after| {
@@ -156,7 +181,7 @@ mod tests {
 
     #[test]
     fn changes_concern_somebody_and_repetitions_nobody() {
-        let mut index = Index::new(LOGIC);
+        let mut index = Index::new(LOGIC, Vec::new());
         assert_eq!(names(&index.put(object("a", "1", 5, "x"))), ["a"]);
         assert_eq!(names(&index.put(object("a", "1", 6, "x"))), [""; 0], "only its revision changed");
         assert_eq!(names(&index.put(object("a", "1", 4, "old"))), [""; 0], "older than what is known");
@@ -166,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_predecessor_is_not_the_end() {
-        let mut index = Index::new(LOGIC);
+        let mut index = Index::new(LOGIC, Vec::new());
         index.put(object("a", "2", 9, "new"));
         let key = ObjectKey::new("Service", "n", "a");
         assert_eq!(names(&index.delete(&key, &json!("1"))), [""; 0]);
@@ -177,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_has_gone_does_not_come_back() {
-        let mut index = Index::new(LOGIC);
+        let mut index = Index::new(LOGIC, Vec::new());
         index.put(object("a", "1", 5, "x"));
         let key = ObjectKey::new("Service", "n", "a");
         assert_eq!(names(&index.delete(&key, &json!("1"))), ["a"]);
@@ -188,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_left_a_selector_comes_back_when_it_matches_again() {
-        let mut index = Index::new(LOGIC);
+        let mut index = Index::new(LOGIC, Vec::new());
         index.put(object("a", "1", 5, "x"));
         assert_eq!(names(&index.left(&object("a", "1", 6, "without its label"))), ["a"]);
         assert_eq!(names(&index.put(object("a", "1", 6, "late"))), [""; 0]);
@@ -198,13 +223,25 @@ mod tests {
 
     #[test]
     fn a_list_is_the_truth() {
-        let mut index = Index::new(LOGIC);
+        let mut index = Index::new(LOGIC, Vec::new());
         index.put(object("a", "1", 5, "x"));
         index.put(object("b", "2", 5, "x"));
         index.put(object("c", "3", 5, "x"));
-        let concerned = index.reset("Service", vec![object("a", "1", 5, "x"), object("c", "3", 2, "restored")]);
+        let concerned = index.reset("Service", None, vec![object("a", "1", 5, "x"), object("c", "3", 2, "restored")]);
         assert_eq!(names(&concerned), ["b", "c"]);
         assert_eq!((value(&index, "b"), value(&index, "c")), (None, Some("restored")));
-        assert!(!index.missing().contains(&"Service") && index.missing().contains(&"Pod"));
+        assert!(!index.missing().contains(&"Service".to_owned()) && index.missing().contains(&"Pod".to_owned()));
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_says_nothing_about_another() {
+        let mut index = Index::new(LOGIC, vec!["n".into(), "other".into()]);
+        index.put(object("a", "1", 5, "x"));
+        assert_eq!(names(&index.reset("Service", Some("other"), Vec::new())), [""; 0]);
+        assert_eq!(value(&index, "a"), Some("x"));
+        let missing = index.missing();
+        assert!(missing.contains(&"Service in n".to_owned()) && !missing.contains(&"Service in other".to_owned()));
+        assert!(missing.contains(&"Node".to_owned()), "nodes are in no namespace: {missing:?}");
+        assert_eq!(names(&index.reset("Service", Some("n"), Vec::new())), ["a"]);
     }
 }

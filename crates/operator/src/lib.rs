@@ -15,6 +15,7 @@ pub mod log;
 mod logic;
 mod metrics;
 mod queue;
+mod references;
 mod request;
 mod run;
 mod said;

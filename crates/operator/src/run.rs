@@ -16,7 +16,7 @@ use crate::client::Cluster;
 use crate::execute::Executor;
 use crate::logic::Logic;
 use crate::shared::Shared;
-use crate::{definitions, watch as watches, web};
+use crate::{definitions, references, watch as watches, web};
 
 /// How the operator is run.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Options {
     pub settings: Settings,
     /// The namespace of the Lease.
     pub namespace: String,
+    /// The only namespaces that are watched and written; none for all of them.
+    pub namespaces: Vec<String>,
     /// Whether there is an election; without one, nobody else may run.
     pub leader_elect: bool,
     /// Where probes and Prometheus find it.
@@ -49,7 +51,7 @@ pub async fn run(mut config: kube::Config, options: Options, stop: impl Future<O
     config.default_retry = false;
     config.read_timeout = Some(options.watch_timeout + Duration::from_secs(10));
     let client = Client::try_from(config.clone()).context("making a client")?;
-    let shared = Arc::new(Shared::new(options.logic));
+    let shared = Arc::new(Shared::new(options.logic, options.namespaces));
     let listener = tokio::net::TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("listening on {}", options.listen))?;
@@ -64,15 +66,18 @@ pub async fn run(mut config: kube::Config, options: Options, stop: impl Future<O
     });
     tasks.spawn(definitions::keep(client.clone(), shared.clone()));
     for watched in options.logic.watched {
-        tasks.spawn(watches::keep(client.clone(), watched, options.watch_timeout, shared.clone()));
+        let scopes = shared.index().scopes(watched);
+        for scope in scopes {
+            tasks.spawn(watches::keep(client.clone(), watched, scope, options.watch_timeout, shared.clone()));
+        }
     }
+    let cluster = Cluster::new(client, shared.clone());
+    tasks.spawn(references::keep(cluster.clone(), shared.clone()));
     tasks.spawn(terms(shared.clone()));
 
     let identity = identity();
     let (stopping, stopped) = watch::channel(false);
-    let executor =
-        Executor::new(Cluster::new(client, shared.clone()), shared.clone(), options.settings, identity.clone());
-    let executor = Arc::new(executor);
+    let executor = Arc::new(Executor::new(cluster, shared.clone(), options.settings, identity.clone()));
     let mut workers = JoinSet::new();
     for _ in 0..options.workers.max(1) {
         workers.spawn(work(executor.clone(), shared.clone(), stopped.clone()));

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     index: RwLock<Index>,
     queue: Mutex<Queue>,
     definitions: Mutex<Definitions>,
+    /// When objects were last read by name.
+    reads: Mutex<BTreeMap<ObjectKey, Duration>>,
     wake: Notify,
 }
 
@@ -37,15 +39,16 @@ struct Definitions {
 
 impl Shared {
     /// The state at the start.
-    pub(crate) fn new(logic: Logic) -> Shared {
+    pub(crate) fn new(logic: Logic, namespaces: Vec<String>) -> Shared {
         Shared {
             logic,
             clock: Clock::new(),
             leadership: Arc::default(),
             metrics: Metrics::new(),
-            index: RwLock::new(Index::new(logic)),
+            index: RwLock::new(Index::new(logic, namespaces)),
             queue: Mutex::default(),
             definitions: Mutex::default(),
+            reads: Mutex::default(),
             wake: Notify::new(),
         }
     }
@@ -65,6 +68,35 @@ impl Shared {
 
     fn definitions(&self) -> MutexGuard<'_, Definitions> {
         self.definitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reads(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Duration>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When an object was last read by name.
+    pub(crate) fn last_read(&self, key: &ObjectKey) -> Option<Duration> {
+        self.reads().get(key).copied()
+    }
+
+    /// An object was read by name, by a request that was begun at this time.
+    pub(crate) fn was_read(&self, key: &ObjectKey, began: Duration) {
+        self.reads().insert(key.clone(), began);
+    }
+
+    /// Lets all reads count as long ago.
+    #[cfg(test)]
+    pub(crate) fn expire_reads(&self) {
+        self.reads().clear();
+    }
+
+    /// Forgets objects that were read by name, but for these.
+    pub(crate) fn forget_reads(&self, kept: &BTreeSet<ObjectKey>) {
+        self.reads().retain(|key, _| kept.contains(key));
+        let mut index = self.index_mut();
+        for kind in self.logic.read_by_name {
+            index.forget(kind.kind, kept);
+        }
     }
 
     /// Learns something about the cluster, and lets those look again whom it concerns.

@@ -1,4 +1,4 @@
-//! Watches, one for each kind, that keep the index up to date.
+//! Watches, one for each kind (and namespace, if not all are watched), that keep the index up to date.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,24 @@ const LOOK_FOR: Duration = Duration::from_secs(1);
 
 /// Keeps one kind up to date, for as long as it is polled. A watch that says nothing for `timeout` (the server's
 /// bookmarks count as something) is begun anew, as is one that ends.
-pub(crate) async fn keep(client: Client, watched: &'static Watched, timeout: Duration, shared: Arc<Shared>) {
+pub(crate) async fn keep(
+    client: Client,
+    watched: &'static Watched,
+    scope: Option<String>,
+    timeout: Duration,
+    shared: Arc<Shared>,
+) {
+    let scope = scope.as_deref();
     while !shared.is_defined(watched.kind) {
         tokio::time::sleep(LOOK_FOR).await;
     }
     let (group, version) = watched.api_version.rsplit_once('/').unwrap_or(("", watched.api_version));
     let gvk = GroupVersionKind::gvk(group, version, watched.kind);
-    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk_with_plural(&gvk, watched.plural));
+    let resource = ApiResource::from_gvk_with_plural(&gvk, watched.plural);
+    let api: Api<DynamicObject> = match scope {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
     let seconds = timeout.as_secs().clamp(1, 3600).try_into().unwrap_or(290);
     let mut config = watcher::Config::default().timeout(seconds);
     if !watched.selector.is_empty() {
@@ -39,7 +50,7 @@ pub(crate) async fn keep(client: Client, watched: &'static Watched, timeout: Dur
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                report(watched, &error, &mut failing, &shared);
+                report(watched, scope, &error, &mut failing, &shared);
                 continue;
             }
         };
@@ -50,7 +61,7 @@ pub(crate) async fn keep(client: Client, watched: &'static Watched, timeout: Dur
             watcher::Event::InitDone => {
                 let objects = std::mem::take(&mut listed);
                 debug!(kind = watched.kind, objects = objects.len(), "listed");
-                shared.learn(|index| index.reset(watched.kind, objects));
+                shared.learn(|index| index.reset(watched.kind, scope, objects));
             }
             watcher::Event::Apply(object) => {
                 if let Some(object) = value(watched, object) {
@@ -67,10 +78,10 @@ pub(crate) async fn keep(client: Client, watched: &'static Watched, timeout: Dur
 }
 
 /// A watch that fails is said once, until it works again; a kind that may be unknown and is, is no failure.
-fn report(watched: &Watched, error: &watcher::Error, failing: &mut bool, shared: &Shared) {
+fn report(watched: &Watched, scope: Option<&str>, error: &watcher::Error, failing: &mut bool, shared: &Shared) {
     let unknown = matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404);
     if unknown && watched.optional {
-        shared.learn(|index| index.reset(watched.kind, Vec::new()));
+        shared.learn(|index| index.reset(watched.kind, scope, Vec::new()));
     } else if std::mem::replace(failing, true) {
         debug!(kind = watched.kind, "watching: {}", chain(error));
     } else {

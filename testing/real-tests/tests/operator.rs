@@ -20,8 +20,11 @@ const LOGIC: Logic = Logic {
     watched: &[
         watched("topology.openstack.org/v1beta1", "Topology", "topologies"),
         watched("v1", "ConfigMap", "configmaps"),
-        watched("v1", "Secret", "secrets"),
     ],
+    read_by_name: &[watched("v1", "Secret", "secrets")],
+    references: |topology| {
+        ObjectKey::of(topology).map(|k| ObjectKey { kind: "Secret".into(), ..k }).into_iter().collect()
+    },
     reconciled: &["Topology"],
     step,
     concerned,
@@ -78,6 +81,7 @@ fn operator() {
                 cluster_domain: "cluster.local".into(),
             },
             namespace: "default".into(),
+            namespaces: Vec::new(),
             leader_elect: true,
             listen: "127.0.0.1:0".parse().unwrap(),
             workers: 4,

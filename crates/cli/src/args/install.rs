@@ -100,6 +100,10 @@ pub(crate) struct OperatorOptions {
     #[arg(short, long, value_name = "NAMESPACE", default_value = "stead-system")]
     pub(crate) namespace: String,
 
+    /// Work in these namespaces only, with Roles instead of a ClusterRole that may write
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1)]
+    pub(crate) namespaces: Vec<String>,
+
     /// Image of the operator
     #[arg(long, value_name = "IMAGE", default_value_t = Options::default().image)]
     pub(crate) image: String,
@@ -126,6 +130,7 @@ impl OperatorOptions {
     pub(crate) fn options(&self) -> Options {
         Options {
             namespace: self.namespace.clone(),
+            namespaces: self.namespaces.clone(),
             image: self.image.clone(),
             replicas: self.replicas,
             default_anti_affinity: match self.default_anti_affinity {

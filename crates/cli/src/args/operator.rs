@@ -26,6 +26,10 @@ pub(crate) struct OperatorArgs {
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
+    /// Watch and write only these namespaces
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1)]
+    pub(crate) namespaces: Vec<String>,
+
     /// What happens to the default anti-affinity when a Topology has no affinity
     #[arg(long, value_enum, default_value_t = AntiAffinity::Keep, value_name = "MODE")]
     pub(crate) default_anti_affinity: AntiAffinity,

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use stead_manifests::plan::{Action, Plan, compare, foreign, is_left_out};
-use stead_manifests::{DEPLOYMENT, Manifest, is_ours, manifests};
+use stead_manifests::{DEPLOYMENT, Manifest, all_manifests, is_ours, manifests};
 
-use crate::args::InstallArgs;
+use crate::args::{InstallArgs, OperatorOptions};
 use crate::connect::connect;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
@@ -28,7 +28,10 @@ async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
     let version = server.at_least(OLDEST, "ValidatingAdmissionPolicy").await?;
     let manifests = manifests(&args.options.options());
     rights(&server, &manifests).await?;
-    let plan = look(&server, manifests).await?;
+    namespaces(&server, &args.options).await?;
+    let obsolete = obsolete(&server, &manifests, &args.options.namespace).await?;
+    let mut plan = look(&server, manifests).await?;
+    plan.steps.extend(obsolete.into_iter().map(|manifest| (manifest, Action::Delete)));
     output::text(&render(&plan, &server, &version))?;
     if args.consent.dry_run {
         return Ok(Outcome::Yes);
@@ -71,6 +74,35 @@ async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
     .into())
 }
 
+/// An error that names a namespace that the operator is to work in and that does not exist.
+async fn namespaces(server: &Server, options: &OperatorOptions) -> anyhow::Result<()> {
+    for namespace in options.namespaces.iter().filter(|namespace| **namespace != options.namespace) {
+        if server.get(&format!("/api/v1/namespaces/{namespace}")).await?.is_none() {
+            return Err(Hinted {
+                message: format!("namespace {namespace} does not exist, so the operator can have no Role in it"),
+                hint: format!("kubectl create namespace {namespace}"),
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// What an earlier installation with other namespaces left: its roles would allow more than is asked for now.
+async fn obsolete(server: &Server, wanted: &[Manifest], own: &str) -> anyhow::Result<Vec<Manifest>> {
+    let wanted: Vec<String> = wanted.iter().map(Manifest::path).collect();
+    let mut found = Vec::new();
+    for manifest in all_manifests(own, server.scoped_namespaces(own).await?) {
+        if !wanted.contains(&manifest.path())
+            && let Some(live) = server.get(&manifest.path()).await?
+            && is_ours(&live)
+        {
+            found.push(Manifest { object: live, ..manifest });
+        }
+    }
+    Ok(found)
+}
+
 /// What would be done to the cluster as it is.
 async fn look(server: &Server, manifests: Vec<Manifest>) -> anyhow::Result<Plan> {
     let mut live = Vec::new();
@@ -107,6 +139,7 @@ fn render(plan: &Plan, server: &Server, version: &str) -> String {
         let (word, more) = match action {
             Action::Create => ("create", String::new()),
             Action::Change(fields) => ("change", format!(": {}", fields.join(", "))),
+            Action::Delete => ("delete", String::new()),
             Action::Unchanged => ("unchanged", String::new()),
             Action::Foreign if manifest.kind() == "Namespace" => ("leave", ": it was there before".to_owned()),
             Action::Foreign => ("leave", ": the definition belongs to somebody else".to_owned()),
@@ -133,6 +166,12 @@ async fn apply(server: &Server, plan: &Plan, timeout: Duration) -> anyhow::Resul
         let done = match action {
             Action::Create => "created",
             Action::Change(_) => "changed",
+            Action::Delete => {
+                if server.delete(&manifest.path(), &manifest.object).await? {
+                    output::complain("note", &format!("deleted {manifest}"));
+                }
+                continue;
+            }
             Action::Unchanged | Action::Foreign => continue,
         };
         // What comes after the definitions may be about them.

@@ -31,6 +31,7 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
             cluster_domain: args.cluster_domain,
         },
         namespace: args.namespace.unwrap_or_else(|| config.default_namespace.clone()),
+        namespaces: args.namespaces,
         leader_elect: args.leader_elect,
         listen: args.listen,
         workers: args.workers.into(),

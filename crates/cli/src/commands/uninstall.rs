@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{HELD, Held, claim_commands};
-use stead_manifests::{DEPLOYMENT, Manifest, Options, Part, is_ours, manifests, recover_manifests, recovery};
+use stead_manifests::{DEPLOYMENT, Manifest, Part, all_manifests, is_ours, recover_manifests, recovery};
 use stead_recovery::{ANNOTATION, Phase};
 
 use crate::args::UninstallArgs;
@@ -107,9 +107,11 @@ async fn unfinished(server: &Server, found: &Found, done: &str) -> anyhow::Resul
 }
 
 async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
-    let options = Options { namespace: args.namespace.clone(), ..Options::default() };
+    let scoped = server.scoped_namespaces(&args.namespace).await?;
     let (mut installed, mut others, mut definitions) = (Vec::new(), Vec::new(), Vec::new());
-    for manifest in manifests(&options).into_iter().rev().chain(recover_manifests().into_iter().rev()) {
+    for manifest in
+        all_manifests(&args.namespace, scoped).into_iter().rev().chain(recover_manifests().into_iter().rev())
+    {
         let Some(live) = server.get(&manifest.path()).await? else { continue };
         if manifest.is_definition() {
             definitions.push(live.clone());

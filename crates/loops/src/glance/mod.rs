@@ -145,8 +145,8 @@ impl<'a> Run<'a> {
     }
 
     fn configuration(&mut self, neighbours: &Neighbours) -> Result<(), Stopped> {
-        let config = format!("{}-config-data", name(self.glance));
-        let scripts = format!("{SERVICE}-scripts");
+        let config = config_secret(self.glance);
+        let scripts = SCRIPTS_SECRET.to_owned();
         let mut failed = None;
         for (secret_name, files) in
             [(&config, config::database_files(&self.spec, neighbours)), (&scripts, config::scripts())]
@@ -294,12 +294,21 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a Glance has anything to do with a Secret of this name.
-pub(crate) fn uses_secret(glance: &Value, secret: &str) -> bool {
+/// The names of the Secrets that the loop of a Glance reads.
+pub(crate) fn secrets(glance: &Value) -> Vec<String> {
     let spec = &glance["spec"];
     let account = match text(spec, "/databaseAccount") {
         "" => SERVICE,
         account => account,
     };
-    text(spec, "/secret") == secret || secret == format!("{account}-db-secret")
+    let rendered = [config_secret(glance), SCRIPTS_SECRET.to_owned()];
+    [text(spec, "/secret").to_owned(), config::account_secret(account)].into_iter().chain(rendered).collect()
 }
+
+/// The Secret with the configuration of a Glance's database jobs.
+fn config_secret(glance: &Value) -> String {
+    format!("{}-config-data", name(glance))
+}
+
+/// The Secret with the scripts of all APIs of a namespace.
+const SCRIPTS_SECRET: &str = "glance-scripts";

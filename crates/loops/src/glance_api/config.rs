@@ -69,12 +69,17 @@ fn database_password(store: &Store, namespace: &str, spec: &Value) -> Option<(St
         "" => "GlanceDatabasePassword",
         key => key,
     };
-    let account = format!("{}-db-secret", text(spec, "/databaseAccount"));
+    let account = account_secret(text(spec, "/databaseAccount"));
     let candidates = [(text(spec, "/secret"), key), (account.as_str(), "DatabasePassword")];
     candidates
         .into_iter()
         .find(|(secret, key)| store.find("Secret", namespace, secret).is_some_and(|s| s["data"].get(*key).is_some()))
         .map(|(secret, key)| (secret.to_owned(), key.to_owned()))
+}
+
+/// The Secret that the MariaDB operator keeps an account's password in.
+pub(crate) fn account_secret(account: &str) -> String {
+    format!("{account}-db-secret")
 }
 
 /// The environment that gives a container its passwords. What the owner configures by hand is left to the owner.

@@ -84,10 +84,8 @@ impl<'a> Run<'a> {
         }
         self.turn.input(self.spec())?;
         let custom = texts(self.spec(), "/customServiceConfigSecrets");
-        let missing =
-            custom.into_iter().find(|name| self.turn.world.store.find("Secret", namespace(self.api), name).is_none());
-        if let Some(missing) = missing {
-            self.turn.conditions.waiting("InputReady", format!("Input data resources missing: Secret {missing}"));
+        for name in custom.filter(|name| self.turn.find("Secret", name).is_none()) {
+            self.turn.secret_missing(name, format!("Input data resources missing: Secret {name}"));
             return Err(Stopped);
         }
         self.turn.conditions.met("InputReady", "Input data complete");
@@ -97,13 +95,15 @@ impl<'a> Run<'a> {
     /// The Secrets with certificates are there, where TLS is asked for.
     fn certificates(&mut self) -> Result<(), Stopped> {
         let spec = self.spec();
-        let names = ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
-        let missing = names
-            .iter()
-            .map(|pointer| text(spec, pointer))
-            .find(|name| !name.is_empty() && self.turn.world.store.find("Secret", namespace(self.api), name).is_none());
-        if let Some(missing) = missing {
-            self.turn.conditions.waiting("TLSInputReady", format!("TLSInput is missing: {missing}"));
+        let names = CERTIFICATES.iter().map(|pointer| text(spec, pointer)).filter(|name| !name.is_empty());
+        for name in names.filter(|name| self.turn.find("Secret", name).is_none()) {
+            match self.turn.failure("Secret", name) {
+                Some(message) => {
+                    let message = format!("TLSInput error occurred in TLS sources {message}");
+                    self.turn.conditions.failed("TLSInputReady", message);
+                }
+                None => self.turn.conditions.waiting("TLSInputReady", format!("TLSInput is missing: {name}")),
+            }
             return Err(Stopped);
         }
         self.turn.conditions.met("TLSInputReady", "Input data complete");
@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
     /// The configuration, and a digest of all that the containers are configured by.
     fn configuration(&mut self, neighbours: &Neighbours) -> Result<String, Stopped> {
         let spec = self.spec();
-        let secret_name = format!("{}-config-data", name(self.api));
+        let secret_name = config_secret(self.api);
         if let Some(fault) = stateful_set::size_fault(self.api) {
             return Err(self.config_failed(&fault));
         }
@@ -200,8 +200,7 @@ impl<'a> Run<'a> {
         }
         let mut digests = vec![hex(&json!(files).to_string())];
         let custom = texts(spec, "/customServiceConfigSecrets");
-        let certificates = ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
-        let named = certificates.iter().map(|pointer| text(spec, pointer));
+        let named = CERTIFICATES.iter().map(|pointer| text(spec, pointer));
         for secret in std::iter::once(text(spec, "/secret")).chain(custom).chain(named).filter(|n| !n.is_empty()) {
             let found = self.turn.world.store.find("Secret", namespace(self.api), secret);
             // Of the service's own Secret only what Glance uses: others keep their passwords there too.
@@ -362,11 +361,24 @@ pub(crate) fn base64(text: &str) -> String {
     BASE64_STANDARD.encode(text)
 }
 
-/// Whether a GlanceAPI has anything to do with a Secret of this name.
-pub(crate) fn uses_secret(api: &Value, secret: &str) -> bool {
+/// The names of the Secrets that the loop of a GlanceAPI reads.
+pub(crate) fn secrets(api: &Value) -> Vec<String> {
     let spec = &api["spec"];
-    let names = ["/secret", "/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];
-    names.iter().any(|pointer| text(spec, pointer) == secret)
-        || texts(spec, "/customServiceConfigSecrets").any(|name| name == secret)
-        || secret == format!("{}-db-secret", text(spec, "/databaseAccount"))
+    let named = CERTIFICATES.iter().map(|pointer| text(spec, pointer)).chain([text(spec, "/secret")]);
+    let mut names: Vec<String> = named.chain(texts(spec, "/customServiceConfigSecrets")).map(str::to_owned).collect();
+    let account = text(spec, "/databaseAccount");
+    if !account.is_empty() {
+        names.push(config::account_secret(account));
+    }
+    names.push(config_secret(api));
+    names
 }
+
+/// The Secret with the configuration of a GlanceAPI.
+fn config_secret(api: &Value) -> String {
+    format!("{}-config-data", name(api))
+}
+
+/// Where a spec names Secrets with certificates.
+const CERTIFICATES: [&str; 3] =
+    ["/tls/caBundleSecretName", "/tls/api/internal/secretName", "/tls/api/public/secretName"];

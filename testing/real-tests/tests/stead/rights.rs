@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use stead_manifests::rights::{CLUSTER, OWN_NAMESPACE, Right};
+use stead_manifests::rights::{NAMESPACED, OWN_NAMESPACE, Right, cluster_wide};
 use stead_stage::{Objects, Stage, audited, walk};
 use stead_testbed::{AuditEvent, Binaries, ClusterSpec, FaultProxy, Faults, Options};
 
@@ -52,7 +52,8 @@ async fn what_is_granted_is_what_is_used() -> Result<()> {
     stage.kubectl_with(&["apply", "-f", "-"], &network_definition().to_string()).await?;
     stage.define().await?;
     stage.collects().await?;
-    let roles = give_rights(&stage).await?;
+    let roles = give_rights(&stage, &[]).await?;
+    may(&stage, &first(NAMESPACED, false), "", true).await?;
 
     // Objects change under the operator's hands: it then reads them anew.
     let proxy = FaultProxy::start(&stage.plane, 1).await?;
@@ -85,9 +86,48 @@ async fn what_is_granted_is_what_is_used() -> Result<()> {
     operator.end().await
 }
 
-/// Installs the operator's account, roles and bindings as `stead manifests` prints them; gives the role.
-async fn give_rights(stage: &Stage) -> Result<Value> {
-    let printed = stage.stead(&["manifests", "--only", "operator", "-n", OWN, "-o", "json"]).await?;
+/// In a namespace that it was installed for, the operator does all that it can be asked for with Roles; in another one
+/// it does nothing, and no write is even attempted.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_some_namespaces_roles_are_enough() -> Result<()> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+    let admission = vec!["OwnerReferencesPermissionEnforcement".to_owned()];
+    let options = Options { audit: true, admission, ..Options::default() };
+    let stead = crate::stead()?;
+    let stage = Stage::open(&binaries, &stead, options, ClusterSpec::seven()).await?;
+    stage.kubectl_with(&["apply", "-f", "-"], STORAGE).await?;
+    stage.kubectl_with(&["apply", "-f", "-"], &network_definition().to_string()).await?;
+    stage.define().await?;
+    stage.collects().await?;
+    let outside = neighbours(&stage, "outside").await?;
+    let objects = neighbours(&stage, "inside").await?;
+    give_rights(&stage, &["--namespaces", "inside"]).await?;
+    may(&stage, &first(NAMESPACED, false), "inside", true).await?;
+    let token = stage.plane.service_account_token(OWN, "stead-operator").await?;
+    let kubeconfig = stage.plane.kubeconfig_for(USER, &token)?;
+    let operator = stage.operate(&kubeconfig, &["--namespaces", "inside"]).await?;
+
+    let glance = json!({"apiVersion": "glance.openstack.org/v1beta1", "kind": "Glance", "metadata": {"name": "glance"},
+        "spec": glance_spec()});
+    outside.apply(&glance).await?;
+    play(&stage, &objects).await?;
+    let left_alone = outside.list("Glance").await?;
+    ensure!(left_alone.len() == 1 && left_alone[0]["status"].is_null(), "{left_alone:#?}");
+    // Without the right to list all pods, no fix can be verified: that is tried, and no more.
+    let refused: BTreeSet<String> = refusals(&stage)?.into_iter().collect();
+    ensure!(refused.iter().all(|r| r.starts_with("list /api/v1/pods?")), "{refused:#?}");
+    operator.end().await
+}
+
+fn first(rights: &[Right], own: bool) -> Used {
+    let right = &rights[0];
+    Used::new(own, right.group, right.resources[0], right.verbs[0])
+}
+
+/// Installs the operator's account, roles and bindings as `stead manifests` prints them; gives the ClusterRole.
+async fn give_rights(stage: &Stage, flags: &[&str]) -> Result<Value> {
+    let printed = [&["manifests", "--only", "operator", "-n", OWN, "-o", "json"], flags].concat();
+    let printed = stage.stead(&printed).await?;
     let printed: Value = serde_json::from_str(&printed)?;
     let all = printed["items"].as_array().cloned().unwrap_or_default();
     let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
@@ -95,22 +135,20 @@ async fn give_rights(stage: &Stage) -> Result<Value> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": wanted});
     stage.kubectl_with(&["apply", "-f", "-"], &list.to_string()).await?;
     // The API server goes by a new binding a moment after it was made.
-    for (own, rights) in [(false, CLUSTER), (true, OWN_NAMESPACE)] {
-        let right = &rights[0];
-        may(stage, &Used::new(own, right.group, right.resources[0], right.verbs[0]), true).await?;
-    }
+    may(stage, &first(OWN_NAMESPACE, true), OWN, true).await?;
     let role = wanted.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "stead-operator");
     Ok(role.cloned().unwrap_or_default())
 }
 
 /// Waits until the API server says that the operator may do something, or may not. Somebody else asks, so that nothing is
 /// refused to the operator.
-async fn may(stage: &Stage, right: &Used, expected: bool) -> Result<()> {
-    let (namespace, rights) = if right.own_namespace { (OWN, OWN_NAMESPACE) } else { ("", CLUSTER) };
+async fn may(stage: &Stage, right: &Used, namespace: &str, expected: bool) -> Result<()> {
+    let rights: Vec<&Right> =
+        if right.own_namespace { OWN_NAMESPACE.iter().collect() } else { cluster_wide().collect() };
     let is = |r: &&Right| {
         r.group == right.group && r.resources.contains(&&*right.resource) && r.verbs.contains(&&*right.verb)
     };
-    let name = rights.iter().find(is).and_then(|r| r.names.first());
+    let name = rights.into_iter().find(is).and_then(|r| r.names.first());
     let (resource, part) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
     let asked = json!({"namespace": namespace, "group": right.group, "resource": resource, "subresource": part,
                        "name": name, "verb": right.verb});
@@ -129,7 +167,7 @@ fn granted() -> BTreeSet<Used> {
         let resources = right.resources.iter();
         resources.flat_map(|r| right.verbs.iter().map(move |v| Used::new(own, right.group, r, v))).collect()
     };
-    let cluster = CLUSTER.iter().flat_map(|right| each(false, right));
+    let cluster = cluster_wide().flat_map(|right| each(false, right));
     cluster.chain(OWN_NAMESPACE.iter().flat_map(|right| each(true, right))).collect()
 }
 
@@ -159,7 +197,7 @@ fn refusals(stage: &Stage) -> Result<Vec<String>> {
 /// Where a right is granted for some names only, each of them is used.
 fn names_are_used(stage: &Stage) -> Result<()> {
     let events = stage.plane.audit_events()?;
-    let traced = CLUSTER.iter().chain(OWN_NAMESPACE).filter(|right| right.verbs != ["use"]);
+    let traced = cluster_wide().chain(OWN_NAMESPACE).filter(|right| right.verbs != ["use"]);
     for right in traced {
         for name in right.names {
             let mut ours = audited::requests(&events, USER);
@@ -230,8 +268,12 @@ fn glance_spec() -> Value {
 
 /// All that a user can make the operator do, from the control plane's beginning to its end.
 async fn scenes(stage: &Stage, namespace: String) -> Result<()> {
-    let namespace = namespace.as_str();
-    let objects = neighbours(stage, namespace).await?;
+    let objects = neighbours(stage, &namespace).await?;
+    play(stage, &objects).await
+}
+
+/// The same, where the neighbours are there already.
+async fn play(stage: &Stage, objects: &Objects) -> Result<()> {
     let plane = json!({"apiVersion": "core.openstack.org/v1beta1", "kind": "OpenStackControlPlane",
         "metadata": {"name": "openstack"}, "spec": {"glance": {"template": glance_spec()}}});
     objects.apply(&plane).await?;
@@ -321,7 +363,7 @@ async fn take_away(
     }
     ensure!(poorer != *role, "{resource} {verb} is not granted in the first place");
     stage.kubectl_with(&["replace", "-f", "-"], &poorer.to_string()).await?;
-    may(stage, &Used::new(false, group, resource, verb), false).await?;
+    may(stage, &Used::new(false, group, resource, verb), "", false).await?;
     let objects = neighbours(stage, namespace).await?;
     let (api_version, name, spec) = match kind {
         "Glance" => ("glance.openstack.org/v1beta1", "glance", glance_spec()),
