@@ -83,8 +83,8 @@ impl<'a> Run<'a> {
             return Err(Stopped);
         }
         self.turn.input(self.spec())?;
-        let custom = texts(self.spec(), "/customServiceConfigSecrets");
-        for name in custom.filter(|name| self.turn.find("Secret", name).is_none()) {
+        let mut custom = texts(self.spec(), "/customServiceConfigSecrets");
+        if let Some(name) = custom.find(|name| self.turn.find("Secret", name).is_none()) {
             self.turn.secret_missing(name, format!("Input data resources missing: Secret {name}"));
             return Err(Stopped);
         }
@@ -95,8 +95,8 @@ impl<'a> Run<'a> {
     /// The Secrets with certificates are there, where TLS is asked for.
     fn certificates(&mut self) -> Result<(), Stopped> {
         let spec = self.spec();
-        let names = CERTIFICATES.iter().map(|pointer| text(spec, pointer)).filter(|name| !name.is_empty());
-        for name in names.filter(|name| self.turn.find("Secret", name).is_none()) {
+        let mut names = CERTIFICATES.iter().map(|pointer| text(spec, pointer)).filter(|name| !name.is_empty());
+        if let Some(name) = names.find(|name| self.turn.find("Secret", name).is_none()) {
             match self.turn.failure("Secret", name) {
                 Some(message) => {
                     let message = format!("TLSInput error occurred in TLS sources {message}");
