@@ -133,7 +133,6 @@ pub(crate) fn run() -> Result<Outcome> {
         faults.extend(lint_faults(name, &crates[*name].folder)?);
     }
     faults.extend(feature_faults("stead", &tree("stead")?));
-    faults.extend(shipped_faults(&tree("stead")?));
     for fault in &faults {
         println!("layers: {fault}");
     }
@@ -240,18 +239,6 @@ fn parse(text: &str) -> Tree {
     tree
 }
 
-/// The features that only tests may switch on; builds of several crates at once unify features.
-const TEST_FEATURES: [&str; 1] = ["switchable-guards"];
-
-/// Features of tests in what is shipped.
-fn shipped_faults(tree: &Tree) -> Vec<String> {
-    let has = |(name, features): (&String, &BTreeSet<String>)| {
-        let feature = TEST_FEATURES.into_iter().find(|feature| features.contains(*feature))?;
-        Some(format!("stead must not be built with {name}'s feature {feature}, which is for tests"))
-    };
-    tree.iter().filter_map(has).collect()
-}
-
 fn core_faults(package: &str, tree: &Tree) -> Vec<String> {
     let banned = tree.keys().filter(|name| BANNED.contains(&name.as_str()));
     let mut faults: Vec<String> =
@@ -277,13 +264,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn features_for_tests_are_not_shipped() {
-        let tree = parse("stead v0.1.0|\nstead-recovery v0.1.0 (x)|switchable-guards\nstead-pool v0.1.0 (x)|\n");
-        let fault = "stead must not be built with stead-recovery's feature switchable-guards, which is for tests";
-        assert_eq!(shipped_faults(&tree), [fault]);
-    }
 
     #[test]
     fn the_workspace_keeps_to_the_layers() {
