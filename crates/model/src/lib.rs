@@ -20,6 +20,7 @@ mod objects;
 mod openstack;
 mod owner;
 mod pod;
+mod reader;
 mod recreation;
 pub mod stateful_set;
 pub mod times;

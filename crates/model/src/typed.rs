@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::error::ModelError;
 use crate::key::ObjectKey;
+use crate::reader;
 
 /// A Kubernetes type that the objects of one kind are read into. Each kind has one.
 pub trait Typed: DeserializeOwned + Clone + Send + Sync + 'static {
@@ -54,5 +55,5 @@ typed! {
 
 /// Parses a value, or a part of one. The error names the object and the field.
 pub fn parse<T: DeserializeOwned>(object: impl ToString, value: &Value) -> Result<T, ModelError> {
-    serde_path_to_error::deserialize(value).map_err(|e| ModelError::malformed(object, e.path().to_string(), e.inner()))
+    reader::read(value).map_err(|error| ModelError::malformed(object, error.field(), error))
 }
