@@ -173,13 +173,13 @@ impl Walk<'_> {
     async fn recovers(&mut self, app: &str, old: &Pod) -> Result<()> {
         let line = format!("stead recover node/{} --confirm-off 'shut down in the console' --yes", old.node);
         let said = self.terminal.types(&line).await?;
-        let foreseen = said.split_once("Ready again about ").and_then(|(_, rest)| rest.split(',').next());
+        let foreseen = said.split_once("; Ready at ").and_then(|(_, rest)| rest.split(',').next());
         let foreseen: Timestamp = foreseen.context("the plan does not say how long it takes")?.parse()?;
         let came = self.page(app, &old.uid).await?.since.context("it is ready since never")?;
         self.terminal.remark(&format!("the plan said {foreseen}, and it was {came}"))?;
         let took =
             |what: &str| stead_stage::took(&said, what).with_context(|| format!("no word of how long it took: {what}"));
-        let chance = took("pods collected and volumes detached")? - took("Stead's own share")? - EXPECTED;
+        let chance = took("pods removed and volumes detached by Kubernetes")? - took("tainted by Stead")? - EXPECTED;
         ensure!(chance.abs() <= EXPECTED + APART, "{chance:.1} s are more than the pod collector's chance");
         let apart = came.duration_since(foreseen).as_secs_f64() - chance;
         ensure!(apart.abs() <= APART, "foreseen at {foreseen}, ready at {came}, of which {chance:.1} s are chance");

@@ -54,7 +54,9 @@ pub(super) async fn play(ground: &Ground, situation: &Situation) -> Result<Seen>
         Some(line) => {
             let (came, recovered) = tokio::join!(watch, timeout(ground.waits.horizon(), ground.types(&line)));
             let said = recovered.context("a recovery that does not end")??;
-            (came, took(&said, "Stead's own share").unwrap_or_default())
+            let own = took(&said, "tainted by Stead");
+            ensure!(own.is_some() || !said.contains("replacement pods Ready"), "no time of Stead's own writes: {said}");
+            (came, own.unwrap_or_default())
         }
         None => (watch.await, 0.0),
     };
