@@ -167,6 +167,8 @@ fn run_suite(suite: &Suite, programs: &Programs, folder: &Path) -> Result<Ended>
         .current_dir(root())
         .env(SKIPPED, &notes)
         .env("STEAD_PROGRAMS", built)
+        // The end of the log is shown: the error, not where in the code it was made.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .stdout(output.try_clone().context("the log of a suite")?)
         .stderr(output)

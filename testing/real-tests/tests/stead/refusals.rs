@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const USERS: [&str; 6] = ["owner", "nobody", "reader", "no-taint", "no-definition", "no-record"];
 
 /// The node whose machine is away.
-const SILENT: &str = "a";
+const UNREACHABLE: &str = "a";
 
 struct Refusals {
     stage: Stage,
@@ -47,7 +47,7 @@ impl Refusals {
                 "spec": { "containers": [{ "name": "db", "image": "db" }],
                           "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
                               "weight": 100, "preference": { "matchExpressions": [
-                                  { "key": "kubernetes.io/hostname", "operator": "In", "values": [SILENT] }] } }] } } },
+                                  { "key": "kubernetes.io/hostname", "operator": "In", "values": [UNREACHABLE] }] } }] } } },
             } },
         });
         here.stage.kubectl_with(&["apply", "-f", "-"], &set.to_string()).await?;
@@ -55,16 +55,16 @@ impl Refusals {
         here.stage
             .until("the pod is there", limit, async || {
                 let pod = here.stage.get("default", "pod/db-0").await?;
-                Ok(pod.is_some_and(|pod| pod["spec"]["nodeName"] == SILENT && pod["status"]["phase"] == "Running"))
+                Ok(pod.is_some_and(|pod| pod["spec"]["nodeName"] == UNREACHABLE && pod["status"]["phase"] == "Running"))
             })
             .await?;
-        here.stage.nodes.silence(SILENT)?;
-        until("the node is silent", limit, async || {
+        here.stage.nodes.silence(UNREACHABLE)?;
+        until("the node is unreachable", limit, async || {
             let said = here.runs(&here.user(USERS[0])?, &["node/a", "--dry-run"]).await?;
-            let node = here.stage.get("", &format!("node/{SILENT}")).await?.context("no node")?;
+            let node = here.stage.get("", &format!("node/{UNREACHABLE}")).await?.context("no node")?;
             let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
             let unknown = conditions.clone().any(|c| c["type"] == "Ready" && c["status"] == "Unknown");
-            Ok(unknown && said.code == Some(1) && said.out.contains("silent"))
+            Ok(unknown && said.code == Some(1) && said.out.contains("unreachable"))
         })
         .await?;
         Ok(here)
@@ -103,9 +103,9 @@ impl Refusals {
         Ok(writes.map(|e| format!("{} {} {}: {}", e.user(), e.verb, e.uri, e.code())).collect())
     }
 
-    /// To recover the silent node is refused with these words, and nothing was written or tried.
+    /// To recover the unreachable node is refused with these words, and nothing was written or tried.
     async fn refused(&self, kubeconfig: &Path, more: &[&str], words: &[&str]) -> Result<()> {
-        self.refused_of(SILENT, kubeconfig, more, words).await
+        self.refused_of(UNREACHABLE, kubeconfig, more, words).await
     }
 
     async fn refused_of(&self, node: &str, kubeconfig: &Path, more: &[&str], words: &[&str]) -> Result<()> {
