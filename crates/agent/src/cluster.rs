@@ -1,23 +1,17 @@
-//! What Kubernetes has of the pool: the StatefulSet, its pods, the record, and the pool's key.
+//! The pool's objects in Kubernetes: the StatefulSet, its pods, the record, and the Secret with the pool's key.
 //!
-//! Watches keep it up to date, so that nothing is asked at rest. What was seen last stays while the API server does not
+//! Watches keep them up to date, so that nothing is polled. The last known state stays while the API server does not
 //! answer.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use k8s_openapi::ByteString;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PostParams;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use stead_client::{ApiPath, ApiRequest, Client, Error, Watch, WatchEvent, WatchOptions};
 use stead_pool::{HostName, InvalidName, Record, Wanted, config_map, key_secret, ordinal};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -25,13 +19,10 @@ use tracing::{debug, info, warn};
 use crate::auth::{Key, Keys};
 use crate::settings::Settings;
 
-/// After how many seconds a watch is started again.
-const WATCH: u32 = 290;
+/// How long one request of a watch lasts.
+const WATCH: Duration = Duration::from_secs(290);
 
-/// How long a request may take.
-const LIMIT: Duration = Duration::from_secs(5);
-
-/// Who wrote what, in managedFields.
+/// The field manager of what the agent writes.
 const MANAGER: &str = "stead";
 
 /// What was seen last.
@@ -184,11 +175,9 @@ impl Cluster {
         tokio::join!(self.keep_set(), self.keep_record(), self.keep_pods(), self.keep_key());
     }
 
-    fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.client.clone(), &self.settings.namespace)
+    /// The path of an object in the pool's namespace.
+    fn path(&self, kind: ApiPath<'_>, name: &str) -> String {
+        kind.object(&self.settings.namespace, name)
     }
 
     fn learn(&self, change: impl FnOnce(&mut Seen)) {
@@ -200,8 +189,9 @@ impl Cluster {
     }
 
     async fn keep_set(&self) {
-        let read = |object: &StatefulSet| set(object.spec.as_ref());
-        follow(self.api(), named(&self.settings.pool), read, |sets| {
+        let options = WatchOptions::named(&self.settings.pool, WATCH);
+        let read = |object: StatefulSet| (name_of(&object.metadata), set(object.spec.as_ref()));
+        follow(self.client.watch(&self.settings.namespace, &options, read), |sets| {
             let set = sets.values().next().cloned();
             self.learn(|seen| seen.set = set);
         })
@@ -209,7 +199,9 @@ impl Cluster {
     }
 
     async fn keep_record(&self) {
-        follow(self.api(), named(&self.settings.record()), read_record, |records| {
+        let options = WatchOptions::named(&self.settings.record(), WATCH);
+        let read = |object: ConfigMap| (name_of(&object.metadata), read_record(&object));
+        follow(self.client.watch(&self.settings.namespace, &options, read), |records| {
             self.learn_record(records.values().next().cloned().unwrap_or(RecordSeen::Absent));
         })
         .await;
@@ -238,8 +230,9 @@ impl Cluster {
                 Ok(seen) => seen.set.as_ref().map(|set| set.selector.clone()).unwrap_or_default(),
                 Err(_) => return,
             };
-            let config = watcher::Config::default().labels(&selector);
-            let pods = follow(self.api(), config, pod, |pods| {
+            let options = WatchOptions::labelled(&selector, WATCH);
+            let read = |object: Pod| (name_of(&object.metadata), pod(&object));
+            let pods = follow(self.client.watch(&self.settings.namespace, &options, read), |pods| {
                 let ours =
                     pods.iter().filter_map(|(name, pod)| Some((ordinal(&self.settings.pool, name)?, pod.clone())));
                 let ours = ours.collect();
@@ -258,7 +251,9 @@ impl Cluster {
     async fn keep_key(&self) {
         let Some(name) = &self.settings.key_secret else { return std::future::pending().await };
         let (tell, mut secrets) = watch::channel::<Option<Secret>>(None);
-        let following = follow(self.api(), named(name), Secret::clone, |all| {
+        let options = WatchOptions::named(name, WATCH);
+        let read = |object: Secret| (name_of(&object.metadata), object);
+        let following = follow(self.client.watch(&self.settings.namespace, &options, read), |all| {
             tell.send_replace(all.values().next().cloned());
         });
         let learning = async {
@@ -293,8 +288,9 @@ impl Cluster {
     async fn fill(&self, mut secret: Secret) -> Result<(), String> {
         let bytes = Key::random().map_err(|error| error.to_string())?;
         secret.data.get_or_insert_default().insert(key_secret::KEY.to_owned(), ByteString(bytes));
-        let name = secret.name_any();
-        self.send(self.api::<Secret>().replace(&name, &post(), &secret)).await.map(drop).map_err(|r| r.message)
+        let path = self.path(ApiPath::of::<Secret>(), &name_of(&secret.metadata));
+        let written = self.client.send::<Secret>(ApiRequest::update(path, &secret).managed_by(MANAGER)).await;
+        written.map(drop).map_err(|error| error.message())
     }
 
     /// Writes the record, if it still is the one that was decided on.
@@ -304,98 +300,61 @@ impl Cluster {
         start: u32,
         decided_on: Option<&RecordSeen>,
     ) -> Result<(), NotWritten> {
-        let api = self.api::<ConfigMap>();
-        let write = write(&self.settings, record, start, decided_on)?;
-        let written = match &write {
-            Write::Create(object) => self.send(api.create(&post(), object)).await,
-            Write::Replace(object) => self.send(api.replace(&object.name_any(), &post(), object)).await,
+        let kind = ApiPath::of::<ConfigMap>();
+        let request = match &write(&self.settings, record, start, decided_on)? {
+            Write::Create(object) => ApiRequest::create(kind.collection(Some(&self.settings.namespace)), object),
+            Write::Replace(object) => ApiRequest::update(self.path(kind, &name_of(&object.metadata)), object),
         };
-        match written {
+        match self.client.send::<ConfigMap>(request.managed_by(MANAGER)).await {
             Ok(written) => {
                 self.learn_record(read_record(&written));
                 Ok(())
             }
-            Err(Refusal { code: 409 | 404, .. }) => Err(NotWritten::Outdated),
-            Err(refusal) => Err(NotWritten::Failed(refusal.message)),
+            Err(error) if error.is_conflict() || error.is_not_found() => Err(NotWritten::Outdated),
+            Err(error) => Err(NotWritten::Failed(error.message())),
         }
     }
 
     /// What is wanted, asked now.
     pub(crate) async fn ask_wanted(&self) -> Option<Wanted> {
-        let found = self.send(self.api::<StatefulSet>().get(&self.settings.pool)).await.ok()?;
+        let path = self.path(ApiPath::of::<StatefulSet>(), &self.settings.pool);
+        let found: StatefulSet = self.client.send(ApiRequest::get(path)).await.ok()?;
         Some(self.wanted_by(&set(found.spec.as_ref())))
     }
 
     /// Creates an event.
-    pub(crate) async fn event(&self, event: &Event) -> Result<(), String> {
-        self.send(self.api::<Event>().create(&post(), event)).await.map(drop).map_err(|refusal| refusal.message)
-    }
-
-    async fn send<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
-        let unanswered = |message: String| Refusal { code: 0, message };
-        match tokio::time::timeout(LIMIT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, message: status.message.clone() }),
-            Ok(Err(error)) => Err(unanswered(error.to_string())),
-            Err(_) => Err(unanswered(format!("no answer within {} s", LIMIT.as_secs()))),
-        }
+    pub(crate) async fn event(&self, event: &Event) -> Result<(), Error> {
+        let path = ApiPath::of::<Event>().collection(Some(&self.settings.namespace));
+        self.client.send::<Event>(ApiRequest::create(path, event).managed_by(MANAGER)).await.map(drop)
     }
 }
 
-struct Refusal {
-    /// Zero if there was no answer.
-    code: u16,
-    message: String,
+fn name_of(metadata: &ObjectMeta) -> String {
+    metadata.name.clone().unwrap_or_default()
 }
 
-fn post() -> PostParams {
-    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
-}
-
-fn named(name: &str) -> watcher::Config {
-    watcher::Config::default().fields(&format!("metadata.name={name}"))
-}
-
-/// Follows the objects of a watch, of which `read` keeps what matters; tells all of them after each change.
-async fn follow<K, T>(
-    api: Api<K>,
-    config: watcher::Config,
-    read: impl Fn(&K) -> T,
-    mut tell: impl FnMut(&BTreeMap<String, T>),
-) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    let mut events = std::pin::pin!(watcher(api, config.timeout(WATCH)).default_backoff());
-    let (mut objects, mut listed) = (BTreeMap::new(), BTreeMap::new());
-    let mut failing = false;
-    while let Some(event) = events.next().await {
-        match event {
-            Err(error) => {
-                if std::mem::replace(&mut failing, true) {
+/// Follows a watch of named objects; calls `report` with all of them after each change.
+async fn follow<T: Send + 'static>(mut watch: Watch<(String, T)>, mut report: impl FnMut(&BTreeMap<String, T>)) {
+    let mut objects = BTreeMap::new();
+    loop {
+        match watch.next().await {
+            WatchEvent::Listed(listed) => objects = listed.into_iter().collect(),
+            WatchEvent::Applied((name, object)) => {
+                objects.insert(name, object);
+            }
+            WatchEvent::Deleted((name, _)) => {
+                objects.remove(&name);
+            }
+            WatchEvent::Failed { error, again } => {
+                if again {
                     debug!("watching: {error}");
                 } else {
                     warn!("watching: {error}");
                 }
                 continue;
             }
-            Ok(watcher::Event::Init) => {
-                listed.clear();
-                continue;
-            }
-            Ok(watcher::Event::InitApply(object)) => {
-                listed.insert(object.name_any(), read(&object));
-                continue;
-            }
-            Ok(watcher::Event::InitDone) => objects = std::mem::take(&mut listed),
-            Ok(watcher::Event::Apply(object)) => {
-                objects.insert(object.name_any(), read(&object));
-            }
-            Ok(watcher::Event::Delete(object)) => {
-                objects.remove(&object.name_any());
-            }
         }
-        failing = false;
-        tell(&objects);
+        report(&objects);
     }
 }
 
@@ -454,9 +413,14 @@ fn set(spec: Option<&StatefulSetSpec>) -> Set {
 fn pod(object: &Pod) -> PodSeen {
     let address = object.status.as_ref().and_then(|status| status.pod_ip.clone());
     PodSeen {
-        uid: object.uid().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
         address: address.unwrap_or_default(),
-        signs: object.annotations().get(key_secret::SIGNS).is_some_and(|value| value == "true"),
+        signs: object
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(key_secret::SIGNS))
+            .is_some_and(|value| value == "true"),
     }
 }
 
@@ -516,7 +480,8 @@ mod tests {
             let found = request.as_ref().map(|request| match request {
                 Write::Create(_) => None,
                 Write::Replace(object) => {
-                    let kept = [object.annotations(), object.labels()].map(|all| all.get("a").map(String::as_str));
+                    let meta = &object.metadata;
+                    let kept = [&meta.annotations, &meta.labels].map(|all| Some(all.as_ref()?.get("a")?.as_str()));
                     assert_eq!(kept, [Some("b"); 2], "what others have written is kept");
                     object.metadata.resource_version.as_deref()
                 }

@@ -290,7 +290,7 @@ mod tests {
     use axum::Json;
     use axum::http::{Method, StatusCode, Uri};
     use serde_json::json;
-    use stead_election::{Standing, Term};
+    use stead_election::{ElectionRole, Term};
 
     use crate::cluster::{PodSeen, Set};
     use crate::stand_in::{Agent, B, B_HOST, name};
@@ -323,7 +323,7 @@ mod tests {
     }
 
     fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Event>) {
-        agent.shared.leadership.set(Standing::Leads(Term::Endless));
+        agent.shared.leadership.set(ElectionRole::Leader(Term::Endless));
         let (events, queue) = mpsc::channel(EVENTS);
         (Leader { said: Said::default(), tenure: Tenure::begin(), events }, queue)
     }

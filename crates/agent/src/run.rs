@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::Client;
-use stead_election::{Candidate, LeaseName, Pace, stand};
+use stead_client::ClientConfig;
+use stead_election::{Candidate, LeaseName, LeaseTiming, run_candidate};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -23,17 +23,21 @@ const BRICKS: Duration = Duration::from_secs(10);
 /// How long giving the Lease back may take.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// How fast the election goes. Those who stand by look at the Lease less often than an operator would: many agents do
-/// so, and what waits for a decision can wait for two seconds more.
-const PACE: Pace = Pace { look: Duration::from_secs(3), ..Pace::USUAL };
+/// The intervals of the election. Agents read the Lease less often than an operator would: there are many of them, and a
+/// decision can wait for two seconds more.
+const TIMING: LeaseTiming = LeaseTiming { retry: Duration::from_secs(3), ..LeaseTiming::DEFAULT };
+
+/// How long connecting to the API server, and a request, may take.
+const REQUEST: Duration = Duration::from_secs(5);
+
+/// How long a connection to the API server may be silent; a watch lasts for less.
+const IDLE: Duration = Duration::from_secs(300);
 
 /// Runs the agent until `stop` comes: then, if this pod leaves for good, it waits to be detached; the Lease is given back,
 /// and glusterd and its bricks are ended.
-pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-    config.default_retry = false;
-    config.connect_timeout = Some(Duration::from_secs(5));
-    config.read_timeout = Some(Duration::from_secs(300));
-    let client = Client::try_from(config).context("making a client")?;
+pub async fn run(config: ClientConfig, settings: Settings, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let config = config.without_retries().connect_timeout(REQUEST).request_timeout(REQUEST).idle_timeout(IDLE);
+    let client = config.connect()?;
     let settings = Arc::new(settings);
     let children = Children::adopt();
     let (daemon, supervised) = Daemon::new(settings.glusterd.clone(), children);
@@ -57,13 +61,13 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
     tasks.spawn(async move { cluster.keep().await });
     tasks.spawn(look::keep(shared.clone()));
 
-    let (stands, standing) = watch::channel(false);
+    let (takes_part, receiver) = watch::channel(false);
     let (end_election, ended) = oneshot::channel();
     let lease = LeaseName { namespace: settings.namespace.clone(), name: settings.record() };
     let identity = format!("{}_{}", settings.pod.name, settings.pod.uid);
-    let candidate = Candidate::new(identity, PACE);
-    let election =
-        tokio::spawn(stand(client, lease, candidate, shared.clock, shared.leadership.clone(), standing, ended));
+    let candidate = Candidate::new(identity, TIMING);
+    let leadership = shared.leadership.clone();
+    let election = tokio::spawn(run_candidate(client, lease, candidate, shared.clock, leadership, receiver, ended));
 
     let work = {
         let shared = shared.clone();
@@ -75,7 +79,7 @@ pub async fn run(mut config: kube::Config, settings: Settings, stop: impl Future
                 heals::keep(shared.clone()),
                 orders::keep(shared.clone()),
                 lead::keep(shared.clone()),
-                lead::volunteer(shared.clone(), stands),
+                lead::volunteer(shared.clone(), takes_part),
             );
             anyhow::Ok(())
         }

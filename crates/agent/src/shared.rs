@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use stead_election::{Clock, Leadership};
+use stead_election::{Leadership, MonotonicClock};
 use stead_pool::{Daemon as DaemonState, HostName, Note, Report};
 use tokio::sync::{Notify, watch};
 
@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_millis(800);
 /// What the parts of the agent share.
 pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: MonotonicClock,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) cluster: Cluster,
     pub(crate) children: Children,
@@ -71,7 +71,7 @@ impl Shared {
             disks,
             count_index: heals::count_index,
             answered: Answered::default(),
-            clock: Clock::new(),
+            clock: MonotonicClock::new(),
             leadership: Arc::default(),
             cluster,
             gluster: Gluster::new(settings.gluster.clone(), children),

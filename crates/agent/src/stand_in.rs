@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stead_client::ClientConfig;
 use stead_pool::{Identity, PeerFile};
 use tokio::task::JoinHandle;
 
@@ -94,7 +95,7 @@ impl Agent {
         fs::set_permissions(&gluster, fs::Permissions::from_mode(0o755)).unwrap();
         let gluster = gluster.display().to_string();
         let settings = Arc::new(Settings { state_dir: folder, gluster, ..settings });
-        let client = kube::Client::try_from(kube::Config::new(api.parse().unwrap())).unwrap();
+        let client = ClientConfig::from_url(api).unwrap().connect().unwrap();
         let (daemon, supervised) = sleeper();
         let cluster = Cluster::new(client, settings.clone()).unwrap();
         cluster.pretend(seen);

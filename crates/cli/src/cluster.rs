@@ -22,7 +22,7 @@ pub(crate) struct Seen {
     pub(crate) items: Vec<Value>,
     /// The kinds that were read, even those without objects.
     pub(crate) kinds: BTreeSet<String>,
-    /// The namespace to look in: the given one, or for a live cluster that of the context.
+    /// The namespace to look in: the one of `-n`, or of the context of a live cluster.
     pub(crate) namespace: Option<String>,
     /// Where it was read from, for messages.
     pub(crate) place: &'static str,
@@ -84,14 +84,14 @@ pub(crate) fn read_dump(from: &[PathBuf], limit: DumpLimitArgs, wanted: Wanted<'
 
 fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the client")?.block_on(async {
+    runtime.context("cannot start a runtime")?.block_on(async {
         let connection = connect(&source.connect).await?;
         let namespace = source.namespace.clone().unwrap_or_else(|| connection.namespace.clone());
         let resources = resources(more, scope, &namespace);
         let progress = Progress::new();
-        let live = stead_live::read(&connection.client, &resources, &|done, of| progress.tell(done, of)).await;
+        let live = stead_live::read(&connection.client, &resources, &|done, of| progress.report(done, of)).await;
         progress.end();
-        let live = live.map_err(|e| unread(&e, &connection))?;
+        let live = live.map_err(|e| unreadable(&e, &connection))?;
         for warning in &live.warnings {
             complain("warning", warning);
         }
@@ -117,7 +117,7 @@ fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
 }
 
 /// The error with the name of the cluster, and a hint.
-fn unread(error: &ReadError, connection: &Connection) -> anyhow::Error {
+fn unreadable(error: &ReadError, connection: &Connection) -> anyhow::Error {
     let hint = match error {
         ReadError::Forbidden { .. } => {
             "docs/EXPLAIN.md has a role with the permissions to list nodes, pods and everything else that is read"
@@ -145,7 +145,7 @@ impl Progress {
         Progress { since: Instant::now(), shown: io::stderr().is_terminal() }
     }
 
-    fn tell(&self, done: usize, of: usize) {
+    fn report(&self, done: usize, of: usize) {
         if self.shown && self.since.elapsed() > Self::SILENCE {
             // The answer does not depend on whether this can be written.
             let _ = write!(io::stderr(), "\rreading the cluster: {done} of {of} kinds");

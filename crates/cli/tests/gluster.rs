@@ -68,7 +68,7 @@ fn what_is_wrong_is_said_before_anything_is_printed() {
         (vec!["--storage-class-provisioner", "x"], 1, "error: --storage-class: a class to make needs a name"),
         (vec!["--storage-class-parameters", "a=b"], 1, "error: --storage-class-parameters: only a class that is made"),
         (vec!["--topology", "zones"], 1, "hint: a Topology in a file is read with --from FILE"),
-        (vec!["--check"], 1, "error: no cluster to talk to"),
+        (vec!["--check"], 1, "error: no cluster to connect to"),
         (vec!["--replicas=-1"], 2, "invalid value '-1' for '--replicas <COUNT>'"),
         (vec!["--liveness", "perod=1"], 2, "perod is none of delay, period, timeout, failures"),
         (vec!["--topology", "zones", "--spread-by", "zone"], 2, "cannot be used with"),

@@ -1,23 +1,23 @@
-//! The time that has passed since the start, which is all that a lease, a queue or a memory needs to know of it.
+//! Time since the start, which does not jump when the system time is set.
 
 use std::time::{Duration, Instant};
 
-/// Counts from its making.
+/// Counts from its creation.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub struct MonotonicClock {
     start: Instant,
 }
 
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock::new()
+impl Default for MonotonicClock {
+    fn default() -> MonotonicClock {
+        MonotonicClock::new()
     }
 }
 
-impl Clock {
+impl MonotonicClock {
     /// A clock that starts now.
-    pub fn new() -> Clock {
-        Clock { start: Instant::now() }
+    pub fn new() -> MonotonicClock {
+        MonotonicClock { start: Instant::now() }
     }
 
     /// The time since the start.

@@ -1,22 +1,23 @@
-//! The election: a [`Candidate`] in front of a real Lease.
+//! The election on a real cluster: a [`Candidate`] and its Lease.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Client;
-use serde_json::{Value, json};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use stead_client::{ApiPath, ApiRequest, Client, ClientConfig, Error};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
-use crate::clock::Clock;
-use crate::lease::{Candidate, Deed, Pace, Seen};
-use crate::standing::{Leadership, Standing};
+use crate::candidate::{Candidate, LeaseAction, LeaseState, LeaseTiming};
+use crate::clock::MonotonicClock;
+use crate::leadership::{ElectionRole, Leadership};
 
 /// How long a request of the election may take.
-const LIMIT: Duration = Duration::from_secs(4);
+const REQUEST: Duration = Duration::from_secs(4);
 
-/// Who wrote what, in managedFields.
+/// The field manager of the Lease.
 const MANAGER: &str = "stead";
 
 /// Which Lease.
@@ -34,228 +35,191 @@ impl std::fmt::Display for LeaseName {
     }
 }
 
-impl LeaseName {
-    fn all(&self) -> String {
-        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
-    }
-
-    fn one(&self) -> String {
-        format!("{}/{}", self.all(), self.name)
-    }
-}
-
-/// Takes part in the election until told to stop, then gives the Lease back. It has a thread and a client of its own:
-/// nothing that the process does otherwise may keep it from renewing.
+/// Takes part in the election until it is stopped, then releases the Lease. It has a thread and a client of its own, so
+/// that nothing else in the process can delay a renewal.
 pub struct Election {
     stop: oneshot::Sender<()>,
     thread: std::thread::JoinHandle<()>,
-    _stands: watch::Sender<bool>,
+    _takes_part: watch::Sender<bool>,
 }
 
 impl Election {
-    /// Begins to take part.
-    pub fn begin(
-        config: kube::Config,
+    /// Starts.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(
+        config: ClientConfig,
         lease: LeaseName,
         identity: String,
-        clock: Clock,
+        clock: MonotonicClock,
         leadership: Arc<Leadership>,
-    ) -> anyhow::Result<Election> {
+    ) -> std::io::Result<Election> {
         let (stop, stopped) = oneshot::channel();
-        let (stands, standing) = watch::channel(true);
+        let (sender, takes_part) = watch::channel(true);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("election".into()).spawn(move || {
             runtime.block_on(async {
-                match Client::try_from(config) {
+                match config.connect() {
                     Ok(client) => {
-                        let candidate = Candidate::new(identity, Pace::USUAL);
-                        stand(client, lease, candidate, clock, leadership, standing, stopped).await;
+                        let candidate = Candidate::new(identity, LeaseTiming::DEFAULT);
+                        run_candidate(client, lease, candidate, clock, leadership, takes_part, stopped).await;
                     }
-                    Err(error) => warn!("the election has no client: {error}"),
+                    Err(error) => warn!("no leader election: {error}"),
                 }
             });
         })?;
-        Ok(Election { stop, thread, _stands: stands })
+        Ok(Election { stop, thread, _takes_part: sender })
     }
 
-    /// Gives the Lease back, if this process holds it.
+    /// Releases the Lease if this process holds it, and ends.
     pub async fn end(self) {
-        // Where nobody listens any more, the thread has ended already.
+        // Fails only if the thread has ended.
         let _ = self.stop.send(());
         let _ = tokio::task::spawn_blocking(move || self.thread.join()).await;
     }
 }
 
-/// Takes part in the election for as long as `stands` says so, until told to stop; then gives the Lease back.
-pub async fn stand(
+/// Takes part in the election while `takes_part` is true, until it is stopped; then releases the Lease.
+pub async fn run_candidate(
     client: Client,
     name: LeaseName,
     candidate: Candidate,
-    clock: Clock,
+    clock: MonotonicClock,
     leadership: Arc<Leadership>,
-    mut stands: watch::Receiver<bool>,
+    mut takes_part: watch::Receiver<bool>,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let mut booth = Booth { client, name, clock, leadership, candidate, lease: None };
+    let mut elector = Elector { client, name, clock, leadership, candidate, lease: None };
     loop {
-        let pause = if *stands.borrow_and_update() {
-            if let Err(fault) = booth.round().await {
-                debug!("{}: {fault}", booth.name);
+        let pause = if *takes_part.borrow_and_update() {
+            if let Err(error) = elector.act().await {
+                debug!("{}: {error}", elector.name);
             }
-            booth.announce();
-            booth.candidate.pause(booth.now())
+            elector.announce();
+            elector.candidate.pause(elector.clock.now())
         } else {
-            booth.give_back().await;
+            elector.release().await;
             Duration::from_secs(3600)
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            Ok(()) = stands.changed() => {}
+            Ok(()) = takes_part.changed() => {}
             _ = &mut stopped => break,
         }
     }
-    booth.give_back().await;
+    elector.release().await;
 }
 
-struct Booth {
+struct Elector {
     client: Client,
     name: LeaseName,
-    clock: Clock,
+    clock: MonotonicClock,
     leadership: Arc<Leadership>,
     candidate: Candidate,
-    /// The Lease as it was last seen.
-    lease: Option<Value>,
+    /// The Lease as it was last read or written.
+    lease: Option<Lease>,
 }
 
-impl Booth {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    /// Lets the next one lead, if this process does.
-    async fn give_back(&mut self) {
-        let led = self.candidate.term(self.now()).is_some();
-        self.leadership.set(Standing::Standby);
+impl Elector {
+    /// Lets another process become the leader, if this one is.
+    async fn release(&mut self) {
+        let led = self.candidate.term(self.clock.now()).is_some();
+        self.leadership.set(ElectionRole::Standby);
         if led {
-            match self.write(Deed::Renew, "").await {
-                Ok(()) => info!("gave the {} back", self.name),
-                Err(fault) => warn!("giving the {} back: {fault}", self.name),
+            match self.write(LeaseAction::Renew, "").await {
+                Ok(()) => info!("released the {}", self.name),
+                Err(error) => warn!("releasing the {}: {error}", self.name),
             }
-            self.candidate.gave_back();
+            self.candidate.released();
         }
     }
 
-    /// Tells everybody where this process stands.
+    /// Publishes the role of this process.
     fn announce(&self) {
-        let standing = match self.candidate.term(self.now()) {
-            Some(term) => Standing::Leads(term),
-            None => Standing::Standby,
-        };
+        let role = self.candidate.term(self.clock.now()).map_or(ElectionRole::Standby, ElectionRole::Leader);
         let led = self.leadership.leads();
-        self.leadership.set(standing);
+        self.leadership.set(role);
         match (led, self.leadership.leads()) {
-            (false, true) => info!("leads, as {}", self.candidate.identity()),
-            (true, false) => warn!("leads no longer: the {} was not renewed", self.name),
+            (false, true) => info!("became the leader, as {}", self.candidate.identity()),
+            (true, false) => warn!("no longer the leader: the {} was not renewed", self.name),
             _ => {}
         }
     }
 
-    /// One look at the Lease, and what follows from it. A leader relies on what it wrote last: that it was changed
-    /// by somebody else shows when it renews.
-    async fn round(&mut self) -> Result<(), Fault> {
-        if self.candidate.term(self.now()).is_none() || self.lease.is_none() {
-            self.lease = match self.send("GET", &self.name.one(), None).await {
+    /// Reads the Lease and does what follows from it. A leader relies on what it wrote last: if another process has
+    /// changed the Lease, the renewal fails.
+    async fn act(&mut self) -> Result<(), Error> {
+        if self.candidate.term(self.clock.now()).is_none() || self.lease.is_none() {
+            self.lease = match self.send(ApiRequest::get(self.path())).await {
                 Ok(lease) => Some(lease),
-                Err(Fault::Refused { code: 404, .. }) => None,
-                Err(fault) => return Err(fault),
+                Err(error) if error.is_not_found() => None,
+                Err(error) => return Err(error),
             };
         }
-        let seen = self.lease.as_ref().map(|lease| seen(lease, self.candidate.pace()));
-        let now = self.now();
-        match self.candidate.decide(now, seen.as_ref()) {
-            Deed::Wait => Ok(()),
-            deed => {
+        let state = self.lease.as_ref().map(|lease| state(lease, self.candidate.timing()));
+        let now = self.clock.now();
+        match self.candidate.decide(now, state.as_ref()) {
+            LeaseAction::Wait => Ok(()),
+            action => {
                 let identity = self.candidate.identity().to_owned();
-                let written = self.write(deed, &identity).await;
+                let written = self.write(action, &identity).await;
                 match &written {
                     Ok(()) => self.candidate.holds(now),
-                    // Whatever it is now, it is not what was last seen.
-                    Err(Fault::Refused { .. }) => self.lease = None,
-                    Err(Fault::Unanswered(_)) => {}
+                    // Rejected: the Lease is not what was last read.
+                    Err(Error::Api(_)) => self.lease = None,
+                    Err(_) => {}
                 }
                 written
             }
         }
     }
 
-    async fn write(&mut self, deed: Deed, holder: &str) -> Result<(), Fault> {
-        let time = format!("{:.6}", Timestamp::now());
-        let before = self.lease.clone().unwrap_or_default();
-        let mut spec = before["spec"].clone();
-        if deed != Deed::Renew {
-            let transitions = before["spec"]["leaseTransitions"].as_i64().map_or(0, |n| n + 1);
-            spec = json!({"acquireTime": time, "leaseTransitions": transitions});
-        }
-        spec["holderIdentity"] = holder.into();
-        spec["leaseDurationSeconds"] = self.candidate.pace().duration.as_secs().into();
-        spec["renewTime"] = time.into();
-        let mut lease = json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": self.name.name, "namespace": self.name.namespace},
-            "spec": spec,
-        });
-        self.lease = Some(if deed == Deed::Create {
-            self.send("POST", &self.name.all(), Some(&lease)).await?
+    async fn write(&mut self, action: LeaseAction, holder: &str) -> Result<(), Error> {
+        let Lease { metadata, spec } = self.lease.clone().unwrap_or_default();
+        let spec = spec.unwrap_or_default();
+        let time = MicroTime(Timestamp::now());
+        let kept = match action {
+            LeaseAction::Renew => spec,
+            _ => LeaseSpec {
+                acquire_time: Some(time.clone()),
+                lease_transitions: Some(spec.lease_transitions.map_or(0, |n| n.saturating_add(1))),
+                ..LeaseSpec::default()
+            },
+        };
+        let spec = LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: i32::try_from(self.candidate.timing().duration.as_secs()).ok(),
+            renew_time: Some(time),
+            ..kept
+        };
+        let request = if action == LeaseAction::Create {
+            let LeaseName { namespace, name } = self.name.clone();
+            let metadata = ObjectMeta { namespace: Some(namespace), name: Some(name), ..ObjectMeta::default() };
+            let lease = Lease { metadata, spec: Some(spec) };
+            ApiRequest::create(ApiPath::of::<Lease>().collection(Some(&self.name.namespace)), &lease)
         } else {
-            lease["metadata"] = before["metadata"].clone();
-            self.send("PUT", &self.name.one(), Some(&lease)).await?
-        });
+            ApiRequest::update(self.path(), &Lease { metadata, spec: Some(spec) })
+        };
+        self.lease = Some(self.send(request.managed_by(MANAGER)).await?);
         Ok(())
     }
 
-    async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Fault> {
-        let query = if body.is_some() { format!("?fieldManager={MANAGER}") } else { String::new() };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(format!("{path}{query}"))
-            .header("content-type", "application/json")
-            .header("accept", "application/json")
-            .body(body.map(|b| b.to_string().into_bytes()).unwrap_or_default())
-            .map_err(|e| Fault::Unanswered(e.to_string()))?;
-        match tokio::time::timeout(LIMIT, self.client.request(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => {
-                Err(Fault::Refused { code: status.code, message: status.message.clone() })
-            }
-            Ok(Err(error)) => Err(Fault::Unanswered(error.to_string())),
-            Err(_) => Err(Fault::Unanswered(format!("no answer within {} s", LIMIT.as_secs()))),
-        }
+    async fn send(&self, request: ApiRequest) -> Result<Lease, Error> {
+        self.client.send_within(REQUEST, request).await
+    }
+
+    fn path(&self) -> String {
+        ApiPath::of::<Lease>().object(&self.name.namespace, &self.name.name)
     }
 }
 
-/// A request that failed.
-#[derive(Debug)]
-enum Fault {
-    /// The server said no.
-    Refused { code: u16, message: String },
-    /// There was no answer, or none that can be read.
-    Unanswered(String),
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Fault::Refused { code, message } => write!(f, "{code}: {message}"),
-            Fault::Unanswered(why) => f.write_str(why),
-        }
-    }
-}
-
-fn seen(lease: &Value, pace: Pace) -> Seen {
-    Seen {
-        holder: lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned(),
-        duration: lease["spec"]["leaseDurationSeconds"].as_u64().map_or(pace.duration, Duration::from_secs),
-        revision: lease["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned(),
+fn state(lease: &Lease, timing: LeaseTiming) -> LeaseState {
+    let spec = lease.spec.as_ref();
+    let duration = spec.and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok());
+    LeaseState {
+        holder: spec.and_then(|spec| spec.holder_identity.clone()).filter(|holder| !holder.is_empty()),
+        duration: duration.map_or(timing.duration, Duration::from_secs),
+        revision: lease.metadata.resource_version.clone().unwrap_or_default(),
     }
 }

@@ -1,15 +1,15 @@
-//! One of many leads: a Lease, and whether this process may write.
+//! Leader election with a Lease, and how long a write of the leader may take.
 //!
-//! [`Candidate`] decides what to do about a Lease and is told the time; [`stand`] does it in front of a real one, and
-//! [`Election`] does so on a thread of its own. Everybody else asks [`Leadership`], which knows for how long a write
-//! that begins now may take. What is written by whoever leads is not known here.
+//! [`Candidate`] decides what to do with the Lease; callers pass the time. [`run_candidate`] does it on a real cluster,
+//! and [`Election`] runs that on a thread of its own. Everything that writes asks [`Leadership`] how long a write that
+//! starts now may take. This crate does not know what the leader writes.
 
+mod candidate;
 mod clock;
 mod election;
-mod lease;
-mod standing;
+mod leadership;
 
-pub use clock::Clock;
-pub use election::{Election, LeaseName, stand};
-pub use lease::{Candidate, Deed, Pace, Seen};
-pub use standing::{Leadership, Standing, Term};
+pub use candidate::{Candidate, LeaseAction, LeaseState, LeaseTiming};
+pub use clock::MonotonicClock;
+pub use election::{Election, LeaseName, run_candidate};
+pub use leadership::{ElectionRole, Leadership, Term};

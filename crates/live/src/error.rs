@@ -1,49 +1,39 @@
 //! Why a cluster could not be read.
 
+use stead_client::Error;
+
 /// Why a cluster could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Nothing can be said without this kind, and it may not be listed.
-    #[error("cannot list {plural}: {message}; needs the right to list {plural}{scope}")]
+    /// A kind that is required may not be listed.
+    #[error("cannot list {plural}: {message}; needs the permission to list {plural}{scope}")]
     Forbidden {
         /// The kind's name in a path.
-        plural: String,
-        /// Where the right is needed, for a kind that lives in namespaces.
+        plural: &'static str,
+        /// Where the permission is needed, for a namespaced kind.
         scope: &'static str,
-        /// The server's own words.
+        /// The server's message.
         message: String,
     },
-    /// The server did not answer, or with something else than a list.
-    #[error("cannot list {plural}: {}", said(.source))]
+    /// The server did not answer, or not with a list.
+    #[error("cannot list {plural}: {}", .source.message())]
     Failed {
         /// The kind's name in a path.
-        plural: String,
+        plural: &'static str,
         /// What went wrong.
         #[source]
-        source: kube::Error,
+        source: Error,
     },
 }
 
 impl ReadError {
-    /// Whether the server does not know who asks.
+    /// Whether the server does not accept the credentials.
     pub fn is_unauthorized(&self) -> bool {
-        matches!(self, ReadError::Failed { source: kube::Error::Api(status), .. } if status.code == 401)
+        matches!(self, ReadError::Failed { source, .. } if source.is_unauthorized())
     }
 
-    /// Whether no server answered at all.
+    /// Whether no server answered.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, ReadError::Failed { source: kube::Error::Service(_) | kube::Error::HyperError(_), .. })
+        matches!(self, ReadError::Failed { source, .. } if source.is_unreachable())
     }
-}
-
-/// A server's own words where there are some, or else the innermost cause, which names it best.
-fn said(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return status.message.clone();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }

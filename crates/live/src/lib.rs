@@ -1,12 +1,12 @@
-//! Reads a live cluster through its API, once and with read rights only.
+//! Reads a live cluster through its API, once, with read permissions only.
 //!
-//! What is read is what is asked for ([`Resource`]), by lists in pages, as far as possible all from the same moment:
-//! the first list tells the cluster's revision, and the others are asked for at just that one. A kind that the cluster
-//! does not know has no objects; one that may not be listed is left out with a word about what is lost, unless nothing
-//! can be said without it. Nothing is ever written, and no Secret is read.
+//! It reads the lists that are asked for ([`Resource`]), as far as possible all of the same revision: the first list has
+//! the cluster's revision, and the others are read as of that revision. A kind that the cluster does not have has no
+//! objects. A kind that may not be listed is left out with a warning that says what is missing, unless it is required.
+//! Nothing is written, and no Secret is read.
 //!
-//! Data flows one way: resources → pages of lists → objects (JSON values), the same as a dump gives. This crate knows
-//! nothing of what the objects mean.
+//! Data flows one way: resources → lists → objects (JSON values), the same as a dump gives. This crate does not know what
+//! the objects mean.
 
 mod error;
 mod list;
@@ -17,68 +17,70 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use error::ReadError;
 use futures::{StreamExt, TryStreamExt};
-use kube::Client;
 pub use resource::{DEFAULTS, Further, OUTAGE, OWNERS, Resource, placement};
 use serde_json::Value;
+use stead_client::Client;
 
 use list::Listed;
 
-/// So many kinds are listed at a time.
-const AT_ONCE: usize = 4;
+/// How many kinds are listed at a time.
+const CONCURRENCY: usize = 4;
 
-/// What a cluster says.
+/// The objects of a cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Live {
     /// The objects, each with its `apiVersion` and `kind`.
     pub items: Vec<Value>,
-    /// The kinds that are known in full, those of which there are none included.
+    /// The kinds that were read completely, including those without objects.
     pub kinds: BTreeSet<String>,
-    /// What could not be read, and what is lost by it.
+    /// What could not be read, and what is missing because of it.
     pub warnings: Vec<String>,
 }
 
-/// Reads the objects of these kinds. `progress` is told how many kinds have been read of how many, after each.
+/// Reads the objects of these kinds. After each kind, `progress` is called with the number of kinds read and their total.
 ///
 /// # Errors
-/// Where the cluster does not answer, or nothing can be said because nodes or pods may not be listed.
+/// If the server does not answer, or a required kind may not be listed.
 pub async fn read(
     client: &Client,
     resources: &[Resource],
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Live, ReadError> {
     let done = AtomicUsize::new(0);
-    let tell = || progress(done.fetch_add(1, Ordering::Relaxed) + 1, resources.len());
+    let report = || progress(done.fetch_add(1, Ordering::Relaxed) + 1, resources.len());
     let Some((first, others)) = resources.split_first() else { return Ok(Live::default()) };
     let mut live = Live::default();
-    let mut barred: Vec<&Resource> = Vec::new();
+    let mut forbidden: Vec<&Resource> = Vec::new();
     let listed = list::list(client, first, None).await?;
-    let moment = listed.moment().map(str::to_owned);
-    let (moment, tell) = (moment.as_deref(), &tell);
-    barred.extend(live.add(first, listed));
-    tell();
-    // In their own order whatever the order of the answers, so that the same cluster gives the same words.
+    let revision = match &listed {
+        Listed::Items(list) => list.revision.clone(),
+        _ => None,
+    };
+    let (revision, report) = (revision.as_deref(), &report);
+    forbidden.extend(live.add(first, listed));
+    report();
+    // In the given order, whichever answer comes first: the same cluster gives the same output.
     let lists = futures::stream::iter(others)
         .map(|resource| async move {
-            let listed = list::list(client, resource, moment).await?;
-            tell();
+            let listed = list::list(client, resource, revision).await?;
+            report();
             Ok::<_, ReadError>((resource, listed))
         })
-        .buffered(AT_ONCE)
+        .buffered(CONCURRENCY)
         .try_collect::<Vec<_>>()
         .await?;
     for (resource, listed) in lists {
-        barred.extend(live.add(resource, listed));
+        forbidden.extend(live.add(resource, listed));
     }
-    live.warnings = warnings(&barred);
+    live.warnings = warnings(&forbidden);
     Ok(live)
 }
 
 impl Live {
-    /// Takes a list in; gives the kind back where it may not be listed.
+    /// Adds a list; returns the kind if it may not be listed.
     fn add<'a>(&mut self, resource: &'a Resource, listed: Listed) -> Option<&'a Resource> {
         match listed {
-            Listed::Items { items, .. } => self.items.extend(items),
-            // There are none of a kind that the cluster does not know.
+            Listed::Items(list) => self.items.extend(list.items),
             Listed::Unknown => {}
             Listed::Forbidden => return Some(resource),
         }
@@ -87,15 +89,19 @@ impl Live {
     }
 }
 
-/// What is lost by kinds that may not be listed, each loss once.
-fn warnings(barred: &[&Resource]) -> Vec<String> {
-    let mut by_loss: Vec<(&str, Vec<&str>)> = Vec::new();
-    for resource in barred {
-        match by_loss.iter_mut().find(|(lost, _)| *lost == resource.lost) {
-            Some((_, plurals)) if plurals.contains(&resource.plural.as_str()) => {}
-            Some((_, plurals)) => plurals.push(&resource.plural),
-            None => by_loss.push((resource.lost, vec![&resource.plural])),
+/// One warning for all kinds with the same consequence.
+fn warnings(forbidden: &[&Resource]) -> Vec<String> {
+    let mut by_consequence: Vec<(&str, Vec<&str>)> = Vec::new();
+    for resource in forbidden {
+        let plural = resource.api.plural;
+        match by_consequence.iter_mut().find(|(consequence, _)| *consequence == resource.consequence) {
+            Some((_, plurals)) if plurals.contains(&plural) => {}
+            Some((_, plurals)) => plurals.push(plural),
+            None => by_consequence.push((resource.consequence, vec![plural])),
         }
     }
-    by_loss.into_iter().map(|(lost, plurals)| format!("not allowed to list {}: {lost}", plurals.join(", "))).collect()
+    let warning = |(consequence, plurals): (&str, Vec<&str>)| {
+        format!("not allowed to list {}: {consequence}", plurals.join(", "))
+    };
+    by_consequence.into_iter().map(warning).collect()
 }

@@ -1,116 +1,92 @@
 //! The kinds that can be read.
 
-use stead_model::placement_kinds;
+use stead_client::ApiPath;
+use stead_model::{Kind, placement_kinds};
 
 /// A kind to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
-    /// API group and version.
-    pub api_version: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// The kind's name in a path.
-    pub plural: String,
-    /// Whether nothing can be said without it.
-    pub needed: bool,
-    /// Whether its objects live in a namespace.
-    pub namespaced: bool,
+    /// Where it is in the API.
+    pub(crate) api: ApiPath<'static>,
+    /// Whether reading fails without it.
+    pub(crate) required: bool,
     /// The only namespace to read it from; none for all.
-    pub namespace: Option<String>,
-    /// What is lost where it may not be listed.
-    pub lost: &'static str,
+    namespace: Option<String>,
+    /// What follows if it may not be listed.
+    pub(crate) consequence: &'static str,
 }
 
 impl Resource {
-    /// The path of its list.
-    pub(crate) fn path(&self) -> String {
-        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
-        let (version, plural) = (self.api_version, &self.plural);
-        match &self.namespace {
-            Some(namespace) => format!("{root}/{version}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{version}/{plural}"),
-        }
+    fn new(kind: &Kind, consequence: &'static str) -> Resource {
+        let required = matches!(kind.kind, "Node" | "Pod");
+        Resource { kind: kind.kind, api: kind.into(), required, namespace: None, consequence }
     }
 
-    /// The same, but only what is in this namespace.
+    /// The path of its list.
+    pub(crate) fn path(&self) -> String {
+        self.api.collection(self.namespace.as_deref())
+    }
+
+    /// The same kind, read from this namespace only.
     #[must_use]
     pub fn within(self, namespace: &str) -> Resource {
         Resource { namespace: Some(namespace.to_owned()), ..self }
     }
 }
 
-const AS_IF_NONE: &str = "the answer is as if there were none";
-
-/// What placement looks at. Nodes come first: they are what everything else is about.
+/// The kinds that placement needs. Nodes come first: everything else refers to them.
 pub fn placement() -> Vec<Resource> {
-    placement_kinds()
-        .map(|k| Resource {
-            api_version: k.api_version,
-            kind: k.kind,
-            plural: k.plural.to_owned(),
-            needed: matches!(k.kind, "Node" | "Pod"),
-            namespaced: k.namespaced,
-            namespace: None,
-            lost: match k.kind {
-                "PersistentVolume" | "PersistentVolumeClaim" | "StorageClass" => {
-                    "what claims and volumes allow is judged as if there were none"
-                }
-                "CSINode" | "VolumeAttachment" => "how many volumes a node can have attached is not judged",
-                "CSIDriver" | "CSIStorageCapacity" => "whether there is room for a new volume is not judged",
-                "Namespace" => "affinity to pods of selected namespaces is judged as if there were none",
-                "Service" | "ReplicationController" | "ReplicaSet" | "StatefulSet" => {
-                    "the scheduler's default spreading by workload is left out, and so is who owns what"
-                }
-                "PodDisruptionBudget" => "which pods preemption would choose is judged as if there were no budgets",
-                "DeviceClass" => "extended resources that come from device claims are not judged",
-                _ => AS_IF_NONE,
-            },
-        })
-        .collect()
+    let consequence = |kind: &Kind| match kind.kind {
+        "PersistentVolume" | "PersistentVolumeClaim" | "StorageClass" => {
+            "claims and volumes are ignored, as if there were none"
+        }
+        "CSINode" | "VolumeAttachment" => "the limit of attached volumes per node is not checked",
+        "CSIDriver" | "CSIStorageCapacity" => "the free capacity for a new volume is not checked",
+        "Namespace" => "affinity to pods of selected namespaces is evaluated as if there were no such namespaces",
+        "Service" | "ReplicationController" | "ReplicaSet" | "StatefulSet" => {
+            "the scheduler's default spreading is left out, and owners are unknown"
+        }
+        "PodDisruptionBudget" => "preemption is evaluated as if there were no disruption budgets",
+        "DeviceClass" => "extended resources of device classes are not checked",
+        _ => "evaluated as if there were none",
+    };
+    placement_kinds().map(|kind| Resource::new(kind, consequence(kind))).collect()
 }
 
-/// A kind, its API version, its name in a path, and what is lost without it.
-pub type Further = (&'static str, &'static str, &'static str, &'static str);
+/// A kind, and what follows if it may not be listed.
+pub type Further = (&'static str, &'static str);
 
-const WHOSE: &str =
-    "it is not said which Topology a rule comes from, who uses it, or what to change in OpenStack's objects";
-const MADE_BY: &str = "it is not said what to change in the workload that makes a pod";
+const NO_TOPOLOGY: &str =
+    "the Topology that a rule comes from, its users, and changes to OpenStack resources are not shown";
+const NO_WORKLOAD: &str = "changes to the workload that creates a pod are not shown";
 
-/// Kinds that tell where a rule comes from, and who owns what.
+/// Kinds that own pods, or that rules come from.
 pub const OWNERS: [Further; 7] = [
-    ("Topology", "topology.openstack.org/v1beta1", "topologies", WHOSE),
-    ("Glance", "glance.openstack.org/v1beta1", "glances", WHOSE),
-    ("GlanceAPI", "glance.openstack.org/v1beta1", "glanceapis", WHOSE),
-    ("OpenStackControlPlane", "core.openstack.org/v1beta1", "openstackcontrolplanes", WHOSE),
-    ("Deployment", "apps/v1", "deployments", MADE_BY),
-    ("DaemonSet", "apps/v1", "daemonsets", MADE_BY),
-    ("Job", "batch/v1", "jobs", MADE_BY),
+    ("Topology", NO_TOPOLOGY),
+    ("Glance", NO_TOPOLOGY),
+    ("GlanceAPI", NO_TOPOLOGY),
+    ("OpenStackControlPlane", NO_TOPOLOGY),
+    ("Deployment", NO_WORKLOAD),
+    ("DaemonSet", NO_WORKLOAD),
+    ("Job", NO_WORKLOAD),
 ];
 
-/// Kinds that admission fills pods in from.
+/// Kinds that admission takes defaults from.
 pub const DEFAULTS: [Further; 3] = [
-    ("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", "the pod counts with priority 0"),
-    ("LimitRange", "v1", "limitranges", "the namespace's default requests are left out"),
-    ("RuntimeClass", "node.k8s.io/v1", "runtimeclasses", "a runtime's overhead and nodes are left out"),
+    ("PriorityClass", "the pod has priority 0"),
+    ("LimitRange", "default requests of the namespace are left out"),
+    ("RuntimeClass", "overhead and node selector of the runtime class are left out"),
 ];
 
-/// Kinds that tell how a node stands and what was said of it, of which only some namespaces are read.
-pub const OUTAGE: [Further; 2] = [
-    ("Lease", "coordination.k8s.io/v1", "leases", "since when a node is silent is told by its conditions alone"),
-    ("Event", "v1", "events", "what Kubernetes said of it is missing"),
-];
+/// Kinds that say how a node is and what was reported about it. They are read from some namespaces only.
+pub const OUTAGE: [Further; 2] =
+    [("Lease", "the last heartbeat of a node is taken from its conditions only"), ("Event", "events are not shown")];
 
 impl From<Further> for Resource {
-    fn from((kind, api_version, plural, lost): Further) -> Resource {
-        Resource {
-            api_version,
-            kind,
-            plural: plural.to_owned(),
-            needed: false,
-            namespaced: !matches!(kind, "PriorityClass" | "RuntimeClass"),
-            namespace: None,
-            lost,
-        }
+    fn from((kind, consequence): Further) -> Resource {
+        Resource::new(Kind::named(kind).expect("a kind of the table"), consequence)
     }
 }
 
@@ -131,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_ever_read() {
-        let further = OWNERS.iter().chain(&DEFAULTS).chain(&OUTAGE).map(|f| Resource::from(*f));
+    fn no_secret_is_read() {
+        let further = OWNERS.iter().chain(&DEFAULTS).chain(&OUTAGE).map(|further| Resource::from(*further));
         assert!(placement().into_iter().chain(further).all(|r| r.kind != "Secret" && r.kind != "ConfigMap"));
     }
 }

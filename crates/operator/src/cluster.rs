@@ -1,33 +1,33 @@
-//! The whole cluster, as placement needs it, read when a loop asks for it.
+//! Reads the whole cluster for placement, when a loop asks for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use stead_client::{ApiPath, ApiRequest, ListPage};
 use stead_loops::Objects;
 use stead_model::{Kind, placement_kinds};
 use tokio::sync::Mutex;
 use tracing::debug;
 
 use crate::api::Api;
-use crate::request::Resource;
 use crate::shared::Shared;
 
-/// What was read serves all who ask for at least so long.
-const FRESH: Duration = Duration::from_secs(2);
+/// How long a reading is used, at least.
+const MIN_AGE: Duration = Duration::from_secs(2);
 
-/// And for so many times as long as reading it took, so that a large cluster is not read all the time.
-const SPARING: u32 = 10;
+/// A reading is used for this many times as long as it took, so that a large cluster is not read all the time.
+const AGE_FACTOR: u32 = 10;
 
-/// After a refusal, so long is it not asked again: rights rarely change.
-const REFUSED: Duration = Duration::from_secs(60);
+/// How long nothing is read after a missing permission: permissions rarely change.
+const FORBIDDEN: Duration = Duration::from_secs(60);
 
-/// Reads the cluster, at most once in a while, for all who ask.
+/// Reads the cluster, and shares what it read for a while.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     last: Mutex<Option<Reading>>,
-    /// When the server last refused to list what nothing can be judged without.
-    refused: Mutex<Option<Duration>>,
+    /// When a permission to list nodes or pods was last found missing.
+    forbidden: Mutex<Option<Duration>>,
 }
 
 #[derive(Debug)]
@@ -39,12 +39,12 @@ struct Reading {
 
 impl Reading {
     fn is_fresh(&self, now: Duration) -> bool {
-        now.saturating_sub(self.began) < FRESH.max(self.took * SPARING)
+        now.saturating_sub(self.began) < MIN_AGE.max(self.took * AGE_FACTOR)
     }
 }
 
 impl Reader {
-    /// The cluster as it was a short while ago; none where it could not be read whole: without all nodes and pods, nodes
+    /// The cluster as it was a short time ago; none if it could not be read completely: without all nodes and pods, nodes
     /// would seem to have room that they do not have. Other kinds that may not be listed, or do not exist, are left out.
     pub(crate) async fn read(&self, api: &impl Api, shared: &Shared) -> Option<Arc<Objects>> {
         let mut last = self.last.lock().await;
@@ -52,29 +52,29 @@ impl Reader {
         if let Some(reading) = last.as_ref().filter(|reading| reading.is_fresh(began)) {
             return Some(reading.objects.clone());
         }
-        // What is no longer fresh serves nobody.
+        // Free the old reading before the new one is read.
         *last = None;
-        let mut refused = self.refused.lock().await;
-        if refused.is_some_and(|at| began.saturating_sub(at) < REFUSED) {
+        let mut forbidden = self.forbidden.lock().await;
+        if forbidden.is_some_and(|at| began.saturating_sub(at) < FORBIDDEN) {
             return None;
         }
         let mut items = Vec::new();
-        let (needed, others): (Vec<&Kind>, Vec<&Kind>) = placement_kinds().partition(|kind| is_needed(kind));
-        for kind in needed.into_iter().chain(others) {
+        let (required, others): (Vec<&Kind>, Vec<&Kind>) = placement_kinds().partition(|kind| is_required(kind));
+        for kind in required.into_iter().chain(others) {
             match list(api, kind).await {
                 Listed::Items(some) => items.extend(some),
                 Listed::Absent => {}
-                Listed::Refused if is_needed(kind) => {
-                    *refused = Some(began);
+                Listed::Forbidden if is_required(kind) => {
+                    *forbidden = Some(began);
                     return None;
                 }
-                Listed::Refused => {}
+                Listed::Forbidden => {}
                 Listed::Failed => return None,
             }
         }
-        *refused = None;
+        *forbidden = None;
         {
-            // Explanations name the Topology that a rule came from.
+            // Explanations name the Topology that a rule comes from.
             let index = shared.index();
             let ours = shared.logic.reconciled.iter().flat_map(|kind| index.store().of_kind(kind));
             items.extend(ours.cloned());
@@ -86,42 +86,40 @@ impl Reader {
     }
 }
 
-/// Whether nothing can be judged without this kind.
-fn is_needed(kind: &Kind) -> bool {
+/// Whether placement is not possible without this kind.
+fn is_required(kind: &Kind) -> bool {
     matches!(kind.kind, "Node" | "Pod")
 }
 
 /// The answer to a list.
 enum Listed {
     Items(Vec<Value>),
-    /// The server does not know the kind.
+    /// The server does not have the kind.
     Absent,
-    /// It may not be listed.
-    Refused,
-    /// It could not be listed this time.
+    /// The operator may not list it.
+    Forbidden,
+    /// The request failed.
     Failed,
 }
 
 /// All objects of a kind, page by page.
 async fn list(api: &impl Api, kind: &Kind) -> Listed {
-    let plural = kind.plural;
-    let resource = Resource { api_version: kind.api_version, plural, namespaced: kind.namespaced };
     let mut items = Vec::new();
-    let mut continued = String::new();
-    loop {
-        let mut page = match api.send(resource.list(&continued)).await {
+    let mut next = Some(ListPage::first(ApiRequest::list(ApiPath::from(kind).collection(None))));
+    while let Some(request) = next {
+        let page = match api.send(request.clone()).await.and_then(|answer| Ok(ListPage::parse(answer)?)) {
             Ok(page) => page,
             Err(fault) => {
-                debug!("listing {plural}: {fault}");
+                debug!("listing {}: {fault}", kind.plural);
                 return match fault.failure.code {
-                    403 => Listed::Refused,
+                    403 => Listed::Forbidden,
                     404 => Listed::Absent,
                     _ => Listed::Failed,
                 };
             }
         };
-        let Value::Array(found) = page["items"].take() else { return Listed::Items(items) };
-        items.extend(found.into_iter().map(|mut item| {
+        next = page.next(&request);
+        items.extend(page.items.into_iter().map(|mut item| {
             item["apiVersion"] = kind.api_version.into();
             item["kind"] = kind.kind.into();
             if let Some(meta) = item["metadata"].as_object_mut() {
@@ -129,9 +127,6 @@ async fn list(api: &impl Api, kind: &Kind) -> Listed {
             }
             item
         }));
-        match page["metadata"]["continue"].as_str() {
-            Some(token) if !token.is_empty() => continued = token.to_owned(),
-            _ => return Listed::Items(items),
-        }
     }
+    Listed::Items(items)
 }

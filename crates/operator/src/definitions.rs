@@ -1,28 +1,46 @@
-//! Whose the definitions are: a kind that somebody else defined is watched, never written.
+//! Checks who installed the CRDs: a kind whose CRD Stead did not install is watched, never written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
-use serde_json::Value;
-use stead_loops::{ObjectKey, Watched};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use stead_client::{ApiPath, Client};
+use stead_loops::Watched;
 use tracing::{debug, info, warn};
 
-use crate::client::exchange;
-use crate::request::Resource;
 use crate::shared::Shared;
 
-/// The label that says that a definition is Stead's.
-const LABEL: &str = "app.kubernetes.io/part-of";
+/// The label of CRDs that Stead installed.
+const LABEL: (&str, &str) = ("app.kubernetes.io/part-of", "stead");
 
-/// How often definitions are looked for that are missing, and how often those that are there are looked at.
+/// How often CRDs that do not exist are looked for, and how often those that exist are read again.
 const MISSING: Duration = Duration::from_secs(2);
 const PRESENT: Duration = Duration::from_secs(60);
 
-const DEFINITIONS: Resource<'static> =
-    Resource { api_version: "apiextensions.k8s.io/v1", plural: "customresourcedefinitions", namespaced: false };
+/// A CRD without its schema.
+#[derive(Debug, Deserialize)]
+struct Definition {
+    metadata: ObjectMeta,
+    status: Option<CustomResourceDefinitionStatus>,
+}
 
-/// Keeps an eye on the definitions of the kinds that have a loop.
+impl Definition {
+    fn is_established(&self) -> bool {
+        let conditions = self.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+    }
+
+    fn is_ours(&self) -> bool {
+        let label = self.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL.0));
+        label.is_some_and(|value| value == LABEL.1)
+    }
+}
+
+/// Follows the CRDs of the kinds that have a loop.
 pub(crate) async fn keep(client: Client, shared: Arc<Shared>) {
     loop {
         let mut all = true;
@@ -41,51 +59,46 @@ pub(crate) async fn keep(client: Client, shared: Arc<Shared>) {
     }
 }
 
-/// Looks at one definition. Gives whether something is new about it; none where it is not there.
+/// Reads one CRD. Returns whether something about it has changed; none if it does not exist.
 async fn look(client: &Client, watched: &'static Watched, shared: &Shared) -> Option<bool> {
     let group = watched.api_version.split('/').next().unwrap_or_default();
     let name = format!("{}.{group}", watched.plural);
-    let found = exchange(client, DEFINITIONS.get(&ObjectKey::new("CustomResourceDefinition", "", &name))).await;
-    let ready = match &found {
-        Ok(definition) if is_established(definition) => definition,
-        Ok(_) => {
-            shared.define(watched.kind, &name, None);
+    let path = ApiPath::of::<CustomResourceDefinition>().object("", &name);
+    let definition: Definition = match client.find(path).await {
+        Ok(Some(definition)) => definition,
+        Ok(None) => {
+            // The next CRD of this name may be installed by somebody else.
+            shared.undefine(watched.kind);
+            if shared.define(watched.kind, &name, None) {
+                warn!("waiting for the CRD {name}: it does not exist");
+            }
             return None;
         }
-        Err(fault) => {
-            if fault.is_not_found() {
-                // Whoever makes the next one of this name may be somebody else.
-                shared.undefine(watched.kind);
-                if shared.define(watched.kind, &name, None) {
-                    warn!("waiting for the definition {name}: it is not there");
-                }
-                return None;
-            }
-            // One that was there is not given up because it cannot be read for a moment.
-            if shared.is_defined(watched.kind) {
-                debug!("reading the definition {name}: {fault}");
-                return Some(false);
-            }
+        // A CRD that was there counts as being there while it cannot be read.
+        Err(error) if shared.is_defined(watched.kind) => {
+            debug!("reading the CRD {name}: {error}");
+            return Some(false);
+        }
+        Err(error) => {
             if shared.define(watched.kind, &name, None) {
-                warn!("reading the definition {name}: {fault}");
+                warn!("reading the CRD {name}: {error}");
             }
             return None;
         }
     };
-    let foreign = ready["metadata"]["labels"][LABEL] != "stead";
+    if !definition.is_established() {
+        shared.define(watched.kind, &name, None);
+        return None;
+    }
+    let foreign = !definition.is_ours();
     let news = shared.define(watched.kind, &name, Some(foreign));
     if news {
         shared.metrics.companion(watched.kind, foreign);
         if foreign {
-            warn!("the definition {name} is not Stead's: {} is watched and never written", watched.kind);
+            warn!("the CRD {name} was not installed by Stead: {} is watched and never written", watched.kind);
         } else {
-            info!("the definition {name} is there");
+            info!("the CRD {name} exists");
         }
     }
     Some(news)
-}
-
-fn is_established(definition: &Value) -> bool {
-    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
 }

@@ -1,5 +1,4 @@
-//! One look at one object: its loop is asked, and the writes that it wants are made, one after the other, as far as
-//! they change anything.
+//! Reconciles one object: asks its loop, and sends the writes that the loop wants, in order, if they change anything.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,63 +7,65 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stead_loops::{Event, Failures, ObjectKey, Objects, Settings, Step, World, Write, applied, ownership, trim};
+use stead_client::{ApiPath, ApiRequest, DeletePolicy, Preconditions};
+use stead_loops::{
+    Event, Failures, MANAGER, ObjectKey, Objects, Propagation, Settings, Step, World, Write, applied, ownership, trim,
+};
 use tracing::{debug, error, info, warn};
 
-use crate::api::{Api, Fault};
+use crate::api::{Api, Fault, get, path_of};
 use crate::cluster::Reader;
 use crate::queue::Ended;
 use crate::references;
-use crate::request::{Request, Resource};
 use crate::said::{self, Said};
 use crate::shared::Shared;
 use crate::whole;
 
-/// How often in a row a transient fault has to come before the loop hears of it, and before a conflict makes it pause.
+/// After how many transient failures in a row the loop is told, and a conflict is no longer retried at once.
 const PERSISTENT: u32 = 3;
 
-/// Asks loops and makes their writes.
+/// Runs loops and sends their writes.
 pub(crate) struct Executor<A> {
     api: A,
     shared: Arc<Shared>,
     settings: Settings,
-    /// Who says events.
+    /// The reporting instance of events.
     instance: String,
     reader: Reader,
     memory: Mutex<Memory>,
 }
 
-/// What is remembered between looks. It is lost with the process, and nothing depends on it but politeness.
+/// What is remembered between reconciles. It is lost with the process; without it, some requests are repeated.
 #[derive(Debug, Default)]
 struct Memory {
     troubles: BTreeMap<ObjectKey, Trouble>,
     said: Said,
-    /// Applies that the server took without becoming what was wanted: what was live, what was wanted.
+    /// Applies after which the object still differs from what was wanted: digests of the object and of what was wanted.
     unsettled: BTreeMap<ObjectKey, (u64, u64)>,
 }
 
-/// What went wrong with the writes for one object.
+/// The failures of the writes for one object.
 #[derive(Debug, Default)]
 struct Trouble {
     failures: Failures,
-    /// Transient faults in a row, by the object that was to be written.
+    /// Transient failures in a row, by the object to be written.
     strikes: BTreeMap<ObjectKey, u32>,
 }
 
-/// A loop panicked over an object. It has been said.
+/// A loop panicked. It has been logged.
 struct Panicked;
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, PartialEq, Eq)]
 enum Made {
-    /// Nothing was to be done.
+    /// There was nothing to write.
     Nothing,
     /// Something was written: the verb.
     Wrote(&'static str),
 }
 
 impl<A: Api> Executor<A> {
-    /// One that remembers nothing yet.
+    /// An executor without memory.
     pub(crate) fn new(api: A, shared: Arc<Shared>, settings: Settings, instance: String) -> Executor<A> {
         Executor { api, shared, settings, instance, reader: Reader::default(), memory: Mutex::default() }
     }
@@ -73,7 +74,7 @@ impl<A: Api> Executor<A> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at an object, unless it has turned out to be somebody else's while it waited.
+    /// Reconciles an object, unless its CRD turned out to belong to somebody else in the meantime.
     pub(crate) async fn look(&self, key: &ObjectKey) -> Ended {
         if !self.shared.is_ours(&key.kind) {
             return Ended::Well { again: None };
@@ -97,7 +98,7 @@ impl<A: Api> Executor<A> {
         let troubled = self.memory().troubles.get(key).is_some_and(|t| !t.failures.is_empty());
         for reference in references::stale(&self.shared, key) {
             if let Err(fault) = references::read(&self.api, &self.shared, &reference).await {
-                // What was read before still holds, until it is known to be otherwise.
+                // The last known version is used until the object can be read.
                 if self.live(&reference).is_none() {
                     return self.failed(key, None, &reference, fault, log).await;
                 }
@@ -111,7 +112,7 @@ impl<A: Api> Executor<A> {
         while let Some(mut write) = step.writes.get(next).cloned() {
             next += 1;
             if matches!(write, Write::Status { .. }) && std::mem::take(&mut changed) {
-                // What was written changes what is to be said: a set that was told something new has not done it yet.
+                // A write changes the status: a StatefulSet with a new template has not rolled it out yet.
                 let Ok(fresh) = self.step(key).await else { return Ended::Badly { at_least: None } };
                 let status = fresh.writes.iter().find(|w| matches!(w, Write::Status { .. })).cloned();
                 step.again = fresh.again;
@@ -130,7 +131,7 @@ impl<A: Api> Executor<A> {
                 Err(fault) => return self.failed(key, Some(write), &target, fault, log).await,
             }
         }
-        // What is no longer written cannot fail any more.
+        // All writes succeeded.
         self.memory().troubles.remove(key);
         if troubled {
             return Ended::Outdated;
@@ -138,14 +139,14 @@ impl<A: Api> Executor<A> {
         Ended::Well { again: step.again }
     }
 
-    /// Asks the loop; with the whole cluster, if it wants that.
+    /// Asks the loop what to write; with the whole cluster if it needs that.
     async fn step(&self, key: &ObjectKey) -> Result<Step, Panicked> {
         let step = self.ask(key, None)?;
         if !step.wants_cluster {
             return Ok(step);
         }
         let Some(cluster) = self.reader.read(&self.api, &self.shared).await else { return Ok(step) };
-        // Placement may think for a while: others are not to wait for it.
+        // Placement may take long: it must not block other tasks.
         tokio::task::block_in_place(|| self.ask(key, Some(&cluster)))
     }
 
@@ -160,12 +161,12 @@ impl<A: Api> Executor<A> {
         self.guarded(&world(self.shared.index().store()), key)
     }
 
-    /// A loop that stumbles over one object must not keep the others waiting: it is said, and tried again later. A loop
-    /// is pure, so nothing is left half done.
+    /// A panic over one object must not stop the others: it is logged, and the object is retried later. A loop is pure, so
+    /// nothing is left half done.
     fn guarded(&self, world: &World<'_>, key: &ObjectKey) -> Result<Step, Panicked> {
         let step = AssertUnwindSafe(|| (self.shared.logic.step)(world, key));
         catch_unwind(step).map_err(|_| {
-            error!(object = %key, "the loop panicked: this is a mistake in Stead; the object is tried again later");
+            error!(object = %key, "the loop panicked: this is a bug in Stead; the object is retried later");
             Panicked
         })
     }
@@ -177,8 +178,8 @@ impl<A: Api> Executor<A> {
         }
     }
 
-    /// A write failed, or an object could not be read that the loop depends on: the loop may report it in status and
-    /// events, and is asked again later.
+    /// A write failed, or an object that the loop depends on could not be read: the loop can report that in status and
+    /// events, and runs again later.
     async fn failed(
         &self,
         key: &ObjectKey,
@@ -217,7 +218,7 @@ impl<A: Api> Executor<A> {
         Ended::Badly { at_least: fault.retry_after }
     }
 
-    /// Asks the loop once more, and makes of what it wants only what says something.
+    /// Asks the loop once more, and sends only status and events.
     async fn say(&self, key: &ObjectKey, failed: Option<&Write>, log: &mut Vec<String>) {
         let Ok(step) = self.step(key).await else { return };
         for write in &step.writes {
@@ -227,7 +228,7 @@ impl<A: Api> Executor<A> {
             let Some(target) = target(write) else { continue };
             match self.make(write, &target).await {
                 Ok(made) => self.note(&made, write, &target, log),
-                Err(fault) => debug!(object = %key, "saying that a write failed, on {target}: {fault}"),
+                Err(fault) => debug!(object = %key, "reporting a failed write on {target}: {fault}"),
             }
         }
     }
@@ -243,13 +244,13 @@ impl<A: Api> Executor<A> {
         });
     }
 
-    /// Makes a write, if it changes anything.
+    /// Sends a write if it changes anything.
     async fn make(&self, write: &Write, target: &ObjectKey) -> Result<Made, Fault> {
         if let Write::Event(event) = write {
             return Ok(self.event(event).await);
         }
         if !self.shared.is_ours(&target.kind) {
-            debug!("{target} belongs to somebody else: not written");
+            debug!("{target} is not written: its CRD belongs to somebody else");
             return Ok(Made::Nothing);
         }
         let api_version = match write {
@@ -257,46 +258,42 @@ impl<A: Api> Executor<A> {
             _ => None,
         };
         let plural = plural(&target.kind);
-        let resource = match (self.shared.logic.kind(&target.kind), api_version) {
-            (Some(watched), _) => Resource::from(watched),
+        let path = match (self.shared.logic.kind(&target.kind), api_version) {
+            (Some(watched), _) => path_of(watched),
             (None, Some(api_version)) => {
-                Resource { api_version, plural: &plural, namespaced: !target.namespace.is_empty() }
+                ApiPath { api_version, plural: &plural, namespaced: !target.namespace.is_empty() }
             }
-            (None, None) => {
-                let message = format!("{target}: nobody knows where its kind is found");
-                return Err(Fault::unanswered("UnknownKind", message));
-            }
+            (None, None) => return Err(Fault::unknown_kind(target)),
         };
         match write {
-            Write::Apply { object, whole } => self.apply(&resource, target, object, whole).await,
-            Write::Status { object } => self.status(&resource, target, object).await,
-            Write::Patch { body, .. } => match self.send(resource.patch(target, body)).await {
+            Write::Apply { object, whole } => self.apply(path, target, object, whole).await,
+            Write::Status { object } => self.status(path, target, object).await,
+            Write::Patch { body, .. } => match self.api.send(patch(path, target, body)).await {
                 Err(fault) if fault.is_not_found() => self.gone(target),
                 answer => answer.map(|answer| self.learn(answer)).map(|()| Made::Wrote("patch")),
             },
-            Write::Delete { uid, propagation, .. } => self.delete(&resource, target, uid, *propagation).await,
+            Write::Delete { uid, propagation, .. } => self.delete(path, target, uid, *propagation).await,
             Write::Event(_) => Ok(Made::Nothing),
         }
     }
 
     async fn apply(
         &self,
-        resource: &Resource<'_>,
+        path: ApiPath<'_>,
         target: &ObjectKey,
         wanted: &Value,
         paths: &[&'static str],
     ) -> Result<Made, Fault> {
-        if let Some(conflict) = self.unseen(resource, target).await?.and_then(|live| ownership::conflict(wanted, &live))
-        {
-            return Err(Fault::refused(conflict));
+        if let Some(conflict) = self.unseen(path, target).await?.and_then(|live| ownership::conflict(wanted, &live)) {
+            return Err(Fault::precondition_failed(conflict));
         }
         let mut made = Made::Nothing;
         let body = wanted;
-        // What is known of an object is trimmed: what is wanted of it is compared in the same form.
+        // Objects in the index are trimmed: both sides are compared in the same form.
         let wanted = &trim(wanted.clone());
         if self.would_change(target, wanted) {
             let live = self.live(target);
-            let answer = self.send(resource.apply(target, body, false)).await?;
+            let answer = self.api.send(apply(path.object(&target.namespace, &target.name), body)).await?;
             if live.as_ref().is_none_or(|l| l["metadata"]["resourceVersion"] != answer["metadata"]["resourceVersion"]) {
                 made = Made::Wrote("apply");
             }
@@ -304,44 +301,44 @@ impl<A: Api> Executor<A> {
             self.settle(target, wanted);
         }
         let extra = self.live(target).and_then(|live| whole::removal(&live, wanted, paths));
-        if let Some(patch) = extra {
-            let answer = self.send(resource.patch(target, &patch)).await?;
+        if let Some(extra) = extra {
+            let answer = self.api.send(patch(path, target, &extra)).await?;
             self.learn(answer);
             made = Made::Wrote("apply");
         }
         Ok(made)
     }
 
-    /// An object that exists though no watch has shown it: its kind is watched by a label that it may not have. It is
-    /// not kept, since nothing would tell when it changes.
-    async fn unseen(&self, resource: &Resource<'_>, target: &ObjectKey) -> Result<Option<Value>, Fault> {
+    /// Reads an object that no watch has shown: its kind is watched with a label selector that it may not match. It is not
+    /// kept in the index, since no watch would update it.
+    async fn unseen(&self, path: ApiPath<'_>, target: &ObjectKey) -> Result<Option<Value>, Fault> {
         if self.shared.logic.knows_all(&target.kind) || self.live(target).is_some() {
             return Ok(None);
         }
-        match self.send(resource.get(target)).await {
+        match self.api.send(get(path, target)).await {
             Err(fault) if fault.is_not_found() => Ok(None),
             answer => answer.map(Some),
         }
     }
 
-    /// Whether an apply is worth a request.
+    /// Whether an apply would change the object.
     fn would_change(&self, target: &ObjectKey, wanted: &Value) -> bool {
         let Some(live) = self.live(target) else { return true };
         if !applied::differs(&live, wanted) {
             return false;
         }
         let tried = self.memory().unsettled.get(target).copied();
-        tried != Some((essence(&live), digest(wanted)))
+        tried != Some((applicable_digest(&live), digest(wanted)))
     }
 
-    /// Remembers an apply that the server took in another form than it was given: the same once more changes nothing.
+    /// Remembers an apply after which the object still differs: applying the same again changes nothing.
     fn settle(&self, target: &ObjectKey, wanted: &Value) {
         let unsettled = self.live(target).filter(|live| applied::differs(live, wanted));
         let mut memory = self.memory();
         match unsettled {
             Some(live) => {
-                debug!("{target}: the server keeps it in another form than it was applied in");
-                memory.unsettled.insert(target.clone(), (essence(&live), digest(wanted)));
+                debug!("{target}: the server stores it in another form than it was applied");
+                memory.unsettled.insert(target.clone(), (applicable_digest(&live), digest(wanted)));
             }
             None => {
                 memory.unsettled.remove(target);
@@ -349,12 +346,12 @@ impl<A: Api> Executor<A> {
         }
     }
 
-    async fn status(&self, resource: &Resource<'_>, target: &ObjectKey, wanted: &Value) -> Result<Made, Fault> {
+    async fn status(&self, path: ApiPath<'_>, target: &ObjectKey, wanted: &Value) -> Result<Made, Fault> {
         let Some(live) = self.live(target) else { return Ok(Made::Nothing) };
         if live["status"] == wanted["status"] {
             return Ok(Made::Nothing);
         }
-        match self.send(resource.apply(target, wanted, true)).await {
+        match self.api.send(apply(format!("{}/status", path.object(&target.namespace, &target.name)), wanted)).await {
             Err(fault) if fault.is_not_found() => self.gone(target),
             answer => {
                 let answer = answer?;
@@ -367,15 +364,21 @@ impl<A: Api> Executor<A> {
 
     async fn delete(
         &self,
-        resource: &Resource<'_>,
+        path: ApiPath<'_>,
         target: &ObjectKey,
         uid: &str,
-        propagation: stead_loops::Propagation,
+        propagation: Propagation,
     ) -> Result<Made, Fault> {
-        match self.send(resource.delete(target, uid, propagation)).await {
+        let same = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
+        let policy = match propagation {
+            Propagation::Background => DeletePolicy::Background,
+            Propagation::Foreground => DeletePolicy::Foreground,
+        };
+        let request = ApiRequest::delete(path.object(&target.namespace, &target.name), &same, policy);
+        match self.api.send(request).await {
             Err(fault) if fault.is_not_found() => self.shared.learn(|index| index.delete(target, &json!(uid))),
             Err(fault) => return Err(fault),
-            // An object that is still there has somebody to wait for; one that is not is answered by a Status.
+            // An object with finalizers is returned; otherwise the answer is a Status.
             Ok(answer) if answer["kind"] == target.kind.as_str() && answer["metadata"]["uid"] == uid => {
                 self.learn(answer);
             }
@@ -384,7 +387,7 @@ impl<A: Api> Executor<A> {
         Ok(Made::Wrote("delete"))
     }
 
-    /// An object that was to be changed is not there any more: nothing is left to do.
+    /// An object to be changed no longer exists: there is nothing to do.
     fn gone(&self, target: &ObjectKey) -> Result<Made, Fault> {
         if let Some(live) = self.live(target) {
             self.shared.learn(|index| index.delete(target, &live["metadata"]["uid"]));
@@ -392,7 +395,7 @@ impl<A: Api> Executor<A> {
         Ok(Made::Nothing)
     }
 
-    /// Says something about an object. That nobody could hear it fails nothing.
+    /// Creates an event. If that fails, the reconcile goes on.
     async fn event(&self, event: &Event) -> Made {
         let now = self.shared.clock.now();
         if !self.memory().said.is_news(now, event) {
@@ -423,8 +426,9 @@ impl<A: Api> Executor<A> {
                 "resourceVersion": live["metadata"]["resourceVersion"],
             },
         });
-        let events = Resource { api_version: "events.k8s.io/v1", plural: "events", namespaced: true };
-        match self.send(events.create(namespace, object)).await {
+        let events = ApiPath { api_version: "events.k8s.io/v1", plural: "events", namespaced: true };
+        let request = ApiRequest::create(events.collection(Some(namespace)), &object).managed_by(MANAGER);
+        match self.api.send(request).await {
             Ok(_) => Made::Wrote("create"),
             Err(fault) => {
                 debug!("event {} about {about}: {fault}", event.reason);
@@ -434,26 +438,22 @@ impl<A: Api> Executor<A> {
         }
     }
 
-    async fn send(&self, request: Request) -> Result<Value, Fault> {
-        self.api.send(request).await
-    }
-
     fn live(&self, key: &ObjectKey) -> Option<Value> {
         self.shared.index().store().get(key).cloned()
     }
 
-    /// Takes the answer to a write over, so that the next look sees it. Of a kind that is not watched nobody would
-    /// tell us later that it changed: it is not kept.
+    /// Puts the answer to a write into the index, so that the next reconcile sees it. An object of a kind that is not
+    /// watched is not kept, since no watch would update it.
     fn learn(&self, answer: Value) {
         if answer["kind"].as_str().is_some_and(|kind| self.shared.logic.kind(kind).is_some()) {
             self.shared.learn(|index| index.put(trim(answer)));
         }
     }
 
-    /// Reads an object that changed under our hands, before its watch tells.
+    /// Reads an object after a conflict, without waiting for its watch.
     async fn refresh(&self, target: &ObjectKey) {
         let Some(watched) = self.shared.logic.kind(&target.kind) else { return };
-        match self.api.send(Resource::from(watched).get(target)).await {
+        match self.api.send(get(path_of(watched), target)).await {
             Ok(object) => self.learn(object),
             Err(fault) if fault.is_not_found() => {
                 let _ = self.gone(target);
@@ -462,13 +462,23 @@ impl<A: Api> Executor<A> {
         }
     }
 
-    /// What is remembered of failures of an object's writes.
+    /// The remembered failures of an object's writes.
     #[cfg(test)]
     fn failures(&self, key: &ObjectKey) -> Vec<(String, stead_loops::Failure)> {
         let memory = self.memory();
         let failures = memory.troubles.get(key).into_iter().flat_map(|t| &t.failures);
         failures.map(|(k, f)| (k.to_string(), f.clone())).collect()
     }
+}
+
+/// Applies an object, or its status.
+fn apply(path: String, object: &Value) -> ApiRequest {
+    ApiRequest::apply(path, object).managed_by(MANAGER)
+}
+
+/// Changes fields of an object.
+fn patch(path: ApiPath<'_>, key: &ObjectKey, body: &Value) -> ApiRequest {
+    ApiRequest::patch(path.object(&key.namespace, &key.name), body).managed_by(MANAGER)
 }
 
 /// The object that a write is about.
@@ -480,7 +490,7 @@ fn target(write: &Write) -> Option<ObjectKey> {
     }
 }
 
-/// The plural of a kind that is written but not watched, as Kubernetes' own kinds are named.
+/// The plural of a kind that is written but not watched, by Kubernetes' naming rules.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     match kind.strip_suffix('y') {
@@ -490,8 +500,8 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// A digest of what an apply could change about an object.
-fn essence(live: &Value) -> u64 {
+/// A digest of the fields that an apply could change.
+fn applicable_digest(live: &Value) -> u64 {
     let mut live = live.clone();
     if let Some(map) = live.as_object_mut() {
         map.remove("status");

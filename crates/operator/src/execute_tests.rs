@@ -1,18 +1,18 @@
-//! Steps of a made-up loop against a made-up server that fails where it is told to.
+//! A loop of the test against a fake server that fails on demand.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::Map;
-use stead_election::{Standing, Term};
-use stead_loops::{Failure, Propagation, Store};
+use stead_client::Verb;
+use stead_election::{ElectionRole, Term};
+use stead_loops::{Failure, Store};
 
 use super::*;
 use crate::logic::Logic;
-use crate::request::Verb;
 
-/// A server that keeps objects by their path, and has faults in store.
+/// A server that keeps objects by their path, and rejects requests on demand.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -20,7 +20,7 @@ struct Server(Arc<Mutex<State>>);
 struct State {
     objects: BTreeMap<String, Value>,
     revision: u64,
-    /// The next answers to requests of this verb whose path contains this.
+    /// The next rejections: verb, part of the path, status code.
     faults: VecDeque<(Verb, &'static str, u16)>,
     log: Vec<String>,
 }
@@ -34,12 +34,12 @@ impl Server {
         self.state().faults.extend(codes.iter().map(|code| (verb, path, *code)));
     }
 
-    /// What was asked since this was last called.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.state().log)
     }
 
-    /// Somebody else changes an object.
+    /// Changes an object, as another client would.
     fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) -> Value {
         let mut state = self.state();
         state.revision += 1;
@@ -62,16 +62,16 @@ fn fault(code: u16) -> Fault {
     Fault { failure: Failure { code, reason: reason.into(), message: format!("no: {code}") }, retry_after }
 }
 
-/// The fields of what was applied, as the API server writes them down; lists are taken as a whole.
+/// The `fieldsV1` of an applied object; lists are atomic.
 fn fields(value: &Value) -> Value {
     let Some(map) = value.as_object() else { return json!({}) };
     map.iter().map(|(k, v)| (format!("f:{k}"), fields(v))).collect::<Map<_, _>>().into()
 }
 
 impl Api for Server {
-    async fn send(&self, request: Request) -> Result<Value, Fault> {
+    async fn send(&self, request: ApiRequest) -> Result<Value, Fault> {
         let mut state = self.state();
-        let path = request.path.split('?').next().unwrap().to_owned();
+        let path = request.path.clone();
         let short: String =
             path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/");
         state.log.push(format!("{} {short}", request.verb.name()));
@@ -85,7 +85,7 @@ impl Api for Server {
         match request.verb {
             Verb::Get => state.objects.get(&path).cloned().ok_or_else(|| fault(404)),
             Verb::List => Ok(json!({"items": []})),
-            Verb::Create => Ok(body),
+            Verb::Create | Verb::Update => Ok(body),
             Verb::Delete => match state.objects.get(&path).map(|o| o["metadata"]["uid"].clone()) {
                 None => Err(fault(404)),
                 Some(uid) if uid != body["preconditions"]["uid"] => Err(fault(409)),
@@ -149,10 +149,10 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// A Topology wants a Service of its name, and a ServiceAccount if it says so, and says in its status how that went.
+/// A Topology gets a Service of its name, and a ServiceAccount if its spec says so; its status reports the result.
 fn step(world: &World<'_>, key: &ObjectKey) -> Step {
     let Some(topology) = world.store.get(key) else { return Step::default() };
-    assert!(topology["spec"]["stumble"].is_null(), "over a stone");
+    assert!(topology["spec"]["panic"].is_null(), "a panic");
     let service = ObjectKey::new("Service", &key.namespace, &key.name);
     let mut writes = Vec::new();
     if let Some(uid) = topology["spec"]["remove"].as_str() {
@@ -216,14 +216,14 @@ fn key() -> ObjectKey {
     ObjectKey::new("Topology", "n", "a")
 }
 
-/// A server with one Topology, and an executor that knows of it.
+/// A server with one Topology, and an executor that has it in its index.
 fn scene() -> (Server, Executor<Server>) {
     let server = Server::default();
     let topology = json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
         "metadata": {"name": "a", "namespace": "n", "uid": "t", "resourceVersion": "0"}, "spec": {"value": 1}});
     server.state().objects.insert(TOPOLOGY.into(), topology.clone());
     let shared = Arc::new(Shared::new(LOGIC, Vec::new()));
-    shared.leadership.set(Standing::Leads(Term::Endless));
+    shared.leadership.set(ElectionRole::Leader(Term::Endless));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     shared.learn(|index| index.put(topology));
     let settings = Settings {
@@ -239,22 +239,22 @@ fn see(executor: &Executor<Server>, object: Value) {
 }
 
 #[tokio::test]
-async fn a_loop_that_panics_is_asked_again_later() {
+async fn a_loop_that_panics_is_retried() {
     let (server, executor) = scene();
-    let mut stone = server.state().objects[TOPOLOGY].clone();
-    stone["spec"]["stumble"] = true.into();
-    stone["metadata"]["resourceVersion"] = "1".into();
-    see(&executor, stone.clone());
+    let mut broken = server.state().objects[TOPOLOGY].clone();
+    broken["spec"]["panic"] = true.into();
+    broken["metadata"]["resourceVersion"] = "1".into();
+    see(&executor, broken.clone());
     assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
     assert_eq!(server.asked(), [""; 0]);
-    stone["spec"]["stumble"] = Value::Null;
-    stone["metadata"]["resourceVersion"] = "2".into();
-    see(&executor, stone);
+    broken["spec"]["panic"] = Value::Null;
+    broken["metadata"]["resourceVersion"] = "2".into();
+    see(&executor, broken);
     assert_eq!(executor.look(&key()).await, WELL);
 }
 
 #[tokio::test]
-async fn what_is_as_wanted_is_not_written() {
+async fn nothing_is_written_without_a_difference() {
     let (server, executor) = scene();
     assert_eq!(executor.look(&key()).await, WELL);
     assert_eq!(server.asked(), ["apply services/a", "apply a/status", "create n/events"]);
@@ -263,7 +263,7 @@ async fn what_is_as_wanted_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_is_set_right() {
+async fn changes_by_others_are_reverted() {
     let (server, executor) = scene();
     executor.look(&key()).await;
     server.asked();
@@ -285,7 +285,7 @@ async fn what_somebody_changed_is_set_right() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_and_forgotten_when_it_is_over() {
+async fn a_rejection_is_reported_until_it_is_over() {
     let (server, executor) = scene();
     server.fail(Verb::Apply, "/services/", &[422, 422]);
     for round in 0..2 {
@@ -293,14 +293,14 @@ async fn a_refusal_is_told_and_forgotten_when_it_is_over() {
         assert_eq!(server.state().objects[TOPOLOGY]["status"]["said"], "no: 422");
     }
     assert_eq!(executor.failures(&key()), [("service n/a".into(), fault(422).failure)]);
-    assert_eq!(executor.look(&key()).await, Ended::Outdated, "all went well: what was said is out of date");
+    assert_eq!(executor.look(&key()).await, Ended::Outdated, "all writes succeeded: the status is out of date");
     assert_eq!(executor.look(&key()).await, WELL);
     assert_eq!(server.state().objects[TOPOLOGY]["status"]["said"], "fine");
     assert_eq!(executor.failures(&key()), []);
 }
 
 #[tokio::test]
-async fn a_passing_fault_is_told_the_third_time() {
+async fn a_transient_failure_is_reported_the_third_time() {
     let (server, executor) = scene();
     server.fail(Verb::Apply, "/services/", &[500, 503, 0, 500]);
     for told in [false, false, true, true] {
@@ -315,7 +315,7 @@ async fn a_passing_fault_is_told_the_third_time() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_read_and_tried_again_at_once() {
+async fn a_conflict_is_retried_at_once() {
     let (server, executor) = scene();
     server.fail(Verb::Apply, "/services/", &[409, 409, 409]);
     for ended in [Ended::Outdated, Ended::Outdated, Ended::Badly { at_least: None }, Ended::Outdated, WELL] {
@@ -326,7 +326,7 @@ async fn a_conflict_is_read_and_tried_again_at_once() {
 }
 
 #[tokio::test]
-async fn a_failed_status_is_tried_again() {
+async fn a_failed_status_is_retried() {
     let (server, executor) = scene();
     server.fail(Verb::Apply, "/status", &[500]);
     assert_eq!(executor.look(&key()).await, Ended::Badly { at_least: None });
@@ -336,16 +336,16 @@ async fn a_failed_status_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_failed_event_fails_nothing() {
+async fn a_failed_event_does_not_fail_the_reconcile() {
     let (server, executor) = scene();
     server.fail(Verb::Create, "/events", &[403]);
     assert_eq!(executor.look(&key()).await, WELL);
     assert_eq!(executor.look(&key()).await, WELL);
-    assert_eq!(server.asked().last().unwrap(), "create n/events", "it is said when it can be");
+    assert_eq!(server.asked().last().unwrap(), "create n/events", "it is created later");
 }
 
 #[tokio::test]
-async fn only_what_was_meant_is_deleted() {
+async fn a_deletion_is_bound_to_the_uid() {
     let (server, executor) = scene();
     executor.look(&key()).await;
     let uid = server.state().objects[SERVICE]["metadata"]["uid"].clone();
@@ -356,14 +356,14 @@ async fn only_what_was_meant_is_deleted() {
     remove(uid);
     assert_eq!(executor.look(&key()).await, WELL);
     assert!(!server.state().objects.contains_key(SERVICE));
-    assert!(executor.live(&ObjectKey::new("Service", "n", "a")).is_none(), "the next look sees it");
+    assert!(executor.live(&ObjectKey::new("Service", "n", "a")).is_none(), "the next reconcile sees it");
     server.asked();
-    assert_eq!(executor.look(&key()).await, WELL, "what is gone is gone");
+    assert_eq!(executor.look(&key()).await, WELL, "it is gone already");
     assert_eq!(server.asked(), ["delete services/a"]);
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_is_not_written() {
+async fn objects_of_foreign_crds_are_not_written() {
     let (server, executor) = scene();
     executor.shared.define("Service", "services", Some(true));
     assert_eq!(executor.look(&key()).await, WELL);
@@ -409,7 +409,7 @@ async fn a_secret_is_read_by_name_and_again_later() {
 }
 
 #[tokio::test]
-async fn a_secret_that_may_not_be_read_is_told() {
+async fn a_secret_that_may_not_be_read_is_reported() {
     let (server, executor) = scene();
     see(&executor, server.edit(TOPOLOGY, |t| t["spec"]["secret"] = "s".into()));
     server.fail(Verb::Get, "/secrets/", &[403]);
@@ -440,7 +440,7 @@ async fn an_object_that_no_watch_shows_is_not_adopted() {
 }
 
 #[test]
-fn what_may_be_somebody_elses_is_not_ours_yet() {
+fn an_unknown_crd_is_not_ours() {
     let shared = Shared::new(LOGIC, Vec::new());
     assert!(!shared.is_ours("Topology") && shared.is_ours("Service"));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));

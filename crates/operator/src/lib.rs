@@ -16,7 +16,6 @@ mod logic;
 mod metrics;
 mod queue;
 mod references;
-mod request;
 mod run;
 mod said;
 mod shared;

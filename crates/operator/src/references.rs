@@ -11,8 +11,7 @@ use std::time::Duration;
 use stead_loops::{ObjectKey, trim};
 use tracing::debug;
 
-use crate::api::{Api, Fault};
-use crate::request::Resource;
+use crate::api::{Api, Fault, get, path_of};
 use crate::shared::Shared;
 
 /// How often an object is read again.
@@ -47,7 +46,7 @@ pub(crate) async fn read(api: &impl Api, shared: &Shared, key: &ObjectKey) -> Re
     let Some(kind) = shared.logic.kind(&key.kind) else { return Ok(()) };
     let began = shared.clock.now();
     let before = shared.index().store().get(key).map(|known| known["metadata"]["uid"].clone());
-    match api.send(Resource::from(kind).get(key)).await {
+    match api.send(get(path_of(kind), key)).await {
         Ok(object) => shared.learn(|index| index.put(trim(object))),
         Err(fault) if fault.is_not_found() => {
             // One that was created while the request was under way is another one.

@@ -1,18 +1,18 @@
-//! The operator as a whole: what is started, and how it ends.
+//! Starts and stops the parts of the operator.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kube::Client;
-use stead_election::{Election, LeaseName, Standing, Term};
+use stead_client::ClientConfig;
+use stead_election::{Election, ElectionRole, LeaseName, Term};
 use stead_loops::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use crate::client::Cluster;
+use crate::client::{Cluster, MAX_READ};
 use crate::execute::Executor;
 use crate::logic::Logic;
 use crate::shared::Shared;
@@ -27,13 +27,13 @@ pub struct Options {
     pub namespace: String,
     /// The only namespaces that are watched and written; none for all of them.
     pub namespaces: Vec<String>,
-    /// Whether there is an election; without one, nobody else may run.
+    /// Whether there is a leader election. Without one, only one operator may run.
     pub leader_elect: bool,
-    /// Where probes and Prometheus find it.
+    /// The address of probes and metrics.
     pub listen: SocketAddr,
     /// How many objects are worked on at the same time.
     pub workers: usize,
-    /// After how long a watch is begun anew.
+    /// How long one request of a watch lasts.
     pub watch_timeout: Duration,
     /// What is run.
     pub logic: Logic,
@@ -42,15 +42,15 @@ pub struct Options {
 /// The name of the Lease.
 const LEASE: &str = "stead-operator";
 
-/// How long work that is under way may still take when the process is told to end.
-const LAST_WORDS: Duration = Duration::from_secs(20);
+/// How long reconciles in progress may take when the process is told to stop.
+const SHUTDOWN: Duration = Duration::from_secs(20);
 
-/// Runs the operator until `stop` comes: then writes that are under way are finished, and the Lease is given back.
-pub async fn run(mut config: kube::Config, options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-    // Our own queue knows when to try again.
-    config.default_retry = false;
-    config.read_timeout = Some(options.watch_timeout + Duration::from_secs(10));
-    let client = Client::try_from(config.clone()).context("making a client")?;
+/// Runs the operator until `stop` completes; then reconciles in progress finish and the Lease is released.
+pub async fn run(config: ClientConfig, options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    // The queue decides when to retry.
+    let idle = options.watch_timeout + Duration::from_secs(10);
+    let config = config.without_retries().request_timeout(MAX_READ).idle_timeout(idle);
+    let client = config.connect()?;
     let shared = Arc::new(Shared::new(options.logic, options.namespaces));
     let listener = tokio::net::TcpListener::bind(options.listen)
         .await
@@ -84,31 +84,31 @@ pub async fn run(mut config: kube::Config, options: Options, stop: impl Future<O
     }
     let election = if options.leader_elect {
         let lease = LeaseName { namespace: options.namespace, name: LEASE.into() };
-        Some(Election::begin(config, lease, identity, shared.clock, shared.leadership.clone())?)
+        Some(Election::start(config, lease, identity, shared.clock, shared.leadership.clone())?)
     } else {
-        shared.leadership.set(Standing::Leads(Term::Endless));
+        shared.leadership.set(ElectionRole::Leader(Term::Endless));
         None
     };
 
     let ended = tokio::select! {
         () = stop => Ok(()),
-        // All of them run for ever: one that ends has failed.
+        // They run forever: a part that ends has failed.
         _ = tasks.join_next() => Err(anyhow::anyhow!("a part of the operator ended; see the log")),
         _ = workers.join_next() => Err(anyhow::anyhow!("a worker ended; see the log")),
     };
-    info!("ending");
-    // Where there is no worker left, there is nobody to tell.
+    info!("stopping");
+    // Fails only if all workers have ended.
     let _ = stopping.send(true);
-    let last = tokio::time::timeout(LAST_WORDS, async { while workers.join_next().await.is_some() {} }).await;
+    let last = tokio::time::timeout(SHUTDOWN, async { while workers.join_next().await.is_some() {} }).await;
     if last.is_err() {
-        warn!("work under way did not end within {} s", LAST_WORDS.as_secs());
+        warn!("reconciles in progress did not finish within {} s", SHUTDOWN.as_secs());
         workers.shutdown().await;
     }
     if let Some(election) = election {
         election.end().await;
     }
     tasks.shutdown().await;
-    debug!(idle = shared.is_idle(), "ended");
+    debug!(idle = shared.is_idle(), "stopped");
     ended
 }
 
@@ -125,7 +125,7 @@ async fn work(executor: Arc<Executor<Cluster>>, shared: Arc<Shared>, mut stopped
     }
 }
 
-/// At the beginning of each term everything is looked at once: who led before may have left something half done.
+/// Reconciles everything at the start of each term: the previous leader may have left something half done.
 async fn terms(shared: Arc<Shared>) {
     let mut leads = shared.leadership.subscribe();
     let mut synced = false;
@@ -145,7 +145,7 @@ async fn terms(shared: Arc<Shared>) {
     }
 }
 
-/// A name that no other process has: the pod's or the host's, this process's id and the time.
+/// An identity that no other process has: the name of the pod or host, the process ID and the time.
 fn identity() -> String {
     let name = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
     let host = name("POD_NAME").or_else(|| name("HOSTNAME")).unwrap_or_else(|| "stead".into());

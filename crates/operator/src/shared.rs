@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use stead_election::{Clock, Leadership};
+use stead_election::{Leadership, MonotonicClock};
 use stead_loops::ObjectKey;
 use tokio::sync::Notify;
 
@@ -17,7 +17,7 @@ use crate::queue::{Ended, Queue};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) logic: Logic,
-    pub(crate) clock: Clock,
+    pub(crate) clock: MonotonicClock,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) metrics: Metrics,
     index: RwLock<Index>,
@@ -42,7 +42,7 @@ impl Shared {
     pub(crate) fn new(logic: Logic, namespaces: Vec<String>) -> Shared {
         Shared {
             logic,
-            clock: Clock::new(),
+            clock: MonotonicClock::new(),
             leadership: Arc::default(),
             metrics: Metrics::new(),
             index: RwLock::new(Index::new(logic, namespaces)),

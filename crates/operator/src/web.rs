@@ -1,4 +1,4 @@
-//! What probes and Prometheus ask.
+//! The endpoints for probes and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use axum::routing::get;
 
 use crate::shared::Shared;
 
-/// The longest that one look at an object may take: each of its requests is bounded, and it makes few.
+/// The longest that one reconcile may take: it sends few requests, and each has a deadline.
 const STUCK: Duration = Duration::from_secs(600);
 
-/// The pages.
+/// The endpoints.
 pub(crate) fn pages(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
@@ -26,7 +26,7 @@ pub(crate) fn pages(shared: Arc<Shared>) -> Router {
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     match shared.oldest_work() {
         Some(age) if age > STUCK => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("work on an object has taken {} s\n", age.as_secs()))
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("one reconcile has taken {} s\n", age.as_secs()))
         }
         _ => (StatusCode::OK, "ok\n".into()),
     }

@@ -1,11 +1,12 @@
 //! The operator on a real API server, with a small loop of the test's own. Skipped where that is not built.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
+use stead_client::ClientConfig;
 use stead_loops::{ObjectKey, Propagation, Settings, Step, Store, Watched, World, Write};
 use stead_operator::{Logic, Options, log, run};
 use stead_testbed::{Binaries, ControlPlane, User};
@@ -72,8 +73,7 @@ fn operator() {
     log::begin(log::LogFormat::Human, "info").unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let kubeconfig = Kubeconfig::read_from(file).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let config = ClientConfig::load(Some(Path::new(&file)), None).await.unwrap();
         let options = Options {
             settings: Settings {
                 replace_default_anti_affinity: false,
@@ -104,7 +104,7 @@ const MOST: Duration = Duration::from_secs(300);
 struct Process(Child);
 
 impl Process {
-    fn start(kubeconfig: &std::path::Path) -> Process {
+    fn start(kubeconfig: &Path) -> Process {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["operator", "--exact", "--ignored", "--nocapture"])
             .env(KUBECONFIG, kubeconfig)

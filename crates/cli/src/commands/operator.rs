@@ -23,14 +23,14 @@ pub(crate) fn run(args: OperatorArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
-    let (config, _) = connect::config(&args.connect).await?;
+    let config = connect::config(&args.connect).await?;
     let options = Options {
         settings: Settings {
             replace_default_anti_affinity: args.default_anti_affinity == AntiAffinity::Replace,
             glance_image: args.glance_image,
             cluster_domain: args.cluster_domain,
         },
-        namespace: args.namespace.unwrap_or_else(|| config.default_namespace.clone()),
+        namespace: args.namespace.unwrap_or_else(|| config.namespace().to_owned()),
         namespaces: args.namespaces,
         leader_elect: args.leader_elect,
         listen: args.listen,

@@ -7,10 +7,9 @@
 use anyhow::{Context, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
-use kube::core::DynamicObject;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use stead_model::{Kind, ObjectKey, Objects};
 use stead_placement::{Cluster, Pod};
 
@@ -77,9 +76,18 @@ fn check(pod: &Value, before: &[Value]) -> anyhow::Result<()> {
     Ok(objects.check()?)
 }
 
+/// An object of any kind.
+#[derive(Deserialize, Serialize)]
+struct AnyObject {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+}
+
 /// The object with its namespace: its own, the one of `-n`, or `default`.
 fn with_namespace(object: &Value, given: Option<&str>) -> anyhow::Result<Value> {
-    let mut parsed: DynamicObject = parse(object)?;
+    let mut parsed: AnyObject = parse(object)?;
     let is_cluster_scoped = Kind::named(kind_of(object)).is_some_and(|kind| !kind.namespaced);
     match (parsed.metadata.namespace.as_deref(), given) {
         _ if is_cluster_scoped => {}

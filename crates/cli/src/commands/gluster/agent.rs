@@ -35,13 +35,13 @@ async fn look_after(args: GlusterAgentArgs) -> anyhow::Result<()> {
             _ = int.recv() => {}
         }
     };
-    let (config, _) = connect::config(&args.connect).await?;
+    let config = connect::config(&args.connect).await?;
     let ordinal = ordinal(&args.pool, &args.pod_name)
         .with_context(|| format!("--pod-name: {} is no pod of the StatefulSet {}", args.pod_name, args.pool))?;
     let glusterd: Vec<String> = args.glusterd_command.split_whitespace().map(str::to_owned).collect();
     ensure!(!glusterd.is_empty(), "--glusterd-command: there is no program in it");
     let settings = Settings {
-        namespace: args.namespace.unwrap_or_else(|| config.default_namespace.clone()),
+        namespace: args.namespace.unwrap_or_else(|| config.namespace().to_owned()),
         pool: args.pool,
         service: args.service,
         cluster_domain: args.cluster_domain,

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use http::Method;
+use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use stead_client::{ApiRequest, DeletePolicy, Error, Preconditions};
 use stead_recovery::{Deed, End, NodeRecovery, Phase, Request, Step, View, record_of, step};
 
 use super::patience::{AGAIN, passes};
@@ -13,6 +13,7 @@ use super::show::{self, Progress};
 use super::{Desk, look};
 use crate::args::RecoverFormat;
 use crate::output::{self, Hinted, Outcome};
+use crate::server::found;
 
 /// So much time has a node that is back to say what it runs, before its silence is told.
 const KUBELET: Duration = Duration::from_secs(10);
@@ -22,9 +23,6 @@ const FRESH: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long to wait after a write that was refused because of another one.
 const CHANGED: Duration = Duration::from_millis(100);
-
-/// What makes a server refuse what it would not keep.
-const STRICT: &str = "fieldValidation=Strict";
 
 /// Carries the recovery out, or goes on with it. All that is remembered from one look to the next is in the cluster; the
 /// last record that was seen only says how much to read.
@@ -149,8 +147,8 @@ async fn turn(
 }
 
 pub(super) fn is_denied(error: &anyhow::Error) -> bool {
-    let denied = |e: &kube::Error| matches!(e, kube::Error::Api(status) if matches!(status.code, 401 | 403));
-    error.downcast_ref::<kube::Error>().is_some_and(denied)
+    let denied = |error: &Error| error.is_unauthorized() || error.is_forbidden();
+    error.downcast_ref::<Error>().is_some_and(denied)
 }
 
 /// What a node that is back says of the pods that it runs.
@@ -197,26 +195,20 @@ impl Kubelet {
 /// Makes a write. False where what it was decided for is not like that any more.
 async fn write(desk: &Desk<'_>, deed: &Deed) -> anyhow::Result<bool> {
     let pod = |namespace: &str, name: &str| format!("/api/v1/namespaces/{namespace}/pods/{name}");
-    let (method, path, body) = match deed {
-        Deed::Record(record) => {
-            let body = serde_json::to_value(record)?;
-            // A server with an older definition would keep a part of it only, without a word.
-            match record.metadata.get("resourceVersion") {
-                Some(_) => (Method::PUT, format!("{}/{}?{STRICT}", look::RECORDS, record.name()), body),
-                None => (Method::POST, format!("{}?{STRICT}", look::RECORDS), body),
-            }
+    let request = match deed {
+        // A server with an older definition would drop fields that it does not know.
+        Deed::Record(record) => match record.metadata.get("resourceVersion") {
+            Some(_) => ApiRequest::update(format!("{}/{}", look::RECORDS, record.name()), record),
+            None => ApiRequest::create(look::RECORDS, record),
         }
-        Deed::Node { name, patch, .. } => (Method::PATCH, format!("/api/v1/nodes/{name}"), patch.clone()),
-        Deed::Pod { namespace, name, patch, .. } => (Method::PATCH, pod(namespace, name), patch.clone()),
+        .with("fieldValidation", "Strict"),
+        Deed::Node { name, patch, .. } => ApiRequest::patch(format!("/api/v1/nodes/{name}"), patch),
+        Deed::Pod { namespace, name, patch, .. } => ApiRequest::patch(pod(namespace, name), patch),
         Deed::DeletePod { namespace, name, uid, resource_version } => {
-            let preconditions = json!({ "uid": uid, "resourceVersion": resource_version });
-            let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
-            (Method::DELETE, pod(namespace, name), options)
+            let seen = Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version.clone()) };
+            ApiRequest::delete(pod(namespace, name), &seen, DeletePolicy::Default)
         }
     };
-    match desk.server.write(method.clone(), &path, &body).await {
-        Ok::<Value, _>(_) => Ok(true),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
-        Err(error) => Err(anyhow::Error::from(error).context(format!("{method} {path}"))),
-    }
+    let what = format!("{} {}", request.verb.name(), request.path);
+    found(desk.server.send(request).await).context(what)
 }

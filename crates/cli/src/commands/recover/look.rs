@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{anyhow, ensure};
-use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
+use stead_client::ApiRequest;
 use stead_live::Resource;
 use stead_model::Objects;
 use stead_recovery::NodeRecovery;
@@ -113,7 +113,7 @@ async fn other_leases(desk: &Desk<'_>, node: &str, items: &[Value]) -> anyhow::R
 /// The uids of the pods that the node's kubelet really runs, by its own word.
 pub(super) async fn running(desk: &Desk<'_>, node: &str) -> anyhow::Result<BTreeSet<String>> {
     let path = format!("/api/v1/nodes/{node}/proxy/runningpods/");
-    let answer = desk.server.write(Method::GET, &path, &Value::Null).await?;
+    let answer = desk.server.send(ApiRequest::get(&path)).await?;
     // Whoever answers something else has not said that it runs nothing.
     ensure!(answer["kind"] == "PodList", "{path}: the answer is not a PodList");
     let pods = answer["items"].as_array().into_iter().flatten();

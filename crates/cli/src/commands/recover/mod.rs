@@ -11,6 +11,7 @@ mod show;
 use anyhow::{Context as _, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use stead_client::Client;
 use stead_explain::outage::NodeStanding;
 use stead_model::Objects;
 use stead_recovery::{
@@ -92,7 +93,7 @@ struct Desk<'a> {
     args: &'a RecoverArgs,
     policy: Policy,
     server: Server,
-    client: kube::Client,
+    client: Client,
     /// The server's clock less ours: what a Lease says is judged by the server's.
     ahead: SignedDuration,
     /// When it was made, by our clock. Whatever a person says was true then; a slow server makes nothing true that is

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use stead_client::Error;
+
 /// How long to wait before a server that does not answer, or will not for now, is asked again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
@@ -21,11 +23,11 @@ pub(super) async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>
 
 /// Whether an error may be gone the next time.
 pub(super) fn passes(error: &anyhow::Error) -> bool {
-    let client = |e: &kube::Error| match e {
+    let passes = |error: &Error| match error {
         // A definition that was just brought up to date takes a moment until the server goes by it.
-        kube::Error::Api(status) if status.code == 400 => status.message.contains("strict decoding error"),
-        kube::Error::Api(status) => matches!(status.code, 409 | 410 | 429) || status.code >= 500,
+        Error::Api(status) if status.code == 400 => status.message.contains("strict decoding error"),
+        Error::Api(status) => matches!(status.code, 409 | 410 | 429) || status.code >= 500,
         _ => true,
     };
-    error.chain().any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(client))
+    error.chain().any(|cause| cause.downcast_ref::<Error>().is_some_and(passes))
 }
