@@ -32,7 +32,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-placement", Core, &["stead-semantics", "stead-model"]),
     ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-loops", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
-    ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
+    ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-pool", Core, &[]),
     ("stead-client", Shell, &["stead-model"]),
     ("stead-dump", Shell, &["stead-model"]),

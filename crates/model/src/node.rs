@@ -5,12 +5,14 @@ use std::ops::Deref;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::objects::{ObjectRef, Objects};
 use crate::times::{near, seconds};
+use crate::typed::parse;
 
 /// The taint by which Kubernetes releases the pods and volumes of a machine that is known to be off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -162,11 +164,30 @@ impl<'a> NodeView<'a> {
         self.status().and_then(|status| status.volumes_in_use.as_deref()).unwrap_or_default()
     }
 
+    /// The volumes that the attach/detach controller reports as attached to it, by their unique names.
+    pub fn volumes_attached(self) -> impl Iterator<Item = &'a str> {
+        let attached = self.status().and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
+        attached.iter().map(|volume| volume.name.as_str())
+    }
+
     /// Whether the Node reports a volume, by its unique name, as attached or in use.
     pub fn has_volume(self, unique_name: &str) -> bool {
-        let attached = self.status().and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
         self.volumes_in_use().iter().any(|name| name == unique_name)
-            || attached.iter().any(|volume| volume.name == unique_name)
+            || self.volumes_attached().any(|name| name == unique_name)
+    }
+
+    /// The field manager that changed its taints last, and when; known where `metadata.managedFields` was read. The list of
+    /// taints is atomic: whoever changed it last owns all of it.
+    pub fn taints_changed(self) -> Option<(String, Timestamp)> {
+        // The typed object does not keep the fields of each manager.
+        let entries: Vec<ManagedFieldsEntry> = parse(self.key, self.raw.pointer("/metadata/managedFields")?).ok()?;
+        let owns_taints = |entry: &ManagedFieldsEntry| {
+            entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:taints").is_some())
+        };
+        let time = |entry: &ManagedFieldsEntry| entry.time.as_ref().map(|time| time.0);
+        let last = entries.into_iter().filter(owns_taints).max_by_key(time)?;
+        let at = time(&last)?;
+        Some((last.manager.unwrap_or_default(), at))
     }
 }
 

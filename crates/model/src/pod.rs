@@ -1,7 +1,7 @@
 //! Pods.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, Toleration};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, Toleration, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
@@ -106,6 +106,11 @@ impl<'a> PodView<'a> {
     /// Its UID.
     pub fn uid(self) -> Option<&'a str> {
         self.pod.metadata.uid.as_deref()
+    }
+
+    /// The version of this object.
+    pub fn resource_version(self) -> &'a str {
+        self.pod.metadata.resource_version.as_deref().unwrap_or_default()
     }
 
     /// Its metadata.
@@ -234,6 +239,11 @@ impl<'a> PodView<'a> {
     /// Its tolerations.
     pub fn tolerations(self) -> &'a [Toleration] {
         self.spec().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default()
+    }
+
+    /// Its volumes.
+    pub fn volumes(self) -> &'a [Volume] {
+        self.spec().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default()
     }
 
     /// Its priority.

@@ -20,6 +20,8 @@ pub struct PodVolume {
     pub volume: Option<String>,
     /// The CSI driver, where the volume has one.
     pub driver: Option<String>,
+    /// Whether the pod only reads it.
+    pub read_only: bool,
     /// Whether several nodes may use it at a time (ReadWriteMany, ReadOnlyMany).
     pub shared: bool,
     /// Whether it has to be attached to a node before it can be used there.
@@ -120,21 +122,20 @@ impl VolumeAttachmentView {
 
 /// The claims of a pod with the volumes behind them, in the order of the pod's volumes.
 pub fn pod_volumes(objects: &Objects, pod: PodView<'_>) -> Vec<PodVolume> {
-    let volumes = pod.spec().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
-    let claims = volumes.iter().filter_map(|volume| claim_of(volume, pod.name()));
-    claims.map(|claim| pod_volume(objects, pod.namespace(), claim)).collect()
+    let claims = pod.volumes().iter().filter_map(|volume| claim_of(volume, pod.name()));
+    claims.map(|(claim, read_only)| pod_volume(objects, pod.namespace(), claim, read_only)).collect()
 }
 
-/// The claim behind a volume of a pod. A generic ephemeral volume has one of its own (`VolumeClaimName` in
-/// `k8s.io/component-helpers/storage/ephemeral`).
-fn claim_of(volume: &Volume, pod: &str) -> Option<String> {
+/// The claim behind a volume of a pod, and whether the pod only reads it. A generic ephemeral volume has a claim of its own
+/// (`VolumeClaimName` in `k8s.io/component-helpers/storage/ephemeral`).
+fn claim_of(volume: &Volume, pod: &str) -> Option<(String, bool)> {
     match &volume.persistent_volume_claim {
-        Some(claim) => Some(claim.claim_name.clone()),
-        None => volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name)),
+        Some(claim) => Some((claim.claim_name.clone(), claim.read_only == Some(true))),
+        None => volume.ephemeral.as_ref().map(|_| (format!("{pod}-{}", volume.name), false)),
     }
 }
 
-fn pod_volume(objects: &Objects, namespace: &str, claim: String) -> PodVolume {
+fn pod_volume(objects: &Objects, namespace: &str, claim: String, read_only: bool) -> PodVolume {
     let bound = objects.find::<PersistentVolumeClaim>(namespace, &claim);
     let name = bound.and_then(|bound| bound.spec.as_ref()?.volume_name.clone()).filter(|name| !name.is_empty());
     let volume = name.as_ref().and_then(|name| objects.volume(name));
@@ -154,6 +155,7 @@ fn pod_volume(objects: &Objects, namespace: &str, claim: String) -> PodVolume {
         node_local: spec.is_some_and(|spec| spec.local.is_some() || spec.host_path.is_some()),
         unique_name: volume.filter(|_| needs_attach).and_then(unique_volume_name),
         claim,
+        read_only,
         volume: name,
         driver,
         needs_attach,
@@ -315,6 +317,7 @@ mod tests {
             (json!({ "csi": { "driver": "unregistered", "volumeHandle": "h" } }), json!({}), true, false, false),
             (json!({ "csi": csi, "nodeAffinity": on_host }), json!({}), true, false, true),
             (json!({ "hostPath": { "path": "/x" } }), json!({}), false, false, true),
+            (json!({ "local": { "path": "/mnt/ssd" } }), json!({}), false, false, true),
             (json!({ "nfs": { "server": "s", "path": "/" } }), json!({}), false, false, false),
         ] {
             let objects = objects(volume.clone(), driver);

@@ -1,23 +1,22 @@
 //! Which storage drivers revoke a machine's access to a volume when it is detached.
 //!
-//! Kubernetes detaches a volume and attaches it elsewhere. Whether the old machine can still write to it afterwards is up
-//! to the driver: some take the disk away from the machine, some only forget that it had it, and some never attach at all.
+//! Kubernetes detaches a volume and attaches it elsewhere. Whether the old machine can still write to it afterwards depends
+//! on the driver: some take the disk away from the machine, some only update a record, and some never attach volumes.
 //! A machine that was only suspended, and is resumed later, can write to volumes of the second and third kind.
 
 use std::fmt;
 
-use serde_json::Value;
-use stead_explain::outage::volumes_of;
-use stead_model::{ObjectKey, Objects, csi_driver};
+use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Volume};
+use stead_model::{Objects, PodView, csi_driver, pod_volumes};
 
-use crate::follow;
-use crate::policy::Policy;
-use crate::record::Plan;
+use crate::policy::RecoveryPolicy;
+use crate::progress;
+use crate::record::RecoveryPlan;
 
 /// Whether detaching a volume revokes the machine's access to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetachRevokes {
-    /// The machine cannot write any more.
+    /// The machine can no longer write.
     Yes,
     /// The machine can still write.
     No,
@@ -28,13 +27,13 @@ pub enum DetachRevokes {
 /// What is known about a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StorageDriver {
-    /// Its name; a driver whose name ends with a dot and this name is the same one, installed under a prefix.
+    /// Its name. A driver whose name ends with a dot and this name is the same driver, installed under a prefix.
     pub name: &'static str,
     /// Whether its volumes are attached to a node, so that there is something to detach.
     pub attaches: bool,
     /// Whether that revokes access.
     pub revokes: DetachRevokes,
-    /// Why, or on what it depends.
+    /// Why, or what it depends on.
     pub reason: &'static str,
 }
 
@@ -42,7 +41,7 @@ const fn driver(name: &'static str, attaches: bool, revokes: DetachRevokes, reas
     StorageDriver { name, attaches, revokes, reason }
 }
 
-/// The drivers that are known. All others count as not revoking.
+/// The known drivers. All others count as not revoking.
 pub const DRIVERS: &[StorageDriver] = &[
     driver("cinder.csi.openstack.org", true, DetachRevokes::Yes, "Nova takes the disk from the server"),
     driver("ebs.csi.aws.com", true, DetachRevokes::Yes, "EC2 takes the disk from the instance"),
@@ -63,9 +62,6 @@ pub const DRIVERS: &[StorageDriver] = &[
     driver("local.csi.openebs.io", false, DetachRevokes::No, "volumes are local to a node"),
     driver("zfs.csi.openebs.io", false, DetachRevokes::No, "volumes are local to a node"),
 ];
-
-/// Volumes of Kubernetes' own kinds that are on the network and that nothing detaches.
-const NETWORK_KINDS: [&str; 8] = ["nfs", "iscsi", "fc", "rbd", "cephfs", "glusterfs", "azureFile", "flexVolume"];
 
 /// Whether detaching a volume of this driver revokes access to it.
 pub fn detach_revokes(driver: &str) -> DetachRevokes {
@@ -94,18 +90,13 @@ impl fmt::Display for UnrevokedVolume {
 }
 
 /// The volumes of a plan that the machine can still write to after they were detached.
-pub(crate) fn unrevoked(objects: &Objects, plan: &Plan, policy: &Policy) -> Vec<UnrevokedVolume> {
+pub(crate) fn unrevoked(objects: &Objects, plan: &RecoveryPlan, policy: &RecoveryPolicy) -> Vec<UnrevokedVolume> {
     let mut found = Vec::new();
-    for pod in plan.pods.iter().filter(|pod| !pod.taken) {
-        let Some(seen) = follow::object(objects, pod) else { continue };
-        let of = Some(format!("{}/{}", pod.namespace, pod.name));
-        found.extend(
-            volumes_of_pod(objects, &pod.namespace, seen.value, policy).map(|(volume, driver)| UnrevokedVolume {
-                volume,
-                driver,
-                pod: of.clone(),
-            }),
-        );
+    for planned in plan.pods.iter().filter(|pod| !pod.released_earlier) {
+        let Some(pod) = progress::object(objects, planned) else { continue };
+        let full_name = Some(planned.full_name());
+        let volumes = volumes_of_pod(objects, pod, policy);
+        found.extend(volumes.map(|(volume, driver)| UnrevokedVolume { volume, driver, pod: full_name.clone() }));
     }
     found.extend(plan.volumes.iter().filter_map(|volume| {
         let driver = unrevoked_driver(objects, volume, policy)?;
@@ -115,48 +106,71 @@ pub(crate) fn unrevoked(objects: &Objects, plan: &Plan, policy: &Policy) -> Vec<
 }
 
 /// Whether a pod has such a volume.
-pub(crate) fn has_unrevoked(objects: &Objects, namespace: &str, pod: &Value, policy: &Policy) -> bool {
-    volumes_of_pod(objects, namespace, pod, policy).next().is_some()
+pub(crate) fn has_unrevoked(objects: &Objects, pod: PodView<'_>, policy: &RecoveryPolicy) -> bool {
+    volumes_of_pod(objects, pod, policy).next().is_some()
 }
 
-/// The pod's volumes that its machine can still write to after they were detached, with their drivers.
+/// The volumes of a pod that its machine can still write to after they were detached, with their drivers.
 fn volumes_of_pod<'a>(
     objects: &'a Objects,
-    namespace: &str,
-    pod: &'a Value,
-    policy: &'a Policy,
+    pod: PodView<'a>,
+    policy: &'a RecoveryPolicy,
 ) -> impl Iterator<Item = (String, String)> + use<'a> {
-    let volumes = move || pod["spec"]["volumes"].as_array().into_iter().flatten();
-    let read_only = move |claim: &str| {
-        let source = volumes().map(|v| &v["persistentVolumeClaim"]).find(|source| source["claimName"] == claim);
-        source.is_some_and(|source| source["readOnly"] == true)
-    };
-    let held = volumes_of(objects, namespace, pod).into_iter().filter(move |v| !v.is_local() && !read_only(&v.claim));
-    let persistent = held.filter_map(|v| {
-        let volume = v.volume?;
+    let written = pod_volumes(objects, pod).into_iter().filter(|volume| !volume.is_local() && !volume.read_only);
+    let persistent = written.filter_map(|claimed| {
+        let volume = claimed.volume?;
         let driver = unrevoked_driver(objects, &volume, policy)?;
         Some((volume, driver))
     });
-    let inline = volumes().filter_map(|volume| {
-        let kind = NETWORK_KINDS.into_iter().find(|kind| volume.get(kind).is_some())?;
-        (volume[kind]["readOnly"] != true)
-            .then(|| (volume["name"].as_str().unwrap_or_default().to_owned(), kind.to_owned()))
+    let inline = pod.volumes().iter().filter_map(|volume| {
+        let (kind, read_only) = network_kind_of_inline(volume)?;
+        (!read_only).then(|| (volume.name.clone(), kind.to_owned()))
     });
     persistent.chain(inline)
 }
 
 /// The driver of a PersistentVolume that a machine can still write to after it was detached; none for other volumes.
-fn unrevoked_driver(objects: &Objects, name: &str, policy: &Policy) -> Option<String> {
-    let volume = objects.raw(&ObjectKey::new("PersistentVolume", "", name));
-    let spec = volume.map_or(&Value::Null, |volume| &volume["spec"]);
-    let mut modes = spec["accessModes"].as_array().into_iter().flatten().peekable();
-    let only_read = modes.peek().is_some() && modes.all(|mode| mode == "ReadOnlyMany");
-    let kind = NETWORK_KINDS.into_iter().find(|kind| spec.get(kind).is_some());
-    let driver = objects.volume(name).and_then(csi_driver).or(kind).unwrap_or("unknown driver");
-    let file = spec["csi"]["volumeHandle"].as_str().is_some_and(|handle| handle.starts_with("file:"));
-    let revokes = policy.detach_revokes.contains(driver)
-        || (detach_revokes(driver) == DetachRevokes::Yes && !(driver == "csi.vsphere.vmware.com" && file));
+fn unrevoked_driver(objects: &Objects, name: &str, policy: &RecoveryPolicy) -> Option<String> {
+    let volume = objects.volume(name);
+    let spec = volume.and_then(|volume| volume.spec.as_ref());
+    let modes = spec.and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+    let only_read = !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany");
+    let driver = volume.and_then(csi_driver).or_else(|| network_kind(spec?)).unwrap_or("unknown driver");
+    let handle = spec.and_then(|spec| spec.csi.as_ref()).map(|csi| csi.volume_handle.as_str());
+    let vsphere_file = driver == "csi.vsphere.vmware.com" && handle.is_some_and(|handle| handle.starts_with("file:"));
+    let revokes =
+        policy.detach_revokes.contains(driver) || (detach_revokes(driver) == DetachRevokes::Yes && !vsphere_file);
     (!only_read && !revokes).then(|| driver.to_owned())
+}
+
+/// The kind of a PersistentVolume of Kubernetes' own kinds that is on the network and that nothing detaches.
+fn network_kind(spec: &PersistentVolumeSpec) -> Option<&'static str> {
+    let kinds = [
+        ("nfs", spec.nfs.is_some()),
+        ("iscsi", spec.iscsi.is_some()),
+        ("fc", spec.fc.is_some()),
+        ("rbd", spec.rbd.is_some()),
+        ("cephfs", spec.cephfs.is_some()),
+        ("glusterfs", spec.glusterfs.is_some()),
+        ("azureFile", spec.azure_file.is_some()),
+        ("flexVolume", spec.flex_volume.is_some()),
+    ];
+    kinds.into_iter().find(|(_, has)| *has).map(|(kind, _)| kind)
+}
+
+/// The same for a volume in a pod's spec, and whether it is mounted read-only.
+fn network_kind_of_inline(volume: &Volume) -> Option<(&'static str, bool)> {
+    let kinds = [
+        ("nfs", volume.nfs.as_ref().map(|source| source.read_only)),
+        ("iscsi", volume.iscsi.as_ref().map(|source| source.read_only)),
+        ("fc", volume.fc.as_ref().map(|source| source.read_only)),
+        ("rbd", volume.rbd.as_ref().map(|source| source.read_only)),
+        ("cephfs", volume.cephfs.as_ref().map(|source| source.read_only)),
+        ("glusterfs", volume.glusterfs.as_ref().map(|source| source.read_only)),
+        ("azureFile", volume.azure_file.as_ref().map(|source| source.read_only)),
+        ("flexVolume", volume.flex_volume.as_ref().map(|source| source.read_only)),
+    ];
+    kinds.into_iter().find_map(|(kind, read_only)| Some((kind, read_only? == Some(true))))
 }
 
 #[cfg(test)]

@@ -1,91 +1,91 @@
-//! The guards of a recovery: safety checks, each with a name, so that a test can switch it off and see what it is for.
+//! The guards of a recovery: safety checks with names, so that a test can switch one off and show what it is for.
 //!
-//! Only with the feature `switchable-guards` is there anything to switch: in a normal build every guard holds, and
-//! [`Guards`] has no content.
+//! Guards can be switched only with the feature `switchable-guards`. In a normal build every guard is on, and [`Guards`] has
+//! no content.
 
-/// Something that a recovery never goes without.
+/// A safety check of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(not(feature = "switchable-guards"), expect(unreachable_pub, reason = "only tests name guards from outside"))]
 pub enum Guard {
     /// A node whose Lease is fresh is not touched.
     Lease,
-    /// A node that the node controller has not found silent is not touched, be it Ready or not.
-    Silence,
+    /// A node is not touched before the node controller has marked it as unreachable, whether it is Ready or not.
+    Unreachable,
     /// A sign of life after the evidence makes the evidence void.
-    Heard,
-    /// Words that are older than the silence, or were used up, do not count.
-    Words,
-    /// Nor does what the cloud has said of an earlier silence.
-    Cloud,
-    /// Nothing without evidence.
+    SignOfLife,
+    /// A confirmation that is older than the outage, has expired or was used before does not count.
+    ConfirmationAge,
+    /// A report of the cloud about an earlier outage, or one that has expired, does not count.
+    CloudAge,
+    /// Nothing is done without evidence.
     Evidence,
     /// Evidence for some pods is not evidence for others.
-    Covers,
-    /// What is done is written down before.
+    Coverage,
+    /// A recovery is recorded before anything is done.
     Record,
-    /// Only this Node object.
+    /// The taint is only for the Node object with the recorded UID.
     Identity,
-    /// Only this life of the machine.
+    /// The taint is only for the recorded boot of the machine.
     Boot,
-    /// Where most nodes are silent, it is not the nodes.
-    Most,
-    /// So many nodes at once, and of a zone.
-    Brake,
+    /// When most nodes are unreachable, each needs its own evidence.
+    MostUnreachable,
+    /// The policy limits how many nodes are recovered at the same time, also per zone.
+    Limits,
     /// Nothing happens to a pod that is not in the plan.
     Plan,
-    /// What is left alone is kept from the taint before the taint comes, and until it has gone for everybody.
-    Shield,
-    /// A patch is refused where the object has changed.
+    /// Pods that are left alone tolerate the taint before it is applied, and until every controller has seen its removal.
+    Tolerations,
+    /// A patch is refused if the object has changed.
     Version,
-    /// A pod is deleted by its identity.
+    /// A pod is deleted by its UID.
     Uid,
-    /// Other people's taints stay.
+    /// Taints of others are not removed.
     Foreign,
-    /// The taint goes only when nothing of the node's old life can write.
-    Return,
-    /// The taint stays while the node's kubelet still has a volume mounted that was released.
-    InUse,
-    /// On storage that does not revoke access, a suspended machine is not off.
+    /// The taint is removed only when no released pod runs on the node any more.
+    RunningPods,
+    /// The taint is not removed while the node's kubelet has a released volume mounted.
+    VolumesInUse,
+    /// On storage that does not revoke access, a suspended machine does not count as off.
     PoweredOff,
-    /// On such storage, pods are Terminating before the taint comes, so that no kubelet starts them again.
+    /// On such storage, pods are deleted before the taint is applied, so that no kubelet starts them again.
     Terminating,
-    /// Whoever comes late with the taint finds the Node changed.
-    Bar,
-    /// There is no way back after the point of no return.
-    NoReturn,
+    /// The end of a recovery changes the Node, so that a late taint is refused.
+    EndAnnotation,
+    /// A recovery is not undone after the point of no return.
+    PointOfNoReturn,
 }
 
 #[cfg(feature = "switchable-guards")]
 impl Guard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Guard; 23] = [
         Guard::Lease,
-        Guard::Silence,
-        Guard::Heard,
-        Guard::Words,
-        Guard::Cloud,
+        Guard::Unreachable,
+        Guard::SignOfLife,
+        Guard::ConfirmationAge,
+        Guard::CloudAge,
         Guard::Evidence,
-        Guard::Covers,
+        Guard::Coverage,
         Guard::Record,
         Guard::Identity,
         Guard::Boot,
-        Guard::Most,
-        Guard::Brake,
+        Guard::MostUnreachable,
+        Guard::Limits,
         Guard::Plan,
-        Guard::Shield,
+        Guard::Tolerations,
         Guard::Version,
         Guard::Uid,
         Guard::Foreign,
-        Guard::Return,
-        Guard::InUse,
+        Guard::RunningPods,
+        Guard::VolumesInUse,
         Guard::PoweredOff,
         Guard::Terminating,
-        Guard::Bar,
-        Guard::NoReturn,
+        Guard::EndAnnotation,
+        Guard::PointOfNoReturn,
     ];
 }
 
-/// The guards that hold.
+/// The guards that are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(not(feature = "switchable-guards"), expect(unreachable_pub, reason = "only tests name guards from outside"))]
 pub struct Guards {
@@ -98,12 +98,12 @@ impl Guards {
     /// All guards.
     pub const ALL: Guards = Guards { without: None };
 
-    /// All but one, to see what it is for.
+    /// All guards except one.
     pub fn without(guard: Guard) -> Guards {
         Guards { without: Some(guard) }
     }
 
-    /// Whether this guard holds.
+    /// Whether this guard is on.
     pub(crate) fn hold(self, guard: Guard) -> bool {
         self.without != Some(guard)
     }
@@ -111,7 +111,7 @@ impl Guards {
 
 #[cfg(not(feature = "switchable-guards"))]
 impl Guards {
-    /// Every guard holds.
+    /// Every guard is on.
     pub(crate) fn hold(self, _: Guard) -> bool {
         true
     }

@@ -1,42 +1,63 @@
-//! What the recovery of a dead node needs next.
+//! The next step of the recovery of a dead node.
 //!
-//! A machine is off, its pods cannot end and its volumes hang on it. Kubernetes has a safe way out, the out-of-service
-//! taint, and leaves it to a person to know that the machine is off, to put the taint there, and to take it away at the
-//! right time. Here is what decides about that: from what the cluster says ([`View`]), what was written down
-//! ([`NodeRecovery`]) and the time comes one write at most ([`Deed`]), and what is waited for.
+//! A machine is off; its pods stay Terminating and its volumes stay attached. Kubernetes has a safe solution, the
+//! out-of-service taint, but leaves it to people to verify that the machine is off, to apply the taint, and to remove it at
+//! the right time. This crate decides about that: from what was read ([`ClusterView`]), what was recorded
+//! ([`NodeRecovery`]) and the time follows at most one write ([`RecoveryWrite`]), and what the recovery waits for.
 //!
-//! Whoever carries it out reads the cluster anew before each step. A deed has the identity and the version of what it
-//! was decided for, and all that has to be remembered is in the record: it can be killed between any two writes, and two
-//! can do it at once.
+//! [`next_step`] classifies the node's situation (`situation.rs`) and matches on it and the phase; each arm is a function in
+//! a file named for the phase or situation. [`Refusal`] has all reasons why a recovery does not start or continue.
+//!
+//! The caller reads the cluster again before each step. A write carries the UID and the version of the object that it was
+//! decided for, and everything that has to be remembered is in the record: the caller can be killed between any two writes,
+//! and two callers can work at the same time.
 
-mod brake;
-mod deed;
+mod annotation;
+mod before_taint;
+mod begin;
+mod close;
+mod concurrency;
 mod drivers;
 mod evidence;
-mod follow;
+mod fenced;
 mod guard;
-mod limits;
-mod mark;
-mod owners;
+mod new_evidence;
+mod next_step;
+mod orphan;
 mod plan;
-mod pods;
+mod plan_changes;
 mod policy;
+mod progress;
 mod record;
-mod shield;
+mod record_size;
+mod records;
+mod recovery;
+mod refusal;
+mod released;
+mod replacement;
+mod returned;
+mod sign_of_life;
+mod situation;
 mod step;
+mod tolerations;
 mod view;
 
-pub use deed::{Deed, End, Step, Wait};
+pub use annotation::{ANNOTATION, EndedRecovery, RecoveryAnnotation};
+pub use concurrency::{LimitReached, MostUnreachable};
 pub use drivers::{DRIVERS, DetachRevokes, StorageDriver, UnrevokedVolume, detach_revokes};
-pub use evidence::{BootIdChanged, CloudShutdown, Person, WITNESSES, Witness};
+pub use evidence::NoEvidence;
 #[cfg(feature = "switchable-guards")]
 pub use guard::{Guard, Guards};
-pub use mark::{ANNOTATION, Mark, Over};
+pub use next_step::{NextStep, RecoveryEnd, RecoveryWrite, Wait};
 pub use plan::{PlanError, plan};
-pub use policy::Policy;
+pub use policy::RecoveryPolicy;
 pub use record::{
-    API_VERSION, CondemnedPod, Evidence, EvidenceKind, Heard, KIND, LeftAlone, NodeIdentity, NodeRecovery, Phase, Plan,
-    Said, Shield, Spec, Status, Target, Took,
+    API_VERSION, AddedTolerations, Evidence, EvidenceKind, KIND, LastContact, LeftAlone, NodeIdentity, NodeRecovery,
+    NodeRecoverySpec, NodeRecoveryStatus, PlannedPod, RecordedStep, RecoveryPhase, RecoveryPlan, ReplacementTarget,
+    Statement,
 };
-pub use step::step;
-pub use view::{Request, View, record_of};
+pub use records::{is_record_of, record_of};
+pub use refusal::Refusal;
+pub use sign_of_life::SignOfLife;
+pub use step::next_step;
+pub use view::{ClusterView, RecoveryRequest};

@@ -1,4 +1,4 @@
-//! What is allowed.
+//! What the owners of a cluster allow.
 
 use std::collections::BTreeSet;
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::EvidenceKind;
 
-/// What a cluster's owners allow.
+/// What the owners of a cluster allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Policy {
-    /// The kinds of evidence that will do.
+pub struct RecoveryPolicy {
+    /// The accepted kinds of evidence.
     pub accept: BTreeSet<EvidenceKind>,
-    /// How many nodes may be recovered at a time.
+    /// How many nodes may be recovered at the same time.
     pub at_once: usize,
-    /// How many of one zone.
+    /// How many nodes of one zone.
     pub at_once_per_zone: usize,
-    /// Whether pods that cannot be kept from the taint may lose their place though their successors would find none.
+    /// Whether Terminating pods are released although no node can run their replacements at present.
     pub allow_pending: bool,
-    /// Drivers for which detaching a volume revokes the machine's access to it, besides those that are known.
+    /// Further drivers for which detaching a volume revokes the machine's access to it.
     pub detach_revokes: BTreeSet<String>,
-    /// Whether pods that tolerate the taint are taken from the node too.
+    /// Whether pods that tolerate the taint are released, too.
     pub include_tolerating: bool,
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
+impl Default for RecoveryPolicy {
+    fn default() -> RecoveryPolicy {
+        RecoveryPolicy {
             accept: BTreeSet::from([EvidenceKind::Person]),
             at_once: 2,
             at_once_per_zone: 1,

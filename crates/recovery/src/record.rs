@@ -1,20 +1,21 @@
-//! What is written down of a recovery: a `NodeRecovery` object.
+//! The record of a recovery: a `NodeRecovery` object.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Toleration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use stead_explain::outage::NodeStanding;
+use stead_model::NodeHealth;
 
-/// The kind's group and version.
+/// The group and version of the kind.
 pub const API_VERSION: &str = "stead.dev/v1alpha1";
 
 /// The kind.
 pub const KIND: &str = "NodeRecovery";
 
-/// The record of one recovery of one life of one machine. It has no namespace; its name follows from the node's name,
-/// identity and boot id, so that whoever recovers that life finds the same record.
+/// The record of one recovery of one boot of one machine. It is cluster-scoped; its name follows from the node's name, UID
+/// and boot ID, so that everybody who recovers this boot finds the same record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecovery {
@@ -22,13 +23,13 @@ pub struct NodeRecovery {
     pub api_version: String,
     /// [`KIND`].
     pub kind: String,
-    /// Name, uid and resourceVersion, and whatever else the API server keeps there.
+    /// Name, UID and resourceVersion, and whatever else the API server keeps there: it is sent back unchanged.
     pub metadata: Map<String, Value>,
     /// What was decided, by whom and why.
-    pub spec: Spec,
-    /// What has been done.
+    pub spec: NodeRecoverySpec,
+    /// What was done.
     #[serde(default)]
-    pub status: Status,
+    pub status: NodeRecoveryStatus,
 }
 
 impl NodeRecovery {
@@ -37,64 +38,47 @@ impl NodeRecovery {
         self.metadata.get("name").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// When the last step was taken.
+    /// When the last step was recorded.
     pub fn last_step(&self) -> Option<Timestamp> {
         self.status.steps.last().map(|step| step.at)
+    }
+
+    /// Whether it is for this node, identified by its UID.
+    pub(crate) fn is_for(&self, node: &NodeHealth<'_>) -> bool {
+        self.spec.node.uid == node.uid()
     }
 }
 
 /// What was decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spec {
-    /// Which life of which machine.
+pub struct NodeRecoverySpec {
+    /// Which boot of which machine.
     pub node: NodeIdentity,
-    /// Why it is known to be off; the last is what it goes on with.
+    /// Why the machine is known to be off; the last item is the one that the recovery relies on.
     pub evidence: Vec<Evidence>,
-    /// What its kubelet had said last when that was found out: any later word of it makes the evidence void.
-    #[serde(default)]
-    pub heard: Heard,
+    /// The node's last signs of life when the evidence was found: any later one makes the evidence void.
+    #[serde(rename = "heard", default)]
+    pub last_contact: LastContact,
     /// What is to be done.
-    pub plan: Plan,
-    /// Who wants it to end before the point of no return.
+    pub plan: RecoveryPlan,
+    /// Who aborted the recovery before the point of no return.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub abort: Option<Said>,
+    pub abort: Option<Statement>,
 }
 
-impl NodeIdentity {
-    /// This life of this node.
-    pub(crate) fn of(node: &NodeStanding) -> NodeIdentity {
-        NodeIdentity {
-            name: node.name.clone(),
-            uid: node.uid.clone(),
-            boot_id: node.boot_id.clone().unwrap_or_default(),
-            provider_id: node.provider_id.clone(),
-            zone: node.zone.clone(),
-        }
-    }
-
-    /// What the record of this life is called.
-    pub fn record_name(&self) -> String {
-        // FNV-1a: short, and the same everywhere. A name of 253 letters leaves no room for it.
-        let life = self.uid.bytes().chain([b'/']).chain(self.boot_id.bytes());
-        let hash = life.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-        let name: String = self.name.chars().take(230).collect();
-        format!("{}-{:08x}", name.trim_end_matches(['-', '.']), hash >> 32)
-    }
-}
-
-/// One life of one machine.
+/// One boot of one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeIdentity {
-    /// The node's name.
+    /// The name of the node.
     pub name: String,
-    /// Its identity.
+    /// Its UID.
     pub uid: String,
-    /// Its boot id; empty where its kubelet never said one.
+    /// Its boot ID; empty if its kubelet has not reported one.
     #[serde(rename = "bootID")]
     pub boot_id: String,
-    /// The machine, as its cloud calls it.
+    /// The machine, by its cloud's name for it.
     #[serde(rename = "providerID", default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
     /// Its zone.
@@ -102,38 +86,69 @@ pub struct NodeIdentity {
     pub zone: Option<String>,
 }
 
-/// The last signs of life of a node. They are compared, and not measured: a machine that was suspended has a clock that
-/// is behind, and the renewal that it begins its second life with may look older than the first life's last.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Heard {
-    /// The Lease's renewTime.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Timestamp>,
-    /// The condition Ready's lastHeartbeatTime.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heartbeat: Option<Timestamp>,
-    /// The condition Ready's lastTransitionTime: since when nothing is heard.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub silent: Option<Timestamp>,
-}
+impl NodeIdentity {
+    /// The current boot of this node.
+    pub(crate) fn of(node: &NodeHealth<'_>) -> NodeIdentity {
+        NodeIdentity {
+            name: node.name().to_owned(),
+            uid: node.uid().to_owned(),
+            boot_id: node.boot_id().unwrap_or_default().to_owned(),
+            provider_id: node.provider_id().map(str::to_owned),
+            zone: node.zone().map(str::to_owned),
+        }
+    }
 
-impl Heard {
-    /// What a node's kubelet has said last.
-    pub(crate) fn of(node: &NodeStanding) -> Heard {
-        Heard { lease: node.lease.map(|lease| lease.renewed), heartbeat: node.heartbeat, silent: node.since }
+    /// The name of the record of this boot.
+    pub fn record_name(&self) -> String {
+        // FNV-1a: short, and the same everywhere. The node's name is cut to leave room for it within 253 characters.
+        let boot = self.uid.bytes().chain([b'/']).chain(self.boot_id.bytes());
+        let hash = boot.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let name: String = self.name.chars().take(230).collect();
+        format!("{}-{:08x}", name.trim_end_matches(['-', '.']), hash >> 32)
+    }
+
+    /// Whether another identity is of a different boot of the machine; false if one of the boot IDs is unknown.
+    pub(crate) fn is_other_boot(&self, boot_id: Option<&str>) -> bool {
+        boot_id.is_some_and(|boot_id| !self.boot_id.is_empty() && self.boot_id != boot_id)
     }
 }
 
-/// Who said something, when, and what.
+/// The last signs of life of a node. They are compared for equality only: the clock of a machine that was suspended is
+/// behind, so that its first renewal after that can look older than its last one before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastContact {
+    /// `renewTime` of the Lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Timestamp>,
+    /// `lastHeartbeatTime` of the condition Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<Timestamp>,
+    /// `lastTransitionTime` of the condition Ready: since when the node is unreachable.
+    #[serde(rename = "silent", default, skip_serializing_if = "Option::is_none")]
+    pub unreachable_since: Option<Timestamp>,
+}
+
+impl LastContact {
+    /// The last signs of life of a node.
+    pub(crate) fn of(node: &NodeHealth<'_>) -> LastContact {
+        LastContact {
+            lease: node.lease.map(|lease| lease.renewed),
+            heartbeat: node.heartbeat,
+            unreachable_since: node.since,
+        }
+    }
+}
+
+/// Who stated something, when, and what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Said {
-    /// The user, as the API server knows it.
+pub struct Statement {
+    /// The user, by the API server's name for them.
     pub by: String,
     /// When.
     pub at: Timestamp,
-    /// In their words.
+    /// The text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
 }
@@ -142,15 +157,15 @@ pub struct Said {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
-    /// Of what kind.
+    /// The kind.
     pub kind: EvidenceKind,
-    /// Who says so, when, in which words.
+    /// Who states it, when, and in which words.
     #[serde(flatten)]
-    pub said: Said,
-    /// Whether it proves that the machine is powered off: a machine that was only suspended goes on when it is resumed.
+    pub statement: Statement,
+    /// Whether it proves that the machine is powered off: a machine that was only suspended continues when it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub powered_off: bool,
-    /// The pods, by uid, that it is proof for; none where it is for all of the machine.
+    /// The UIDs of the pods that it is proof for; none if it is proof for the whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<Vec<String>>,
 }
@@ -158,106 +173,111 @@ pub struct Evidence {
 impl Evidence {
     /// Whether it proves that this pod does not run.
     pub fn covers(&self, uid: &str) -> bool {
-        self.pods.as_ref().is_none_or(|pods| pods.iter().any(|p| p == uid))
+        self.pods.as_ref().is_none_or(|pods| pods.iter().any(|covered| covered == uid))
     }
 }
 
 /// Kinds of evidence that a machine is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum EvidenceKind {
-    /// A person has made sure.
+    /// A person has confirmed it.
     Person,
-    /// The cloud's controller says that the machine is shut down.
+    /// The cloud's node controller reports that the machine is shut down.
     CloudShutdown,
-    /// The machine has been started anew since, and the pods were being deleted before that.
+    /// The machine was restarted, and the pods were being deleted before that.
     BootIdChanged,
 }
 
 /// What is to be done, and what is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Plan {
-    /// The pods that are to leave the node, in their order.
-    pub pods: Vec<CondemnedPod>,
-    /// What stays as it is, and why.
+pub struct RecoveryPlan {
+    /// The pods to release from the node, in this order.
+    pub pods: Vec<PlannedPod>,
+    /// What is not changed, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<LeftAlone>,
-    /// Volumes that hang on the node though no pod there has them any more: they are freed too.
+    /// Volumes that are attached to the node although no pod on it uses them: they are detached, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
 }
 
-impl Plan {
+impl RecoveryPlan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.volumes.is_empty()
     }
 
     /// The volumes that are to be detached.
-    pub fn freed(&self) -> impl Iterator<Item = &str> {
-        self.pods.iter().flat_map(|p| &p.volumes).chain(&self.volumes).map(String::as_str)
+    pub fn released_volumes(&self) -> impl Iterator<Item = &str> {
+        self.pods.iter().flat_map(|pod| &pod.volumes).chain(&self.volumes).map(String::as_str)
     }
 
-    /// Whether another plan takes the same from the node, and leaves the same alone. Where successors would go may differ.
-    pub(crate) fn is_about_the_same(&self, other: &Plan) -> bool {
-        let of = |plan: &Plan| {
-            let pods: BTreeSet<String> = plan.pods.iter().map(|p| p.uid.clone()).collect();
+    /// Whether another plan releases the same and leaves the same alone. Where replacement pods would go may differ.
+    pub(crate) fn has_same_effect(&self, other: &RecoveryPlan) -> bool {
+        let effect = |plan: &RecoveryPlan| {
+            let pods: BTreeSet<String> = plan.pods.iter().map(|pod| pod.uid.clone()).collect();
             // Pods that have ended come and go, and not all of them are listed.
-            let stays = plan.left_alone.iter().filter(|l| !l.passing);
-            let alone: BTreeSet<String> = stays.filter_map(|l| l.uid.clone()).collect();
-            let volumes: BTreeSet<String> = plan.freed().map(str::to_owned).collect();
-            (pods, alone, volumes)
+            let stays = plan.left_alone.iter().filter(|left| !left.expendable);
+            let left_alone: BTreeSet<String> = stays.filter_map(|left| left.uid.clone()).collect();
+            let volumes: BTreeSet<String> = plan.released_volumes().map(str::to_owned).collect();
+            (pods, left_alone, volumes)
         };
-        of(self) == of(other)
+        effect(self) == effect(other)
     }
 
-    /// The condemned pod of this identity.
-    pub fn condemned(&self, uid: &str) -> Option<&CondemnedPod> {
-        self.pods.iter().find(|p| p.uid == uid)
+    /// The planned pod with this UID.
+    pub fn pod(&self, uid: &str) -> Option<&PlannedPod> {
+        self.pods.iter().find(|pod| pod.uid == uid)
     }
 }
 
-/// A pod that is to leave the node.
+/// A pod that is to be released from the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CondemnedPod {
+pub struct PlannedPod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its identity.
+    /// Its UID.
     pub uid: String,
-    /// Who makes it anew, as `Kind/name`; none where nobody does.
+    /// Its controller, as `Kind/name`; none if it has no controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Its volumes that have to be detached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// Whether it was being deleted already.
+    /// Whether it was seen Terminating.
     #[serde(default)]
     pub terminating: bool,
-    /// Where its successor would go.
-    pub target: Target,
+    /// Where its replacement would go.
+    pub target: ReplacementTarget,
     /// How many nodes can run its replacement; `target` names only the best of them. Zero in records that were written
     /// before this field existed, which list all nodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub feasible_nodes: usize,
-    /// Whether it tolerates the taint and has to be deleted besides.
+    /// Whether it tolerates the taint, so that it has to be deleted.
     #[serde(default)]
     pub tolerates: bool,
-    /// Whether it was, or may have been, taken from the node before this plan was made: nothing is left to be done but to
-    /// see that it does not run there any more when the node is back.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub taken: bool,
+    /// Whether it was, or may have been, released before this plan was made. All that is left to do is to make sure that it
+    /// no longer runs there when the node is back.
+    #[serde(rename = "taken", default, skip_serializing_if = "std::ops::Not::not")]
+    pub released_earlier: bool,
 }
 
-impl CondemnedPod {
+impl PlannedPod {
     /// How many nodes can run its replacement.
     pub fn feasible_nodes(&self) -> usize {
         match &self.target {
-            Target::Nodes(nodes) => self.feasible_nodes.max(nodes.len()),
-            Target::Nowhere(_) | Target::Gone => 0,
+            ReplacementTarget::Nodes(nodes) => self.feasible_nodes.max(nodes.len()),
+            ReplacementTarget::NoNode(_) | ReplacementTarget::NotRecreated => 0,
         }
+    }
+
+    /// Namespace and name.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
     }
 }
 
@@ -265,19 +285,21 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Where a pod's successor would go.
+/// Where the replacement of a pod would go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Target {
+pub enum ReplacementTarget {
     /// To one of these nodes, the best first; at most three are stored.
     Nodes(Vec<String>),
-    /// Nowhere for now, and why.
-    Nowhere(String),
-    /// There will be no successor: nobody makes it anew.
-    Gone,
+    /// No node can run it at present, and why.
+    #[serde(rename = "nowhere")]
+    NoNode(String),
+    /// Nobody recreates it.
+    #[serde(rename = "gone")]
+    NotRecreated,
 }
 
-/// What stays as it is.
+/// Something that is not changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftAlone {
@@ -285,84 +307,86 @@ pub struct LeftAlone {
     pub what: String,
     /// Why.
     pub why: String,
-    /// The pod's identity, where it is a pod.
+    /// The UID, if it is a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// How it is kept from the taint, where that is needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shield: Option<Shield>,
-    /// Whether its object may go at any time and nothing is lost with it: the pod has ended, or its kubelet has it from a
-    /// file.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub passing: bool,
+    /// The tolerations that keep it on the node, if it needs any.
+    #[serde(rename = "shield", default, skip_serializing_if = "Option::is_none")]
+    pub added_tolerations: Option<AddedTolerations>,
+    /// Whether its object may be deleted at any time without any loss: the pod has ended, or it is a static pod.
+    #[serde(rename = "passing", default, skip_serializing_if = "std::ops::Not::not")]
+    pub expendable: bool,
 }
 
-/// What keeps a pod from the taint: tolerations. A toleration can be added to a pod, and its seconds can be changed;
-/// it cannot be removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Tolerations that keep a pod on a node with the taint. Kubernetes allows adding a toleration to a pod and changing its
+/// seconds, but not removing it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Shield {
-    /// The pod's namespace.
+pub struct AddedTolerations {
+    /// The namespace of the pod.
     pub namespace: String,
-    /// The pod's name.
+    /// The name of the pod.
     pub name: String,
-    /// Its tolerations as they were before.
-    pub before: Vec<Value>,
-    /// Its tolerations with those that keep it.
-    pub after: Vec<Value>,
+    /// Its tolerations before.
+    pub before: Vec<Toleration>,
+    /// Its tolerations with the added ones.
+    pub after: Vec<Toleration>,
 }
 
-/// What has been done.
+// k8s-openapi does not derive Eq; a toleration has only text and whole numbers.
+impl Eq for AddedTolerations {}
+
+/// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
-    /// How far it is.
+pub struct NodeRecoveryStatus {
+    /// The phase.
     #[serde(default)]
-    pub phase: Phase,
-    /// The steps that were taken, in their order.
+    pub phase: RecoveryPhase,
+    /// The steps that were taken, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Took>,
-    /// What is waited for, or why it has stopped.
+    pub steps: Vec<RecordedStep>,
+    /// What the recovery waits for, or why it has stopped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Since when there is no way back: the first pod was collected, or a volume detached.
+    /// The point of no return: when the first pod was removed or the first volume detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_return_since: Option<Timestamp>,
 }
 
 /// How far a recovery is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Phase {
-    /// It is written down, and nothing has been done.
+pub enum RecoveryPhase {
+    /// It is recorded, and nothing was done.
     #[default]
     Planned,
-    /// The same, and the recoveries of other nodes come first.
+    /// The same, and it has to wait for the recoveries of other nodes.
     Held,
-    /// The taint is there; pods and volumes are waited for.
+    /// The taint is applied; the pods and volumes are being released.
     Fenced,
-    /// Pods and volumes are free of the node; the successors are waited for.
+    /// The pods and volumes are released; the replacement pods are not all Ready.
     Released,
-    /// All successors are ready; the node has yet to come back.
+    /// All replacement pods are Ready; the node is not back yet.
     Recovered,
-    /// The node is back, and the taint is gone.
+    /// The node is back, and the taint is removed.
     Returned,
-    /// The node came back, or somebody aborted it, before the point of no return: all is as before.
+    /// The node came back, or somebody aborted the recovery, before the point of no return: everything is as before.
     Undone,
-    /// The node's object is gone, or is another machine's: this record is only history.
+    /// The Node object is gone or belongs to another machine: this record is only history.
     Void,
 }
 
-impl Phase {
-    /// Whether nothing is left to be done.
+impl RecoveryPhase {
+    /// Whether nothing is left to do.
     pub fn is_over(self) -> bool {
-        matches!(self, Phase::Returned | Phase::Undone | Phase::Void)
+        matches!(self, RecoveryPhase::Returned | RecoveryPhase::Undone | RecoveryPhase::Void)
     }
 }
 
 /// A step that was taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Took {
+pub struct RecordedStep {
     /// When.
     pub at: Timestamp,
     /// What, in a few words.

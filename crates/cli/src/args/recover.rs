@@ -24,7 +24,7 @@ use crate::connect::ConnectArgs;
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
-    group = ArgGroup::new("deed").args(["list", "status", "abort"]),
+    group = ArgGroup::new("mode").args(["list", "status", "abort"]),
     after_long_help = "\
 WARNING: what you confirm with --confirm-off must be true. If the machine still runs, it may keep writing to a volume that \
 another pod already uses.
@@ -63,12 +63,12 @@ pub(crate) struct RecoverArgs {
     pub(crate) target: Option<String>,
 
     /// Confirm that the machine is off, and say how you know; recorded with your user name and the time
-    #[arg(long, value_name = "REASON", conflicts_with = "deed")]
+    #[arg(long, value_name = "REASON", conflicts_with = "mode")]
     pub(crate) confirm_off: Option<String>,
 
     /// State that the machine is powered off, not only suspended; needed for volumes whose driver does not revoke access when
     /// it detaches them
-    #[arg(long, requires = "confirm_off", conflicts_with = "deed")]
+    #[arg(long, requires = "confirm_off", conflicts_with = "mode")]
     pub(crate) powered_off: bool,
 
     /// File that says which evidence is accepted and how many nodes may be recovered at once
@@ -76,11 +76,11 @@ pub(crate) struct RecoverArgs {
     pub(crate) policy: Option<PathBuf>,
 
     /// Include Terminating pods whose replacements no node can run at present
-    #[arg(long, conflicts_with = "deed")]
+    #[arg(long, conflicts_with = "mode")]
     pub(crate) allow_pending: bool,
 
     /// Include pods that tolerate the out-of-service taint
-    #[arg(long, conflicts_with = "deed")]
+    #[arg(long, conflicts_with = "mode")]
     pub(crate) include_tolerating: bool,
 
     /// List all recoveries
@@ -96,7 +96,7 @@ pub(crate) struct RecoverArgs {
     pub(crate) abort: bool,
 
     /// Wait until the node is back and the taint is removed
-    #[arg(long, conflicts_with = "deed")]
+    #[arg(long, conflicts_with = "mode")]
     pub(crate) wait_return: bool,
 
     #[command(flatten)]

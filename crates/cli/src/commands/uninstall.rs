@@ -7,7 +7,7 @@ use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{HELD, Held, claim_commands};
 use stead_manifests::{DEPLOYMENT, Manifest, Part, all_manifests, is_ours, recover_manifests, recovery};
-use stead_recovery::{ANNOTATION, Phase};
+use stead_recovery::{ANNOTATION, RecoveryPhase};
 
 use crate::args::UninstallArgs;
 use crate::commands::recover::RECORDS;
@@ -80,9 +80,9 @@ async fn unfinished(server: &Server, found: &Found, done: &str) -> anyhow::Resul
         return Ok(());
     }
     // A phase that is not known is not over.
-    let phase = |record: &Value| serde_json::from_value::<Phase>(record["status"]["phase"].clone());
+    let phase = |record: &Value| serde_json::from_value::<RecoveryPhase>(record["status"]["phase"].clone());
     let records = server.list(RECORDS).await?;
-    let open = records.iter().filter(|r| !phase(r).is_ok_and(Phase::is_over)).map(|record| {
+    let open = records.iter().filter(|r| !phase(r).is_ok_and(RecoveryPhase::is_over)).map(|record| {
         let name = record["spec"]["node"]["name"].as_str().unwrap_or_default().to_owned();
         (name, record["status"]["phase"].as_str().unwrap_or("not begun").to_owned())
     });

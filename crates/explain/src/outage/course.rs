@@ -63,6 +63,8 @@ pub(crate) struct Course<'a> {
     foreseen: RefCell<BTreeMap<ObjectKey, Option<Outcome>>>,
     /// The pods whose place is taken.
     settled: BTreeSet<ObjectKey>,
+    /// The nodes that a plan has chosen for the replacements of pods.
+    pub(super) chosen: BTreeMap<ObjectKey, String>,
 }
 
 impl<'a> Course<'a> {
@@ -78,8 +80,9 @@ impl<'a> Course<'a> {
         let standing = node.and_then(|name| health(objects, name));
         let tainted = standing.and_then(|node| eviction::tainted(objects, clock, &node));
         let (stages, gone, alive) = (Stages::new(cluster.clone()), Vec::new(), BTreeSet::new());
-        let (foreseen, settled) = (RefCell::default(), BTreeSet::new());
-        let mut course = Course { objects, clock, stages, way, node, targets, tainted, gone, alive, foreseen, settled };
+        let (foreseen, settled, chosen) = (RefCell::default(), BTreeSet::new(), BTreeMap::new());
+        let mut course =
+            Course { objects, clock, stages, way, node, targets, tainted, gone, alive, foreseen, settled, chosen };
         for (key, value) in objects.raw_of_kind("Node") {
             let ours = node == Some(key.name.as_str());
             let life = course.life(&key.name);
@@ -113,6 +116,12 @@ impl<'a> Course<'a> {
             objects.pods_where(goes).chain(targets).map(|pod| (pod.key(), pod)).collect();
         course.gone = going.into_iter().filter_map(|(key, p)| Some((key.clone(), course.fate(p).gone?))).collect();
         Ok(course)
+    }
+
+    /// A plan has chosen this node for the replacement of a pod.
+    pub(crate) fn choose(&mut self, pod: PodView, node: &str) {
+        let waiting = replacement_of(self.objects, pod).unwrap_or(pod);
+        self.chosen.insert(waiting.key().clone(), node.to_owned());
     }
 
     /// From now on, a node has the pod that is made in the place of another. What was foreseen of that stands; all others may

@@ -18,19 +18,17 @@ mod rollout;
 mod stages;
 mod starting;
 mod timers;
-mod volumes;
 mod way;
 mod why;
 mod words;
 
 pub use forecast::Forecast;
 pub use moment::{controllers_since, newest};
-pub use node::{BootId, LeaseSeen, Listening, NodeStanding, OUT_OF_SERVICE, Readiness, SHUTDOWN, UNREACHABLE};
 pub use on_node::{
-    Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, render_node,
+    Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, forecast_release,
+    render_node,
 };
 pub use timers::{Clock, Timers};
-pub use volumes::{Attachment, HeldVolume, volumes_of};
 pub use way::{Step, Way};
 
 pub(crate) use forecast::{Scene, forecasts};

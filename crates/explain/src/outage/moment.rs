@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::node::time;
+use stead_model::times::near;
 use stead_model::{ObjectKey, Objects};
 
 /// Fields that say when something happened. Others, such as a deletionTimestamp, may lie ahead.
@@ -39,6 +39,11 @@ fn newest_in(value: &Value) -> Option<Timestamp> {
         Value::Array(items) => items.iter().filter_map(newest_in).max(),
         _ => None,
     }
+}
+
+/// A time as Kubernetes writes it; none if it is too far away to be one.
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok().and_then(near)
 }
 
 /// Since when the controllers run, as their lease has it.

@@ -217,6 +217,36 @@ pub fn explain_node(
     }))
 }
 
+/// When the replacements of a node's pods would be Ready if the node were tainted as out of service now. Each replacement goes
+/// to the node that is given with its pod, in the given order. A pod is left out if its replacement would never be Ready, or
+/// if that is unknown.
+pub fn forecast_release(
+    objects: &Objects,
+    node: &str,
+    clock: &Clock,
+    replacements: &[(ObjectKey, String)],
+) -> Result<BTreeMap<ObjectKey, Timestamp>, ModelError> {
+    check_nodes(objects)?;
+    if !objects.node_health(node)?.is_some_and(|node| node.is_unreachable(clock.leases)) {
+        return Ok(BTreeMap::new());
+    }
+    let cluster = Cluster::from_objects(objects, None);
+    let mut course = Course::new(objects, clock, &cluster, Way::OutOfService, Some(node), BTreeSet::new())?;
+    let mut pods = Vec::new();
+    for (key, node) in replacements {
+        if let Some(pod) = objects.pod(key)? {
+            course.choose(pod, node);
+            pods.push((pod, node));
+        }
+    }
+    let mut ready = BTreeMap::new();
+    for (pod, node) in pods {
+        ready.extend(course.outcome(pod).ready_at.map(|at| (pod.key().clone(), at)));
+        course.occupy(pod, node);
+    }
+    Ok(ready)
+}
+
 /// The pods of a node that have not ended, or whose objects still wait for it: the highest priority first.
 fn pods_on<'a>(objects: &'a Objects, node: &'a str) -> Vec<PodView<'a>> {
     let mut out: Vec<PodView> = objects.pods_on(node).filter(|p| !p.has_ended() || p.is_terminating()).collect();

@@ -40,7 +40,7 @@ impl Course<'_> {
             for (gone, _) in self.gone.iter().filter(|(_, gone)| *gone <= at) {
                 cluster.take_object(gone);
             }
-            match self.fitting(&cluster, &template) {
+            match self.fitting(&cluster, &template).and_then(|fitting| self.as_chosen(old, fitting)) {
                 Ok((best, mut nodes)) => {
                     let lost: Vec<String> = best.iter().filter(|n| !self.alive.contains(n.as_str())).cloned().collect();
                     if lost.len() == best.len() {
@@ -131,6 +131,15 @@ impl Course<'_> {
         let gone = |n: &str| Some(n) != pod.node() && health(self.objects, n).is_none();
         let mut pods = self.objects.pods_where(|raw| raw["spec"]["nodeName"].as_str().is_some_and(gone));
         said || pods.any(|p| !p.has_ended() && has(p))
+    }
+
+    /// Only the node that a plan has chosen for the replacement of a pod, if there is such a plan.
+    fn as_chosen(&self, old: PodView, fitting: (Vec<String>, Vec<String>)) -> Result<(Vec<String>, Vec<String>), Miss> {
+        match self.chosen.get(old.key()) {
+            None => Ok(fitting),
+            Some(node) if fitting.1.contains(node) => Ok((vec![node.clone()], vec![node.clone()])),
+            Some(node) => Err(Miss::Never(format!("{node} cannot run it"))),
+        }
     }
 
     /// The nodes that the scheduler takes one of, and all that fit, the best first; or what it says.

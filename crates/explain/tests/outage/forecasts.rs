@@ -2,7 +2,8 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use stead_explain::outage::{Timers, Way, volumes_of};
+use stead_explain::outage::{Timers, Way, forecast_release};
+use stead_model::ObjectKey;
 
 use crate::situation::{Pod, Situation, Storage, at, lease, text};
 
@@ -925,19 +926,17 @@ fn a_node_that_is_deleted_is_not_out_of_service_any_more() {
     );
 }
 
+/// A plan says where a replacement goes; the forecast says when it is Ready there.
 #[test]
-fn a_directory_of_a_node_is_local() {
-    let there = set(false).claim("data", Storage::Everywhere, "ReadWriteOnce");
-    let local = |there: &Situation| {
-        let pod = pod("db-0", "StatefulSet/db").claim("data");
-        volumes_of(&there.objects(), "default", &pod.0)[0].is_local()
+fn a_release_is_forecast_for_the_chosen_node() {
+    let there = silent(set(false).put(pod("db-0", "StatefulSet/db").0));
+    let (objects, clock, key) = (there.objects(), there.clock(), ObjectKey::pod("default", "db-0"));
+    let ready = |node: &str| {
+        let forecast = forecast_release(&objects, "a", &clock, &[(key.clone(), node.into())]);
+        forecast.expect("all objects are well formed").get(&key).copied()
     };
-    assert!(!local(&there));
-    for (kind, source) in [("hostPath", json!({ "path": "/data" })), ("local", json!({ "path": "/mnt/ssd" }))] {
-        let there = there.clone().change("PersistentVolume", "pv-data", |v| {
-            v["spec"].as_object_mut().expect("a spec").remove("csi");
-            v["spec"][kind] = source;
-        });
-        assert!(local(&there), "{kind}");
-    }
+    let expected = there.forecast("db-0", Way::OutOfService).ready_at;
+    assert!(expected.is_some());
+    assert_eq!((ready("b"), ready("c")), (expected, expected));
+    assert_eq!(ready("a"), None, "it is out of service");
 }

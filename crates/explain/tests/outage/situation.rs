@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stead_explain::outage::{Clock, Forecast, UNREACHABLE, Way};
+use stead_explain::outage::{Clock, Forecast, Way};
 use stead_explain::{Explanation, explain};
-use stead_model::{ObjectKey, Objects};
+use stead_model::{ObjectKey, Objects, UNREACHABLE};
 
 /// Everything is some seconds from here.
 pub(crate) const BEGIN: &str = "2026-01-01T00:00:00Z";

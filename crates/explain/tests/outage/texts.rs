@@ -2,8 +2,9 @@
 
 use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
-use stead_explain::outage::{OUT_OF_SERVICE, Way};
+use stead_explain::outage::Way;
 use stead_explain::{State, render};
+use stead_model::OUT_OF_SERVICE;
 
 use crate::situation::{Pod, Situation, Storage, at};
 

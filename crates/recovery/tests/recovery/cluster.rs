@@ -3,12 +3,15 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stead_model::Objects;
-use stead_recovery::{Deed, NodeRecovery, Policy, Request, Said, Step, View, record_of, step};
+use stead_recovery::{
+    ClusterView, NextStep, NodeRecovery, RecoveryPolicy, RecoveryRequest, RecoveryWrite, Statement, next_step,
+    record_of,
+};
 
-/// When the tests play.
+/// The time of the tests.
 pub(crate) const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// A node that is well; its lease is fresh.
+/// A node that is Ready.
 pub(crate) fn node(name: &str, zone: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -23,8 +26,8 @@ pub(crate) fn node(name: &str, zone: &str) -> Value {
     })
 }
 
-/// The same, silent for ten minutes.
-pub(crate) fn silent(name: &str, zone: &str) -> Value {
+/// The same, unreachable for ten minutes.
+pub(crate) fn unreachable(name: &str, zone: &str) -> Value {
     let mut node = node(name, zone);
     node["status"]["conditions"] = json!([
         { "type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:50:00Z" }
@@ -85,15 +88,20 @@ pub(crate) fn set(name: &str, replicas: i64) -> Value {
     })
 }
 
-/// Three nodes, the first of which is silent, with a pod and its volume on it.
+/// Three nodes, the first of which is unreachable, with a pod and its volume on it.
 pub(crate) fn outage() -> Vec<Value> {
-    let mut items =
-        vec![silent("a", "z1"), node("b", "z1"), node("c", "z2"), lease("a", "2026-01-01T00:49:10Z"), set("db", 1)];
+    let mut items = vec![
+        unreachable("a", "z1"),
+        node("b", "z1"),
+        node("c", "z2"),
+        lease("a", "2026-01-01T00:49:10Z"),
+        set("db", 1),
+    ];
     items.extend(with_volume(pod("db-0", "a"), "v"));
     items
 }
 
-/// The item of this kind and name, to be changed.
+/// The item of this kind and name, to change it.
 pub(crate) fn find<'a>(items: &'a mut [Value], kind: &str, name: &str) -> &'a mut Value {
     items.iter_mut().find(|i| i["kind"] == kind && i["metadata"]["name"] == name).unwrap()
 }
@@ -102,44 +110,44 @@ pub(crate) fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-pub(crate) fn said(words: &str) -> Option<Said> {
-    Some(Said { by: "anna".into(), at: now(), words: words.into() })
+pub(crate) fn said(words: &str) -> Option<Statement> {
+    Some(Statement { by: "anna".into(), at: now(), words: words.into() })
 }
 
-pub(crate) fn confirmed() -> Request {
-    Request { who: "anna".into(), confirm_off: said("pulled the plug"), ..Request::default() }
+pub(crate) fn confirmed() -> RecoveryRequest {
+    RecoveryRequest { who: "anna".into(), confirm_off: said("pulled the plug"), ..RecoveryRequest::default() }
 }
 
 /// The next step for node `a`.
-pub(crate) fn next(items: &[Value], request: &Request, policy: &Policy) -> Step {
+pub(crate) fn next(items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> NextStep {
     next_of("a", items, request, policy)
 }
 
 /// The next step for a node.
-pub(crate) fn next_of(node: &str, items: &[Value], request: &Request, policy: &Policy) -> Step {
+pub(crate) fn next_of(node: &str, items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> NextStep {
     let objects = Objects::from_items(items.to_vec());
-    let view = View::new(node, &objects, None, now());
-    step(&view, record_of(&objects, node).as_ref(), request, policy)
+    let view = ClusterView::new(node, &objects, None, now());
+    next_step(&view, record_of(&objects, node).as_ref(), request, policy)
 }
 
-/// Why it is refused.
-pub(crate) fn refusal(items: &[Value], request: &Request, policy: &Policy) -> String {
+/// Why the step is refused.
+pub(crate) fn refusal(items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> String {
     let step = next(items, request, policy);
     match step {
-        Step { deed: None, end: Some(end), .. } if end.refusal().is_some() => end.refusal().unwrap(),
+        NextStep { write: None, end: Some(end), .. } if end.refusal().is_some() => end.refusal().unwrap().to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }
 
-/// The record that is written.
-pub(crate) fn written(step: Step) -> NodeRecovery {
-    match step.deed {
-        Some(Deed::Record(record)) => *record,
+/// The record that the step writes.
+pub(crate) fn written(step: NextStep) -> NodeRecovery {
+    match step.write {
+        Some(RecoveryWrite::Record(record)) => *record,
         other => panic!("not a record: {other:?}"),
     }
 }
 
-/// Has the record among the items.
+/// Puts the record among the items.
 pub(crate) fn keep(items: &mut Vec<Value>, record: &NodeRecovery) {
     let mut value = serde_json::to_value(record).unwrap();
     value["metadata"]["resourceVersion"] = "9".into();

@@ -1,326 +1,340 @@
-//! Single decisions that are easily got wrong.
+//! Single decisions that are easy to get wrong.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use stead_model::Objects;
 use stead_recovery::{
-    Deed, End, EvidenceKind, NodeRecovery, Phase, Policy, Request, Step, Target, View, record_of, step,
+    ClusterView, EvidenceKind, NextStep, NodeRecovery, RecoveryEnd, RecoveryPhase, RecoveryPolicy, RecoveryRequest,
+    RecoveryWrite, Refusal, ReplacementTarget, next_step, record_of,
 };
 
 use crate::cluster::{confirmed, find, keep, lease, next, now, outage, pod, refusal, said, set, with_volume, written};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-fn nobody() -> Request {
-    Request { who: "bert".into(), ..Request::default() }
+fn plain_request() -> RecoveryRequest {
+    RecoveryRequest { who: "bert".into(), ..RecoveryRequest::default() }
 }
 
-/// The next step, of one who wants nothing in particular.
-fn then(items: &[Value]) -> Step {
-    next(items, &nobody(), &Policy::default())
+/// The next step without a confirmation.
+fn then(items: &[Value]) -> NextStep {
+    next(items, &plain_request(), &RecoveryPolicy::default())
 }
 
-/// Has a write done to the items.
-fn done(items: &mut Vec<Value>, deed: Option<Deed>) {
-    match deed {
-        Some(Deed::Record(record)) => keep(items, &record),
-        Some(Deed::Node { name, patch, .. }) => {
+/// Applies a write to the items.
+fn apply(items: &mut Vec<Value>, write: Option<RecoveryWrite>) {
+    match write {
+        Some(RecoveryWrite::Record(record)) => keep(items, &record),
+        Some(RecoveryWrite::Node { name, patch, .. }) => {
             let node = find(items, "Node", &name);
             node["spec"]["taints"] = patch["spec"]["taints"].clone();
-            node["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
+            let annotations = patch["metadata"]["annotations"].as_object().into_iter().flatten();
+            // A merge patch removes what is null.
+            node["metadata"]["annotations"] = annotations
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
         }
-        Some(Deed::Pod { name, patch, .. }) => {
+        Some(RecoveryWrite::Pod { name, patch, .. }) => {
             find(items, "Pod", &name)["spec"]["tolerations"] = patch["spec"]["tolerations"].clone();
         }
         other => panic!("no write that is expected: {other:?}"),
     }
 }
 
-/// Has the next write done.
-fn does(items: &mut Vec<Value>, request: &Request, policy: &Policy) {
-    let deed = next(items, request, policy).deed;
-    done(items, deed);
+/// Applies the next write.
+fn apply_next(items: &mut Vec<Value>, request: &RecoveryRequest, policy: &RecoveryPolicy) {
+    let write = next(items, request, policy).write;
+    apply(items, write);
 }
 
-fn goes_on(items: &mut Vec<Value>) {
-    does(items, &nobody(), &Policy::default());
+fn resume(items: &mut Vec<Value>) {
+    apply_next(items, &plain_request(), &RecoveryPolicy::default());
 }
 
 fn record(items: &[Value]) -> NodeRecovery {
     record_of(&Objects::from_items(items.to_vec()), "a").expect("a record")
 }
 
-/// A node whose recovery has come to this phase.
-fn come_to(items: &mut Vec<Value>, phase: Phase) {
-    does(items, &confirmed(), &Policy::default());
+/// Continues until the recovery is in this phase.
+fn advance_to(items: &mut Vec<Value>, phase: RecoveryPhase) {
+    apply_next(items, &confirmed(), &RecoveryPolicy::default());
     for _ in 0..20 {
         if record(items).status.phase == phase {
             return;
         }
-        goes_on(items);
+        resume(items);
     }
     panic!("not {phase:?}, but {:?}", record(items).status);
 }
 
-/// Node `a` is back, in the same life.
+/// Node `a` is back, without a restart.
 fn back(items: &mut Vec<Value>) {
     items.retain(|i| i["kind"] != "Lease");
     items.push(lease("a", "2026-01-01T00:59:55Z"));
     find(items, "Node", "a")["status"]["conditions"][0]["status"] = "True".into();
 }
 
-/// The next step when the node's kubelet says that it runs these.
-fn then_running(items: &[Value], running: &[&str]) -> Step {
+/// The next step if the node's kubelet reports that it runs these pods.
+fn then_running(items: &[Value], running: &[&str]) -> NextStep {
     let objects = Objects::from_items(items.to_vec());
     let running: BTreeSet<String> = running.iter().map(|uid| (*uid).to_owned()).collect();
-    let view = View::new("a", &objects, Some(&running), now());
-    step(&view, record_of(&objects, "a").as_ref(), &nobody(), &Policy::default())
+    let view = ClusterView::new("a", &objects, Some(&running), now());
+    next_step(&view, record_of(&objects, "a").as_ref(), &plain_request(), &RecoveryPolicy::default())
 }
 
-fn gone(items: &mut Vec<Value>, kind: &str, name: &str) {
+fn remove(items: &mut Vec<Value>, kind: &str, name: &str) {
     items.retain(|i| i["kind"] != kind || i["metadata"]["name"] != name);
 }
 
-/// There is no way back: that is written down, an abort is refused, and a return has to be proven by the kubelet.
-fn no_way_back(mut items: Vec<Value>, why: &str) {
-    goes_on(&mut items);
+/// The point of no return is recorded, an abort is refused, and the kubelet has to report what it runs before the end.
+fn check_point_of_no_return(mut items: Vec<Value>, why: &str) {
+    resume(&mut items);
     assert!(record(&items).status.no_return_since.is_some(), "{why}");
-    let abort = Request { abort: said("never mind"), ..nobody() };
-    assert!(refusal(&items, &abort, &Policy::default()).contains("there is no way back"), "{why}");
+    let abort = RecoveryRequest { abort: said("never mind"), ..plain_request() };
+    assert!(refusal(&items, &abort, &RecoveryPolicy::default()).contains("too late to abort"), "{why}");
     back(&mut items);
     let asked = then(&items);
     assert!(asked.ask_running, "{why}: {asked:?}");
     let waits = then_running(&items, &["uid-of-a-former-pod"]);
-    assert!(!matches!(waits.deed, Some(Deed::Node { .. })), "{why}: {waits:?}");
+    assert!(!matches!(waits.write, Some(RecoveryWrite::Node { .. })), "{why}: {waits:?}");
     let closes = then_running(&items, &[]);
-    assert!(matches!(closes.deed, Some(Deed::Node { .. })), "{why}: {closes:?}");
+    assert!(matches!(closes.write, Some(RecoveryWrite::Node { .. })), "{why}: {closes:?}");
 }
 
 #[test]
-fn what_is_taken_for_good() {
+fn the_point_of_no_return() {
     let mut items = outage();
-    come_to(&mut items, Phase::Fenced);
-    let abort = Request { abort: said("never mind"), ..nobody() };
-    assert!(matches!(next(&items, &abort, &Policy::default()).deed, Some(Deed::Record(_))), "nothing was taken yet");
+    advance_to(&mut items, RecoveryPhase::Fenced);
+    let abort = RecoveryRequest { abort: said("never mind"), ..plain_request() };
+    assert!(
+        matches!(next(&items, &abort, &RecoveryPolicy::default()).write, Some(RecoveryWrite::Record(_))),
+        "nothing was released yet"
+    );
 
     let mut collected = items.clone();
-    gone(&mut collected, "Pod", "db-0");
-    no_way_back(collected, "the pod is gone");
+    remove(&mut collected, "Pod", "db-0");
+    check_point_of_no_return(collected, "the pod is gone");
 
     let mut kept = items.clone();
     find(&mut kept, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:59:00Z".into();
     find(&mut kept, "Pod", "db-0")["metadata"]["finalizers"] = json!(["example.com/keep"]);
     find(&mut kept, "Pod", "db-0")["status"]["phase"] = "Failed".into();
-    no_way_back(kept, "the pod was collected, and its object is kept by a finalizer");
+    check_point_of_no_return(kept, "the pod was removed, and a finalizer keeps its object");
 
     let mut freed = outage();
-    gone(&mut freed, "Pod", "db-0");
-    come_to(&mut freed, Phase::Fenced);
-    gone(&mut freed, "VolumeAttachment", "va-v");
-    no_way_back(freed, "a volume that no pod had was detached");
+    remove(&mut freed, "Pod", "db-0");
+    advance_to(&mut freed, RecoveryPhase::Fenced);
+    remove(&mut freed, "VolumeAttachment", "va-v");
+    check_point_of_no_return(freed, "a volume that no pod used was detached");
 
     let mut beside = outage();
     beside.push(pod("any-0", "a"));
     find(&mut beside, "Pod", "any-0")["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
-    come_to(&mut beside, Phase::Fenced);
-    gone(&mut beside, "Pod", "any-0");
-    no_way_back(beside, "somebody has deleted what was left alone");
+    advance_to(&mut beside, RecoveryPhase::Fenced);
+    remove(&mut beside, "Pod", "any-0");
+    check_point_of_no_return(beside, "somebody deleted a pod that was left alone");
 }
 
 #[test]
-fn what_the_kubelet_has_from_files_is_its_own() {
+fn static_pods_belong_to_the_node() {
     let mut items = outage();
     let mut mirror = pod("static-0", "a");
     mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "hash" });
     items.push(mirror);
-    come_to(&mut items, Phase::Fenced);
-    gone(&mut items, "Pod", "db-0");
-    goes_on(&mut items);
+    advance_to(&mut items, RecoveryPhase::Fenced);
+    remove(&mut items, "Pod", "db-0");
+    resume(&mut items);
     back(&mut items);
     let closes = then_running(&items, &["hash", "uid-static-0"]);
-    assert!(matches!(closes.deed, Some(Deed::Node { .. })), "{closes:?}");
+    assert!(matches!(closes.write, Some(RecoveryWrite::Node { .. })), "{closes:?}");
 }
 
 #[test]
-fn a_pod_that_bears_the_taint_for_a_time_is_not_waited_for() {
+fn a_pod_that_tolerates_the_taint_for_some_time_is_deleted() {
     let mut items = outage();
     let tolerations = json!([{ "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 86_400 }]);
     find(&mut items, "Pod", "db-0")["spec"]["tolerations"] = tolerations;
-    come_to(&mut items, Phase::Fenced);
+    advance_to(&mut items, RecoveryPhase::Fenced);
     let step = then(&items);
-    assert!(matches!(&step.deed, Some(Deed::DeletePod { uid, .. }) if uid == "uid-db-0"), "{step:?}");
+    assert!(matches!(&step.write, Some(RecoveryWrite::DeletePod { uid, .. }) if uid == "uid-db-0"), "{step:?}");
 }
 
 #[test]
-fn a_second_recovery_of_the_same_life() {
+fn a_second_recovery_of_the_same_boot() {
     let mut items = outage();
-    come_to(&mut items, Phase::Fenced);
+    advance_to(&mut items, RecoveryPhase::Fenced);
     let mut undone = record(&items);
-    undone.status.phase = Phase::Undone;
+    undone.status.phase = RecoveryPhase::Undone;
     keep(&mut items, &undone);
-    // The pod was replaced on the same node since, and has the volume.
+    // The pod was replaced on the same node since, and uses the volume.
     find(&mut items, "Node", "a")["metadata"]["annotations"] = Value::Null;
     find(&mut items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().retain(|t| t["key"] != OUT_OF_SERVICE);
     find(&mut items, "Pod", "db-0")["metadata"]["uid"] = "uid-next".into();
     let mut again = confirmed();
-    again.confirm_off =
-        again.confirm_off.map(|said| stead_recovery::Said { at: said.at + jiff::SignedDuration::from_secs(1), ..said });
-    does(&mut items, &again, &Policy::default());
+    again.confirm_off = again
+        .confirm_off
+        .map(|said| stead_recovery::Statement { at: said.at + jiff::SignedDuration::from_secs(1), ..said });
+    apply_next(&mut items, &again, &RecoveryPolicy::default());
     let plan = record(&items).spec.plan;
-    let taken = plan.condemned("uid-db-0").expect("it may still run");
-    assert_eq!((taken.taken, &taken.volumes, &taken.target), (true, &Vec::new(), &Target::Gone));
-    assert_eq!(plan.condemned("uid-next").unwrap().volumes, ["v"]);
-    // It can be ended as long as nothing of this round was taken; a return has to be proven.
-    goes_on(&mut items);
-    goes_on(&mut items);
-    assert_eq!((record(&items).status.phase, record(&items).status.no_return_since), (Phase::Fenced, None));
-    let abort = Request { abort: said("never mind"), ..nobody() };
-    assert!(matches!(next(&items, &abort, &Policy::default()).deed, Some(Deed::Record(_))));
+    let taken = plan.pod("uid-db-0").expect("it may still run");
+    assert_eq!(
+        (taken.released_earlier, &taken.volumes, &taken.target),
+        (true, &Vec::new(), &ReplacementTarget::NotRecreated)
+    );
+    assert_eq!(plan.pod("uid-next").unwrap().volumes, ["v"]);
+    // It can be aborted until something is released again; the end needs the report of the kubelet.
+    resume(&mut items);
+    resume(&mut items);
+    assert_eq!((record(&items).status.phase, record(&items).status.no_return_since), (RecoveryPhase::Fenced, None));
+    let abort = RecoveryRequest { abort: said("never mind"), ..plain_request() };
+    assert!(matches!(next(&items, &abort, &RecoveryPolicy::default()).write, Some(RecoveryWrite::Record(_))));
     back(&mut items);
     assert!(then(&items).ask_running);
 
-    // After one that its kubelet has confirmed nothing is left of it.
+    // After a recovery that ended as Returned, no pod of it can run.
     let mut returned = undone;
-    returned.status.phase = Phase::Returned;
+    returned.status.phase = RecoveryPhase::Returned;
     let mut items = outage();
     find(&mut items, "Pod", "db-0")["metadata"]["uid"] = "uid-next".into();
     keep(&mut items, &returned);
-    does(&mut items, &again, &Policy::default());
-    assert!(record(&items).spec.plan.condemned("uid-db-0").is_none());
+    apply_next(&mut items, &again, &RecoveryPolicy::default());
+    assert!(record(&items).spec.plan.pod("uid-db-0").is_none());
 }
 
 #[test]
-fn a_record_of_the_same_name_is_taken_up_whoever_came_last() {
+fn a_record_of_the_same_boot_is_continued() {
     let mut items = outage();
-    let mut own = written(next(&items, &confirmed(), &Policy::default()));
-    own.status.phase = Phase::Undone;
+    let mut own = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
+    own.status.phase = RecoveryPhase::Undone;
     own.status.steps[0].at = "2026-01-01T00:10:00Z".parse().unwrap();
     keep(&mut items, &own);
-    // Somebody slow has closed the record of a former life after that.
+    // A slow caller has closed the record of an earlier boot after that.
     let mut former = own.clone();
     former.metadata.insert("name".into(), "a-former".into());
     former.spec.node.boot_id = "boot-0".into();
     former.status.steps[0].at = "2026-01-01T00:20:00Z".parse().unwrap();
     keep(&mut items, &former);
-    let begun = written(next(&items, &confirmed(), &Policy::default()));
+    let begun = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     assert_eq!((begun.name(), begun.metadata["resourceVersion"].as_str()), (own.name(), Some("9")));
 }
 
 #[test]
 fn a_record_that_cannot_be_read() {
     let mut items = outage();
-    let record = written(next(&items, &confirmed(), &Policy::default()));
+    let record = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     keep(&mut items, &record);
     find(&mut items, "NodeRecovery", record.name())["spec"]["plan"]["pods"][0]["target"] = json!("the moon");
-    let why = refusal(&items, &confirmed(), &Policy::default());
-    assert!(why.starts_with(&format!("NodeRecovery {}: it cannot be read", record.name())), "{why}");
+    let why = refusal(&items, &confirmed(), &RecoveryPolicy::default());
+    assert!(why.starts_with(&format!("NodeRecovery {} cannot be read", record.name())), "{why}");
 }
 
 #[test]
-fn a_record_that_somebody_has_deleted() {
+fn a_record_that_was_deleted() {
     let mut items = outage();
-    come_to(&mut items, Phase::Fenced);
+    advance_to(&mut items, RecoveryPhase::Fenced);
     let name = record(&items).name().to_owned();
-    gone(&mut items, "NodeRecovery", &name);
-    gone(&mut items, "Pod", "db-0");
-    assert!(refusal(&items, &nobody(), &Policy::default()).contains("nothing proves"));
+    remove(&mut items, "NodeRecovery", &name);
+    remove(&mut items, "Pod", "db-0");
+    assert!(refusal(&items, &plain_request(), &RecoveryPolicy::default()).contains("no evidence"));
     back(&mut items);
     assert!(then(&items).ask_running);
-    assert!(then_running(&items, &["uid-db-0"]).deed.is_none());
+    assert!(then_running(&items, &["uid-db-0"]).write.is_none());
     let tidied = then_running(&items, &[]);
-    done(&mut items, tidied.deed);
+    apply(&mut items, tidied.write);
     let node = find(&mut items, "Node", "a");
     assert!(!node.to_string().contains(OUT_OF_SERVICE), "{node}");
-    assert!(refusal(&items, &nobody(), &Policy::default()).contains("its kubelet is alive"));
+    assert!(refusal(&items, &plain_request(), &RecoveryPolicy::default()).contains("its kubelet is alive"));
 }
 
 #[test]
 fn evidence_for_some_pods_is_not_evidence_for_others() {
     let mut items = outage();
     items.push(pod("db-1", "a"));
-    come_to(&mut items, Phase::Fenced);
-    // Somebody takes the taint away; the next word is not accepted, and what is known of boot ids covers one pod.
+    advance_to(&mut items, RecoveryPhase::Fenced);
+    // Somebody removes the taint. The policy does not accept a new confirmation, and the boot ID is evidence for one pod.
     find(&mut items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().retain(|t| t["key"] != OUT_OF_SERVICE);
     let mut former = record(&items);
     former.metadata.insert("name".into(), "a-former".into());
     former.spec.node.boot_id = "boot-0".into();
-    former.status.phase = Phase::Returned;
+    former.status.phase = RecoveryPhase::Returned;
     former.spec.plan.pods.iter_mut().for_each(|p| p.terminating = p.name == "db-0");
     keep(&mut items, &former);
-    let policy = Policy { accept: [EvidenceKind::BootIdChanged].into(), ..Policy::default() };
+    let policy = RecoveryPolicy { accept: [EvidenceKind::BootIdChanged].into(), ..RecoveryPolicy::default() };
     let mut words = confirmed();
     words.confirm_off =
-        words.confirm_off.map(|s| stead_recovery::Said { at: s.at + jiff::SignedDuration::from_secs(1), ..s });
+        words.confirm_off.map(|s| stead_recovery::Statement { at: s.at + jiff::SignedDuration::from_secs(1), ..s });
     let why = refusal(&items, &words, &policy);
     assert_eq!(why, "node a: pod x/db-1: the evidence (BootIdChanged) does not cover it");
 }
 
 #[test]
-fn who_has_a_shield_keeps_it() {
+fn a_pod_keeps_its_added_tolerations() {
     let mut items = outage();
     for node in ["b", "c"] {
         find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "1".into();
     }
     items.push(set("web", 3));
     items.extend(["web-0", "web-1"].map(|name| pod(name, "a")));
-    does(&mut items, &confirmed(), &Policy::default());
-    let shielded = record(&items).spec.plan.left_alone.iter().find_map(|l| l.shield.clone()).expect("no room for one");
-    goes_on(&mut items);
-    assert!(find(&mut items, "Pod", &shielded.name)["spec"]["tolerations"].to_string().contains(OUT_OF_SERVICE));
-    // There is room now, and another pod has gone.
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
+    let kept =
+        record(&items).spec.plan.left_alone.iter().find_map(|l| l.added_tolerations.clone()).expect("no room for one");
+    resume(&mut items);
+    assert!(find(&mut items, "Pod", &kept.name)["spec"]["tolerations"].to_string().contains(OUT_OF_SERVICE));
+    // There is room now, and another pod is gone.
     find(&mut items, "Node", "b")["status"]["allocatable"]["cpu"] = "8".into();
-    gone(&mut items, "Pod", if shielded.name == "web-0" { "web-1" } else { "web-0" });
-    let policy = Policy { include_tolerating: true, ..Policy::default() };
-    does(&mut items, &nobody(), &policy);
+    remove(&mut items, "Pod", if kept.name == "web-0" { "web-1" } else { "web-0" });
+    let policy = RecoveryPolicy { include_tolerating: true, ..RecoveryPolicy::default() };
+    apply_next(&mut items, &plain_request(), &policy);
     let plan = record(&items).spec.plan;
-    let left = plan.left_alone.iter().find(|l| l.shield.as_ref().is_some_and(|s| s.name == shielded.name));
-    assert_eq!(left.and_then(|l| l.shield.clone()), Some(shielded.clone()), "{plan:?}");
+    let left = plan.left_alone.iter().find(|l| l.added_tolerations.as_ref().is_some_and(|s| s.name == kept.name));
+    assert_eq!(left.and_then(|l| l.added_tolerations.clone()), Some(kept.clone()), "{plan:?}");
 
-    // Another time it goes where there is room, like the others.
+    // In another recovery it is released, like the others.
     let mut undone = record(&items);
-    undone.status.phase = Phase::Undone;
+    undone.status.phase = RecoveryPhase::Undone;
     undone.status.steps.iter_mut().for_each(|step| step.at = "2026-01-01T00:10:00Z".parse().unwrap());
     keep(&mut items, &undone);
-    goes_on(&mut items);
-    does(&mut items, &confirmed(), &Policy::default());
+    resume(&mut items);
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
     let plan = record(&items).spec.plan;
-    assert!(plan.pods.iter().any(|p| p.name == shielded.name && !p.taken), "{plan:?}");
+    assert!(plan.pods.iter().any(|p| p.name == kept.name && !p.released_earlier), "{plan:?}");
 }
 
 #[test]
-fn a_node_that_is_gone_leaves_no_shield() {
+fn added_tolerations_are_taken_back_when_the_node_is_gone() {
     let mut items = outage();
     items.push(pod("large-0", "a"));
     find(&mut items, "Pod", "large-0")["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100".into();
-    does(&mut items, &confirmed(), &Policy::default());
-    goes_on(&mut items);
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
+    resume(&mut items);
     find(&mut items, "Node", "a")["metadata"]["uid"] = "another".into();
     let lowers = then(&items);
-    assert!(matches!(&lowers.deed, Some(Deed::Pod { name, .. }) if name == "large-0"), "{lowers:?}");
-    done(&mut items, lowers.deed);
-    assert_eq!(written(then(&items)).status.phase, Phase::Void);
+    assert!(matches!(&lowers.write, Some(RecoveryWrite::Pod { name, .. }) if name == "large-0"), "{lowers:?}");
+    apply(&mut items, lowers.write);
+    assert_eq!(written(then(&items)).status.phase, RecoveryPhase::Void);
 }
 
-/// What is waited for when pods and volumes are free.
+/// What is waited for when pods and volumes are released.
 fn waits(owner: &str, more: Vec<Value>) -> Vec<String> {
     let mut items = outage();
     find(&mut items, "Pod", "db-0")["metadata"]["ownerReferences"][0] =
         json!({ "apiVersion": "x/v1", "kind": owner, "name": "o", "uid": "o", "controller": true });
     find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:55:30Z".into();
     items.extend(more);
-    come_to(&mut items, Phase::Fenced);
-    gone(&mut items, "Pod", "db-0");
-    gone(&mut items, "VolumeAttachment", "va-v");
+    advance_to(&mut items, RecoveryPhase::Fenced);
+    remove(&mut items, "Pod", "db-0");
+    remove(&mut items, "VolumeAttachment", "va-v");
     for _ in 0..10 {
         let step = then(&items);
-        if step.end == Some(End::Recovered) {
+        if step.end == Some(RecoveryEnd::Recovered) {
             return Vec::new();
         }
-        if record(&items).status.phase == Phase::Released && !step.waits.is_empty() {
+        if record(&items).status.phase == RecoveryPhase::Released && !step.waits.is_empty() {
             return step.waits.into_iter().map(|w| format!("{}: {}", w.what, w.how)).collect();
         }
-        done(&mut items, step.deed);
+        apply(&mut items, step.write);
     }
     panic!("it does not come to an end: {:?}", record(&items).status);
 }
@@ -340,25 +354,25 @@ fn controller(kind: &str, name: &str, spec: Value, conditions: Value) -> Value {
 }
 
 #[test]
-fn nobody_waits_for_what_never_comes() {
+fn only_replacements_that_are_created_are_waited_for() {
     let (before, after) = ("2026-01-01T00:10:00Z", "2026-01-01T00:58:00Z");
     let job = |conditions: Value| vec![controller("Job", "o", json!({}), conditions)];
-    assert_eq!(waits("Job", job(json!([]))), ["a pod of Job x/o: not made yet"]);
+    assert_eq!(waits("Job", job(json!([]))), ["a pod of Job x/o: not created yet"]);
     assert_eq!(waits("Job", job(json!([{ "type": "Failed", "status": "True" }]))), [""; 0]);
     assert_eq!(waits("Job", Vec::new()), [""; 0], "it was deleted");
     assert_eq!(waits("Custom", Vec::new()), [""; 0]);
     let waiting = vec![made_by("Custom", "next", false, after)];
-    assert_eq!(waits("Custom", waiting), ["a pod of Custom x/o: on b, not ready yet"]);
+    assert_eq!(waits("Custom", waiting), ["a pod of Custom x/o: on b, not Ready yet"]);
 
     let set = |replicas: i64| controller("ReplicaSet", "o", json!({ "replicas": replicas }), json!([]));
-    assert_eq!(waits("ReplicaSet", vec![set(1)]), ["a pod of ReplicaSet x/o: not made yet"]);
+    assert_eq!(waits("ReplicaSet", vec![set(1)]), ["a pod of ReplicaSet x/o: not created yet"]);
     let broken = made_by("ReplicaSet", "broken", false, before);
     let next = |ready| made_by("ReplicaSet", "next", ready, after);
     assert_eq!(waits("ReplicaSet", vec![set(2), broken.clone(), next(true)]), [""; 0], "it was broken before");
     let not_yet = waits("ReplicaSet", vec![set(2), broken, next(false)]);
-    assert_eq!(not_yet, ["a pod of ReplicaSet x/o: on b, not ready yet"]);
+    assert_eq!(not_yet, ["a pod of ReplicaSet x/o: on b, not Ready yet"]);
 
-    // An update is under way: the old ReplicaSet wants none, and the Deployment one.
+    // During an update: the old ReplicaSet wants no pod, the Deployment wants one.
     let above = json!([{ "kind": "Deployment", "name": "d", "uid": "d", "controller": true }]);
     let mut old = set(0);
     old["metadata"]["ownerReferences"] = above.clone();
@@ -366,110 +380,110 @@ fn nobody_waits_for_what_never_comes() {
     new["metadata"]["ownerReferences"] = above;
     let deployment = controller("Deployment", "d", json!({ "replicas": 1 }), json!([]));
     let all = |more: Vec<Value>| [vec![old.clone(), new.clone(), deployment.clone()], more].concat();
-    assert_eq!(waits("ReplicaSet", all(Vec::new())), ["a pod of ReplicaSet x/o: not made yet"]);
+    assert_eq!(waits("ReplicaSet", all(Vec::new())), ["a pod of ReplicaSet x/o: not created yet"]);
     let mut successor = made_by("ReplicaSet", "next", true, after);
     successor["metadata"]["ownerReferences"][0]["uid"] = "o2".into();
     assert_eq!(waits("ReplicaSet", all(vec![successor])), [""; 0]);
 }
 
 #[test]
-fn one_that_waits_for_its_successors_holds_nobody_up() {
+fn a_recovery_that_waits_for_replacements_blocks_no_other() {
     let mut items = outage();
-    come_to(&mut items, Phase::Fenced);
+    advance_to(&mut items, RecoveryPhase::Fenced);
     let mut released = record(&items);
     released.metadata.insert("name".into(), "b-1".into());
     (released.spec.node.name, released.spec.node.uid) = ("b".into(), "uid-b".into());
-    let begins = |phase: Phase| {
+    let begins = |phase: RecoveryPhase| {
         let mut items = outage();
         let mut released = released.clone();
         released.status.phase = phase;
         keep(&mut items, &released);
-        next(&items, &confirmed(), &Policy { at_once: 1, ..Policy::default() }).deed.is_some()
+        next(&items, &confirmed(), &RecoveryPolicy { at_once: 1, ..RecoveryPolicy::default() }).write.is_some()
     };
-    assert!(!begins(Phase::Fenced) && begins(Phase::Released));
+    assert!(!begins(RecoveryPhase::Fenced) && begins(RecoveryPhase::Released));
 }
 
-/// Between the record and the taint anything may happen to the room that was there.
+/// Between the record and the taint, the room on other nodes may change.
 #[test]
-fn the_taint_is_put_by_a_plan_of_now() {
+fn the_plan_is_current_when_the_taint_is_applied() {
     let mut items = outage();
-    does(&mut items, &confirmed(), &Policy::default());
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
     assert_eq!(record(&items).spec.plan.pods.len(), 1);
     for node in ["b", "c"] {
         find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "0".into();
     }
-    // No taint for nothing: it is undone.
+    // There is nothing to release: the recovery is undone.
     for _ in 0..3 {
-        goes_on(&mut items);
+        resume(&mut items);
     }
     let now = record(&items).status;
-    assert_eq!(now.phase, Phase::Undone, "{now:?}");
-    assert!(now.steps.last().unwrap().what.contains("nothing is left there that could be freed"), "{now:?}");
+    assert_eq!(now.phase, RecoveryPhase::Undone, "{now:?}");
+    assert!(now.steps.last().unwrap().what.contains("no pod or volume is left to release"), "{now:?}");
     assert_eq!(find(&mut items, "Node", "a")["spec"]["taints"].as_array().unwrap().len(), 2);
 
-    // Of two, the one that has no room any more is left alone.
+    // One of two pods has no room any more, and is left alone.
     let mut items = outage();
     items.push(pod("web-0", "a"));
-    does(&mut items, &confirmed(), &Policy::default());
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
     assert_eq!(record(&items).spec.plan.pods.len(), 2);
-    gone(&mut items, "Node", "c");
+    remove(&mut items, "Node", "c");
     find(&mut items, "Node", "b")["status"]["allocatable"]["cpu"] = "1".into();
-    goes_on(&mut items);
+    resume(&mut items);
     let plan = record(&items).spec.plan;
     assert_eq!(plan.pods.len(), 1, "{plan:?}");
-    assert!(plan.left_alone[0].what == "pod x/web-0" && plan.left_alone[0].shield.is_some(), "{plan:?}");
+    assert!(plan.left_alone[0].what == "pod x/web-0" && plan.left_alone[0].added_tolerations.is_some(), "{plan:?}");
 
-    // Where successors would go may change without another plan.
+    // Where replacements would go may change without a new plan.
     let mut items = outage();
-    does(&mut items, &confirmed(), &Policy::default());
-    gone(&mut items, "Node", "b");
-    assert!(matches!(then(&items).deed, Some(Deed::Node { .. })));
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
+    remove(&mut items, "Node", "b");
+    assert!(matches!(then(&items).write, Some(RecoveryWrite::Node { .. })));
 }
 
-/// What was true an hour ago is no reason to begin now.
+/// Evidence expires before the taint is applied, not after.
 #[test]
-fn words_last_ten_minutes_until_the_taint_is_there() {
+fn evidence_expires_after_ten_minutes() {
     let mut items = outage();
-    does(&mut items, &confirmed(), &Policy::default());
-    let later = |items: &[Value], request: &Request, minutes: i64| {
+    apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
+    let later = |items: &[Value], request: &RecoveryRequest, minutes: i64| {
         let objects = Objects::from_items(items.to_vec());
         let now = now() + jiff::SignedDuration::from_mins(minutes);
-        let view = View::new("a", &objects, None, now);
-        step(&view, record_of(&objects, "a").as_ref(), request, &Policy::default())
+        let view = ClusterView::new("a", &objects, None, now);
+        next_step(&view, record_of(&objects, "a").as_ref(), request, &RecoveryPolicy::default())
     };
-    assert!(matches!(later(&items, &nobody(), 10).deed, Some(Deed::Node { .. })));
-    let refused = later(&items, &nobody(), 11);
-    assert!(matches!(&refused.end, Some(End::Refused(why)) if why.contains("make sure again")), "{refused:?}");
-    // The same words again are not new ones.
-    assert!(matches!(later(&items, &confirmed(), 11).end, Some(End::Refused(_))));
+    assert!(matches!(later(&items, &plain_request(), 10).write, Some(RecoveryWrite::Node { .. })));
+    let refused = later(&items, &plain_request(), 11);
+    assert!(matches!(&refused.end, Some(RecoveryEnd::Refused(Refusal::EvidenceExpired { .. }))), "{refused:?}");
+    // The same confirmation is not a new one.
+    assert!(matches!(later(&items, &confirmed(), 11).end, Some(RecoveryEnd::Refused(_))));
     let mut again = confirmed();
     again.confirm_off.as_mut().unwrap().at = now() + jiff::SignedDuration::from_mins(11);
     let renewed = later(&items, &again, 11);
-    done(&mut items, renewed.deed);
+    apply(&mut items, renewed.write);
     assert_eq!(record(&items).spec.evidence.len(), 2);
-    assert!(matches!(later(&items, &nobody(), 12).deed, Some(Deed::Node { .. })));
-    // Once it is there, the taint does its work.
-    let tainted = later(&items, &nobody(), 12);
-    done(&mut items, tainted.deed);
+    assert!(matches!(later(&items, &plain_request(), 12).write, Some(RecoveryWrite::Node { .. })));
+    // After the taint was applied, the recovery continues.
+    let tainted = later(&items, &plain_request(), 12);
+    apply(&mut items, tainted.write);
     assert!(
-        matches!(later(&items, &nobody(), 60).deed, Some(Deed::Record(record)) if record.status.phase == Phase::Fenced)
+        matches!(later(&items, &plain_request(), 60).write, Some(RecoveryWrite::Record(record)) if record.status.phase == RecoveryPhase::Fenced)
     );
 }
 
-/// A toleration of no time is one all the same: a pod that is evicted later by other taints is evicted then.
+/// A toleration of zero seconds matches the taint, so that the pod may be evicted later because of other taints.
 #[test]
-fn one_that_tolerates_the_taint_for_no_time_is_deleted() {
+fn a_pod_that_tolerates_the_taint_for_zero_seconds_is_deleted() {
     let mut items = outage();
     let none = json!({ "key": OUT_OF_SERVICE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0 });
     find(&mut items, "Pod", "db-0")["spec"]["tolerations"].as_array_mut().unwrap().push(none);
-    come_to(&mut items, Phase::Fenced);
-    let deed = then(&items).deed;
-    assert!(matches!(&deed, Some(Deed::DeletePod { uid, .. }) if uid == "uid-db-0"), "{deed:?}");
+    advance_to(&mut items, RecoveryPhase::Fenced);
+    let write = then(&items).write;
+    assert!(matches!(&write, Some(RecoveryWrite::DeletePod { uid, .. }) if uid == "uid-db-0"), "{write:?}");
 }
 
-/// What has ended is no replica: the successor is still to come.
+/// A pod that has ended is not a replica.
 #[test]
-fn pods_that_have_ended_are_no_successors() {
+fn pods_that_have_ended_are_not_replacements() {
     let replica_set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": { "name": "db", "namespace": "x", "uid": "db" }, "spec": { "replicas": 1 } });
     for phase in ["Failed", "Succeeded"] {
@@ -483,33 +497,33 @@ fn pods_that_have_ended_are_no_successors() {
         evicted["spec"]["nodeName"] = "b".into();
         evicted["status"] = json!({ "phase": phase });
         items.push(evicted);
-        come_to(&mut items, Phase::Fenced);
-        gone(&mut items, "Pod", "db-0");
-        gone(&mut items, "VolumeAttachment", "va-v");
-        goes_on(&mut items);
-        goes_on(&mut items);
+        advance_to(&mut items, RecoveryPhase::Fenced);
+        remove(&mut items, "Pod", "db-0");
+        remove(&mut items, "VolumeAttachment", "va-v");
+        resume(&mut items);
+        resume(&mut items);
         let step = then(&items);
-        assert!(step.waits.iter().any(|wait| wait.how == "not made yet"), "{phase}: {step:?}");
+        assert!(step.waits.iter().any(|wait| wait.how == "not created yet"), "{phase}: {step:?}");
     }
 }
 
-/// A kubelet that runs nothing any more may still have volumes mounted that were released.
+/// A kubelet that runs no released pod may still have released volumes mounted.
 #[test]
 fn the_taint_stays_while_a_released_volume_is_in_use() {
     let unique = "kubernetes.io/csi/cinder.csi.openstack.org^v";
     let returned = |in_use: &[&str], attached: bool| {
         let mut items = outage();
-        come_to(&mut items, Phase::Fenced);
-        gone(&mut items, "Pod", "db-0");
+        advance_to(&mut items, RecoveryPhase::Fenced);
+        remove(&mut items, "Pod", "db-0");
         if !attached {
-            gone(&mut items, "VolumeAttachment", "va-v");
+            remove(&mut items, "VolumeAttachment", "va-v");
         }
-        goes_on(&mut items);
+        resume(&mut items);
         back(&mut items);
         find(&mut items, "Node", "a")["status"]["volumesInUse"] = json!(in_use);
         items
     };
-    let stays = |items: &[Value]| !matches!(then_running(items, &[]).deed, Some(Deed::Node { .. }));
+    let stays = |items: &[Value]| !matches!(then_running(items, &[]).write, Some(RecoveryWrite::Node { .. }));
     assert!(stays(&returned(&[unique], false)), "it was released");
     assert!(stays(&returned(&[unique], true)), "it is about to be released");
     assert!(!stays(&returned(&[], false)));
@@ -522,31 +536,31 @@ fn the_taint_stays_while_a_released_volume_is_in_use() {
     again.extend(with_volume(pod("db-0", "a"), "v"));
     find(&mut again, "Pod", "db-0")["metadata"]["uid"] = "uid-next".into();
     assert!(!stays(&again), "its replacement runs on the same node");
-    // The record is gone: what is mounted without being attached tells.
+    // The record was deleted: a volume that is mounted without being attached was released.
     let mut orphaned = returned(&[unique], false);
     orphaned.retain(|i| i["kind"] != "NodeRecovery");
     assert!(stays(&orphaned));
     find(&mut orphaned, "Node", "a")["status"]["volumesInUse"] = json!([]);
     assert!(!stays(&orphaned));
-    // In another boot nothing of this one is mounted, and its taint goes at once.
+    // After a restart nothing is mounted any more, and the taint is removed at once.
     let mut rebooted = returned(&[unique], false);
     find(&mut rebooted, "Node", "a")["status"]["nodeInfo"]["bootID"] = "boot-2".into();
     assert!(!stays(&rebooted));
 }
 
-/// On storage that does not revoke access, pods are Terminating before the taint is there: no kubelet starts them again.
+/// On storage that does not revoke access, pods are deleted before the taint is applied: no kubelet starts them again.
 #[test]
 fn pods_with_unrevoked_volumes_are_deleted_before_the_taint() {
     let mut items = outage();
     find(&mut items, "PersistentVolume", "v")["spec"]["csi"]["driver"] = "nfs.csi.k8s.io".into();
-    let stated = Request { powered_off: true, ..confirmed() };
-    does(&mut items, &stated, &Policy::default());
-    let deed = then(&items).deed;
+    let stated = RecoveryRequest { powered_off: true, ..confirmed() };
+    apply_next(&mut items, &stated, &RecoveryPolicy::default());
+    let write = then(&items).write;
     let expected = |uid: &str, version: &str| uid == "uid-db-0" && version == "3";
     assert!(
-        matches!(&deed, Some(Deed::DeletePod { uid, resource_version, .. }) if expected(uid, resource_version)),
-        "{deed:?}"
+        matches!(&write, Some(RecoveryWrite::DeletePod { uid, resource_version, .. }) if expected(uid, resource_version)),
+        "{write:?}"
     );
     find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:30Z".into();
-    assert!(matches!(then(&items).deed, Some(Deed::Node { .. })));
+    assert!(matches!(then(&items).write, Some(RecoveryWrite::Node { .. })));
 }

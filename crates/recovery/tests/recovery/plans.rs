@@ -1,21 +1,21 @@
-//! Which pods leave a node, in which order, and which stay.
+//! Which pods a plan releases, in which order, and what it leaves alone.
 
 use serde_json::{Value, json};
 use stead_model::Objects;
-use stead_recovery::{Plan, Policy, Target, plan};
+use stead_recovery::{RecoveryPlan, RecoveryPolicy, ReplacementTarget, plan};
 
 use crate::cluster::{find, outage, pod, set, with_volume};
 
-fn planned(items: &[Value], policy: &Policy) -> Plan {
+fn planned(items: &[Value], policy: &RecoveryPolicy) -> RecoveryPlan {
     plan(&Objects::from_items(items.to_vec()), "a", policy).unwrap()
 }
 
-fn names(plan: &Plan) -> Vec<&str> {
+fn names(plan: &RecoveryPlan) -> Vec<&str> {
     plan.pods.iter().map(|p| p.name.as_str()).collect()
 }
 
-fn alone(plan: &Plan) -> Vec<(&str, &str, bool)> {
-    plan.left_alone.iter().map(|l| (l.what.as_str(), l.why.as_str(), l.shield.is_some())).collect()
+fn alone(plan: &RecoveryPlan) -> Vec<(&str, &str, bool)> {
+    plan.left_alone.iter().map(|l| (l.what.as_str(), l.why.as_str(), l.added_tolerations.is_some())).collect()
 }
 
 fn owned_by(mut pod: Value, kind: &str) -> Value {
@@ -29,54 +29,54 @@ fn tolerating(mut pod: Value) -> Value {
 }
 
 #[test]
-fn a_pod_goes_with_its_volume_to_where_it_fits() {
-    let plan = planned(&outage(), &Policy::default());
+fn a_pod_is_released_with_its_volume() {
+    let plan = planned(&outage(), &RecoveryPolicy::default());
     let pod = &plan.pods[0];
     assert_eq!((pod.owner.as_deref(), pod.volumes.as_slice()), (Some("StatefulSet/db"), ["v".to_owned()].as_slice()));
-    assert_eq!(pod.target, Target::Nodes(vec!["b".into(), "c".into()]));
+    assert_eq!(pod.target, ReplacementTarget::Nodes(vec!["b".into(), "c".into()]));
     assert!(plan.left_alone.is_empty() && plan.volumes.is_empty());
 }
 
-const DAEMON: &str = "DaemonSet agent looks after it: it belongs to the node; it ends with the taint, and is made anew when \
-                      that is gone";
+const DAEMON: &str = "it belongs to the node (DaemonSet agent); the taint evicts it, and it is recreated when the taint is \
+                      removed";
 
-/// What a DaemonSet does to its pods by its template, no toleration of theirs keeps off.
+/// A DaemonSet decides by its template: tolerations of a pod do not keep it.
 #[test]
-fn a_daemons_pod_passes_unless_it_has_something_attached() {
+fn a_daemon_pod_is_expendable_unless_it_has_an_attached_volume() {
     let (plain, disk) = (pod("agent-0", "a"), with_volume(pod("agent-1", "a"), "w"));
     let mut items = outage();
     items.push(owned_by(plain, "DaemonSet"));
     items.extend(disk.into_iter().map(|i| if i["kind"] == "Pod" { owned_by(i, "DaemonSet") } else { i }));
     items.push(tolerating(owned_by(pod("agent-2", "a"), "DaemonSet")));
-    let plan = planned(&items, &Policy::default());
-    let passing: Vec<(&str, bool)> = plan.left_alone.iter().map(|l| (l.what.as_str(), l.passing)).collect();
+    let plan = planned(&items, &RecoveryPolicy::default());
+    let passing: Vec<(&str, bool)> = plan.left_alone.iter().map(|l| (l.what.as_str(), l.expendable)).collect();
     assert_eq!(passing, [("pod x/agent-0", true), ("pod x/agent-1", false), ("pod x/agent-2", false)]);
-    assert_eq!(plan.left_alone[2].why, "DaemonSet agent looks after it: it belongs to the node");
+    assert_eq!(plan.left_alone[2].why, "it belongs to the node (DaemonSet agent)");
 }
 
 #[test]
-fn what_belongs_to_the_node_stays() {
+fn pods_that_belong_to_the_node_are_left_alone() {
     let mut items = outage();
     let mut mirror = pod("static-0", "a");
     mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "h" });
     let mut ended = pod("job-0", "a");
     ended["status"]["phase"] = "Succeeded".into();
     items.extend([owned_by(pod("agent-0", "a"), "DaemonSet"), mirror, ended, tolerating(pod("any-0", "a"))]);
-    let plan = planned(&items, &Policy::default());
+    let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(names(&plan), ["db-0"]);
     assert_eq!(
         alone(&plan),
         [
             ("pod x/agent-0", DAEMON, false),
             ("pod x/job-0", "it has ended", false),
-            ("pod x/static-0", "its kubelet has it from a file: it ends and starts with the machine", false),
+            ("pod x/static-0", "static pod: it starts and stops with the machine", false),
             ("pod x/any-0", "it tolerates node.kubernetes.io/out-of-service", false),
         ]
     );
 }
 
 #[test]
-fn what_tolerates_the_taint_goes_where_that_is_wanted_and_safe() {
+fn pods_that_tolerate_the_taint_are_released_if_wanted_and_safe() {
     let mut items = outage();
     let mut this = pod("this-0", "a");
     let taint = json!({ "key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute" });
@@ -84,26 +84,26 @@ fn what_tolerates_the_taint_goes_where_that_is_wanted_and_safe() {
     items.push(this);
     items.push(tolerating(pod("any-0", "a")));
     items.extend(with_volume(tolerating(pod("both-0", "a")), "w"));
-    let plan = planned(&items, &Policy { include_tolerating: true, ..Policy::default() });
+    let plan = planned(&items, &RecoveryPolicy { include_tolerating: true, ..RecoveryPolicy::default() });
     assert_eq!(names(&plan), ["db-0", "this-0"]);
     assert!(!plan.pods[0].tolerates && plan.pods[1].tolerates);
-    let back = "it bears all taints that this node would have, so that its successor could be put on this very node";
-    let why = "it tolerates node.kubernetes.io/out-of-service, so that its successor could be put on this very node";
+    let back = "it tolerates all taints of this node, so that its replacement could be scheduled to this node";
+    let why = "it tolerates node.kubernetes.io/out-of-service, so that its replacement could be scheduled to this node";
     assert_eq!(alone(&plan), [("pod x/any-0", back, false), ("pod x/both-0", why, false)]);
 }
 
 #[test]
-fn a_local_volume_keeps_its_pod() {
+fn a_pod_with_a_local_volume_is_left_alone() {
     let mut items = outage();
     find(&mut items, "PersistentVolume", "v")["spec"]["nodeAffinity"] = json!({ "required": { "nodeSelectorTerms": [{
         "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] }] }] } });
     items.push(pod("web-0", "a"));
-    let plan = planned(&items, &Policy::default());
+    let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(names(&plan), ["web-0"]);
-    let why = "claim claim-v: its volume v is on this node and nowhere else";
+    let why = "claim claim-v: its volume v exists on this node only";
     assert_eq!(alone(&plan), [("pod x/db-0", why, true)]);
-    // It has to bear the taints of silence for ever too: who is Terminating on such a node is collected.
-    let after = &plan.left_alone[0].shield.as_ref().unwrap().after;
+    // It also has to tolerate the taints of an unreachable node: a Terminating pod would be removed.
+    let after = &plan.left_alone[0].added_tolerations.as_ref().unwrap().after;
     assert_eq!(
         json!(after),
         json!([
@@ -115,9 +115,9 @@ fn a_local_volume_keeps_its_pod() {
 }
 
 #[test]
-fn room_is_given_to_what_matters_most() {
+fn pods_of_higher_priority_are_placed_first() {
     let mut items = outage();
-    // Two places are left, for three pods.
+    // There is room for two of three pods.
     for node in ["b", "c"] {
         find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "1".into();
     }
@@ -126,34 +126,34 @@ fn room_is_given_to_what_matters_most() {
     let mut attacher = pod("zz-0", "a");
     attacher["spec"]["containers"][0]["image"] = "registry/csi-attacher:v4".into();
     items.extend([urgent, attacher]);
-    let plan = planned(&items, &Policy::default());
+    let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(names(&plan), ["zz-0", "urgent-0"]);
-    assert_eq!(plan.pods[1].target, Target::Nodes(vec!["c".into()]));
+    assert_eq!(plan.pods[1].target, ReplacementTarget::Nodes(vec!["c".into()]));
     assert_eq!(plan.left_alone[0].what, "pod x/db-0");
     assert!(plan.left_alone[0].why.starts_with("0/3 nodes are available"), "{}", plan.left_alone[0].why);
 }
 
 #[test]
-fn a_successor_that_is_there_already_is_the_one() {
+fn an_existing_replacement_is_used() {
     let mut items = outage();
     *find(&mut items, "Pod", "db-0") = owned_by(find(&mut items, "Pod", "db-0").clone(), "ReplicaSet");
     find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:55:00Z".into();
     let mut next = owned_by(pod("db-1", "c"), "ReplicaSet");
     next["status"]["conditions"] = json!([]);
     items.push(next);
-    let plan = planned(&items, &Policy::default());
-    assert_eq!(plan.pods[0].target, Target::Nodes(vec!["c".into()]));
+    let plan = planned(&items, &RecoveryPolicy::default());
+    assert_eq!(plan.pods[0].target, ReplacementTarget::Nodes(vec!["c".into()]));
     assert!(plan.pods[0].terminating);
 }
 
-/// What is not going to be made needs no room, and its lack is no reason to refuse.
+/// A pod that is not recreated needs no room.
 #[test]
-fn successors_that_are_not_made_are_not_placed() {
+fn pods_that_are_not_recreated_are_not_placed() {
     let replica_set = |replicas: i64| {
         json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": { "name": "web", "namespace": "x", "uid": "web" }, "spec": { "replicas": replicas } })
     };
-    // One after the other on `a`, Terminating since 00:54; the others elsewhere, made at some time, ready.
+    // So many pods on `a`, Terminating since 00:54, and others on other nodes, created at these times, Ready.
     let with = |set: Value, old: usize, made: &[&str]| {
         let mut items = outage();
         items.retain(|i| i["kind"] != "Pod");
@@ -173,45 +173,48 @@ fn successors_that_are_not_made_are_not_placed() {
             pod["metadata"]["creationTimestamp"] = (*made).into();
             items.push(pod);
         }
-        let plan = plan(&Objects::from_items(items), "a", &Policy::default());
+        let plan = plan(&Objects::from_items(items), "a", &RecoveryPolicy::default());
         plan.map(|plan| plan.pods.into_iter().map(|p| p.target).collect::<Vec<_>>())
     };
     let (before, after) = ("2026-01-01T00:10:00Z", "2026-01-01T00:54:00Z");
-    let on = |node: &str| Target::Nodes(vec![node.into()]);
-    // It was replaced and the other one is ready: there is no room for one more, and none is made.
+    let on = |node: &str| ReplacementTarget::Nodes(vec![node.into()]);
+    // It was replaced: there is no room for one more, and none is created.
     assert_eq!(with(replica_set(2), 1, &[before, after]), Ok(vec![on("c")]));
     assert_eq!(with(replica_set(2), 2, &[after, after]), Ok(vec![on("b"), on("c")]));
-    // Scaled down meanwhile.
-    assert_eq!(with(replica_set(1), 2, &[after]), Ok(vec![on("b"), Target::Gone]));
-    assert_eq!(with(replica_set(0), 1, &[]), Ok(vec![Target::Gone]));
-    assert_eq!(with(set("web", 1), 2, &[]), Ok(vec![Target::Nodes(vec!["b".into(), "c".into()]), Target::Gone]));
-    // Of three two are missing, and one of them would find no place.
+    // Scaled down in the meantime.
+    assert_eq!(with(replica_set(1), 2, &[after]), Ok(vec![on("b"), ReplacementTarget::NotRecreated]));
+    assert_eq!(with(replica_set(0), 1, &[]), Ok(vec![ReplacementTarget::NotRecreated]));
+    assert_eq!(
+        with(set("web", 1), 2, &[]),
+        Ok(vec![ReplacementTarget::Nodes(vec!["b".into(), "c".into()]), ReplacementTarget::NotRecreated])
+    );
+    // Two of three are missing, and there is room for one.
     assert!(with(replica_set(3), 2, &[after]).is_err());
 }
 
 #[test]
-fn a_volume_that_no_pod_has_any_more_is_freed_too() {
+fn an_attached_volume_that_no_pod_uses_is_released() {
     let mut items = outage();
     items.retain(|i| i["kind"] != "Pod");
-    let plan = planned(&items, &Policy::default());
+    let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!((plan.pods.len(), plan.volumes.as_slice()), (0, ["v".to_owned()].as_slice()));
 }
 
 #[test]
-fn other_peoples_taints_are_named() {
+fn taints_of_others_are_left_alone() {
     let mut items = outage();
     find(&mut items, "Node", "a")["spec"]["taints"] = json!([
         { "key": "example.com/maintenance", "effect": "NoSchedule" },
         { "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" },
     ]);
-    let plan = planned(&items, &Policy::default());
+    let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(
         alone(&plan),
         [
-            ("taint example.com/maintenance", "it is not ours", false),
+            ("taint example.com/maintenance", "Stead did not apply it", false),
             (
                 "taint node.kubernetes.io/out-of-service",
-                "somebody else has put it there: it is made use of, and stays",
+                "somebody else applied it: Stead uses it, and does not remove it",
                 false
             ),
         ]

@@ -16,7 +16,7 @@ fn play(seed: u64, guards: Guards) -> Result<(), String> {
     World::new(seed, guards, false).play()
 }
 
-/// Runs that fail: the first one, or some.
+/// The first runs that fail.
 fn failed(guards: Guards, lies: bool, many: bool) -> Vec<(u64, String)> {
     let part = |first: u64| {
         let seeds = (first..runs()).step_by(THREADS as usize);
@@ -32,7 +32,7 @@ fn failed(guards: Guards, lies: bool, many: bool) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn nobody_writes_twice_and_all_is_well_again() {
+fn never_two_writers_and_every_run_ends_well() {
     if let Some(seed) = std::env::var("STEAD_RECOVERY_SEED").ok().and_then(|s| s.parse().ok()) {
         let guard = std::env::var("STEAD_RECOVERY_WITHOUT").ok();
         let without = Guard::ALL.into_iter().find(|g| Some(format!("{g:?}")) == guard);
@@ -49,31 +49,31 @@ fn nobody_writes_twice_and_all_is_well_again() {
 /// first such seed of a guard, searching as many runs as `STEAD_RECOVERY_RUNS` says.
 const FAILS_WITHOUT: [(Guard, u64); 21] = [
     (Guard::Lease, 4093),
-    (Guard::Silence, 100),
-    (Guard::Heard, 312),
-    (Guard::Words, 8),
-    (Guard::Cloud, 312),
+    (Guard::Unreachable, 100),
+    (Guard::SignOfLife, 312),
+    (Guard::ConfirmationAge, 8),
+    (Guard::CloudAge, 312),
     (Guard::Evidence, 5),
     (Guard::Record, 1),
     (Guard::Identity, 83),
     (Guard::Boot, 27),
-    (Guard::Most, 1),
-    (Guard::Brake, 54),
+    (Guard::MostUnreachable, 1),
+    (Guard::Limits, 54),
     (Guard::Plan, 90),
-    (Guard::Shield, 6),
+    (Guard::Tolerations, 6),
     (Guard::Version, 32),
     (Guard::Uid, 741),
     (Guard::Foreign, 4),
-    (Guard::Return, 10),
-    (Guard::InUse, 43),
+    (Guard::RunningPods, 10),
+    (Guard::VolumesInUse, 43),
     (Guard::PoweredOff, 3),
-    (Guard::Bar, 3522),
-    (Guard::NoReturn, 10),
+    (Guard::EndAnnotation, 3522),
+    (Guard::PointOfNoReturn, 10),
 ];
 
 /// Guards for which no run is known that fails without them: the situations that they are for are rare in the model. The
 /// first 20,000 runs have none.
-const WITHOUT_A_RUN: [Guard; 2] = [Guard::Covers, Guard::Terminating];
+const WITHOUT_A_RUN: [Guard; 2] = [Guard::Coverage, Guard::Terminating];
 
 #[test]
 fn a_kept_run_fails_without_its_guard() {
@@ -91,7 +91,7 @@ fn a_kept_run_fails_without_its_guard() {
 }
 
 #[test]
-fn a_lie_makes_two_writers_and_is_seen() {
+fn a_false_confirmation_leads_to_two_writers() {
     let caught = failed(Guards::ALL, true, true);
     assert!(caught.iter().any(|(_, why)| why.contains("two writers")), "{caught:?}");
 }

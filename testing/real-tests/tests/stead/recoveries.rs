@@ -120,7 +120,7 @@ async fn words_that_are_not_true_any_more_when_they_arrive() -> Result<()> {
     let child = child.context("this machine is too slow")?;
     let output = tokio::time::timeout(MOST, child.wait_with_output()).await.context("the call does not end")??;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1) && said.contains("say it again"), "{output:?}");
+    ensure!(output.status.code() == Some(1) && said.contains("confirm again"), "{output:?}");
     ensure!(stage.is_free(&old.node).await?, "a machine that writes was put out of service");
     ensure!(!proxy.written().iter().any(|write| write.was_made()), "{:?}", proxy.written());
     stage.nobody_was_hurt()

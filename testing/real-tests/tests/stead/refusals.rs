@@ -213,16 +213,16 @@ async fn nothing_is_written() -> Result<()> {
     let define: (&[&str], &[&str], &[&str]) =
         (&["create", "patch"], &["apiextensions.k8s.io"], &["customresourcedefinitions"]);
     for (user, rights, lacks) in [
-        ("no-taint", [READ, pods, records, define], "you may not: patch nodes;"),
+        ("no-taint", [READ, pods, records, define], "missing permissions: patch nodes;"),
         (
             "no-definition",
             [READ, pods, nodes, records],
-            "you may not: create customresourcedefinitions.apiextensions.k8s.io, patch customresourcedefinitions.apiextensions.k8s.io;",
+            "missing permissions: create customresourcedefinitions.apiextensions.k8s.io, patch customresourcedefinitions.apiextensions.k8s.io;",
         ),
         (
             "no-record",
             [READ, pods, nodes, define],
-            "you may not: create noderecoveries.stead.dev, update noderecoveries.stead.dev;",
+            "missing permissions: create noderecoveries.stead.dev, update noderecoveries.stead.dev;",
         ),
     ] {
         here.grant(user, &rights).await?;
@@ -241,7 +241,7 @@ async fn nothing_is_written() -> Result<()> {
     .await?;
     proxy.pretend_version("1", "28");
     let said = here.runs(&old, &[&["node/a", "--dry-run"], &OFF[..]].concat()).await?;
-    ensure!(said.code == Some(0) && said.out.contains("How long: "), "{}{}", said.out, said.err);
+    ensure!(said.code == Some(0) && said.out.contains("Ready again in about "), "{}{}", said.out, said.err);
 
     // The same call with proof and rights is carried out: it was nothing else that was in its way.
     let said = here.runs(&owner, &[&["node/a", "--yes"], &OFF[..]].concat()).await?;

@@ -248,7 +248,7 @@ impl Walk<'_> {
         self.shut_down(APP).await?;
         let refused = format!("stead recover node/{} --confirm-off 'shut down in the console' --yes", old.node);
         let refused = self.terminal.fails(&refused).await?;
-        ensure!(refused.contains("would find no place"), "refused for something else: {refused}");
+        ensure!(refused.contains("no node can run its replacement"), "refused for something else: {refused}");
         self.terminal.remark("the volume is in this zone alone: nothing was done. One machine is started")?;
         self.stage.machines.boot(other).await?;
         self.stage.waiting(APP).await?;

@@ -1,95 +1,116 @@
-//! The definition of NodeRecovery, which a recovery brings with it where it is not there, or is an older one that would
-//! drop a part of the record.
+//! The definition of NodeRecovery. A recovery installs it if it is missing, or if it is an older one that would drop a part of
+//! the record.
 
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use serde_json::Value;
 use stead_manifests::{Manifest, is_ours, recovery};
 
 use crate::output;
 use crate::server::Server;
 
-/// How often it is looked at.
-const PACE: Duration = Duration::from_millis(100);
+/// How often the definition is read while waiting for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The definition, and how it stands in the cluster.
+/// The definition, and its state in the cluster.
 pub(super) struct Definition {
     manifest: Manifest,
-    standing: Standing,
+    state: DefinitionState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum DefinitionState {
     Missing,
     Older,
-    /// As ours is, or newer.
-    Fine,
+    /// The same as ours, or newer.
+    Current,
 }
 
 pub(super) async fn look(server: &Server) -> anyhow::Result<Definition> {
     let manifest = recovery();
-    let there = server.get(&manifest.path()).await?;
-    if there.as_ref().is_some_and(|there| !is_ours(there)) {
-        bail!("{manifest} belongs to somebody else: Stead cannot keep its record there, and does nothing without one");
-    }
-    let standing = match there {
-        None => Standing::Missing,
-        Some(there) if keeps(schema(&there), schema(&manifest.object)) => Standing::Fine,
-        Some(_) => Standing::Older,
+    let state = match server.get(&manifest.path()).await? {
+        None => DefinitionState::Missing,
+        Some(existing) if !is_ours(&existing) => {
+            bail!(
+                "{manifest} does not belong to Stead: there is no place for the record, and nothing is done without it"
+            )
+        }
+        Some(existing) => {
+            let (existing, ours) = (schema(&existing)?, schema(&manifest.object)?);
+            let keeps = existing.zip(ours).is_some_and(|(existing, ours)| keeps(&existing, &ours));
+            if keeps { DefinitionState::Current } else { DefinitionState::Older }
+        }
     };
-    Ok(Definition { manifest, standing })
+    Ok(Definition { manifest, state })
 }
 
-/// What a definition says of the one version that there is.
-fn schema(definition: &Value) -> &Value {
-    &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+/// The schema of the only version of a definition.
+fn schema(definition: &Value) -> anyhow::Result<Option<JSONSchemaProps>> {
+    let definition: CustomResourceDefinition =
+        serde_json::from_value(definition.clone()).context("the definition of NodeRecovery")?;
+    let version = definition.spec.versions.into_iter().next();
+    Ok(version.and_then(|version| version.schema?.open_api_v3_schema))
 }
 
-/// Whether a schema keeps all that another one allows. It may keep more: that of a newer Stead does.
-fn keeps(there: &Value, ours: &Value) -> bool {
-    if there["x-kubernetes-preserve-unknown-fields"] == true {
+/// Whether a schema keeps everything that another one allows. It may keep more, as the schema of a newer Stead does.
+fn keeps(existing: &JSONSchemaProps, ours: &JSONSchemaProps) -> bool {
+    if existing.x_kubernetes_preserve_unknown_fields == Some(true) {
         return true;
     }
-    let fields = ours["properties"].as_object().into_iter().flatten();
-    let words = ours["enum"].as_array().into_iter().flatten();
-    there["type"] == ours["type"]
-        && ours["x-kubernetes-preserve-unknown-fields"] != true
-        && fields.into_iter().all(|(name, ours)| keeps(&there["properties"][name], ours))
-        && (ours["items"].is_null() || keeps(&there["items"], &ours["items"]))
-        && (there["enum"].is_null() || words.into_iter().all(|word| has(&there["enum"], word)))
-}
-
-fn has(list: &Value, word: &Value) -> bool {
-    list.as_array().is_some_and(|list| list.contains(word))
+    let keeps_field = |(name, ours): (&String, &JSONSchemaProps)| {
+        existing.properties.as_ref().and_then(|fields| fields.get(name)).is_some_and(|existing| keeps(existing, ours))
+    };
+    let keeps_items = match (&existing.items, &ours.items) {
+        (_, None) => true,
+        (Some(JSONSchemaPropsOrArray::Schema(existing)), Some(JSONSchemaPropsOrArray::Schema(ours))) => {
+            keeps(existing, ours)
+        }
+        _ => false,
+    };
+    let allows = |value| existing.enum_.as_ref().is_none_or(|allowed| allowed.contains(value));
+    existing.type_ == ours.type_
+        && ours.x_kubernetes_preserve_unknown_fields != Some(true)
+        && ours.properties.iter().flatten().all(keeps_field)
+        && keeps_items
+        && ours.enum_.iter().flatten().all(allows)
 }
 
 impl Definition {
-    /// Whether it has to be written before a record can be.
-    pub(super) fn is_wanting(&self) -> bool {
-        self.standing != Standing::Fine
+    /// Whether it has to be applied before a record can be written.
+    pub(super) fn must_be_applied(&self) -> bool {
+        self.state != DefinitionState::Current
     }
 
-    /// Applies it, and waits until the server has the kind.
-    pub(super) async fn bring(&self, server: &Server, timeout: Duration) -> anyhow::Result<()> {
-        if self.is_wanting() {
+    /// Applies it if that is needed, and waits until the server serves the kind.
+    pub(super) async fn apply(&self, server: &Server, timeout: Duration) -> anyhow::Result<()> {
+        if self.must_be_applied() {
             server.apply(&self.manifest.path(), &self.manifest.object, false).await?;
-            let did = if self.standing == Standing::Missing { "created" } else { "brought up to date:" };
+            let did = if self.state == DefinitionState::Missing { "created" } else { "updated" };
             output::complain("note", &format!("{did} {}", self.manifest));
         }
         let begun = Instant::now();
         loop {
-            let live = server.get(&self.manifest.path()).await?.unwrap_or_default();
-            let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
-            if conditions.any(|c| c["type"] == "Established" && c["status"] == "True") {
+            let live = server.get(&self.manifest.path()).await?;
+            if live.is_some_and(|live| is_established(&live)) {
                 return Ok(());
             }
             if begun.elapsed() >= timeout {
                 bail!("{} is not established after {}s", self.manifest, timeout.as_secs());
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// Whether the server serves the kind of a definition.
+fn is_established(definition: &Value) -> bool {
+    let definition = serde_json::from_value::<CustomResourceDefinition>(definition.clone()).ok();
+    let conditions = definition.and_then(|definition| definition.status?.conditions).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
 #[cfg(test)]
@@ -98,7 +119,7 @@ mod tests {
     use serde_json::json;
     use stead_recovery::NodeRecovery;
 
-    /// A record that has all that a record can have.
+    /// A record with every field.
     fn full() -> Value {
         let time = "2026-01-01T00:00:00Z";
         let said = json!({ "by": "me", "at": time, "words": "off" });
@@ -124,7 +145,7 @@ mod tests {
         })
     }
 
-    /// What of a value the API server would drop, or refuse, by a schema.
+    /// The parts of a value that an API server with this schema would drop or refuse.
     fn dropped(value: &Value, schema: &Value, path: &str, out: &mut Vec<String>) {
         if schema["x-kubernetes-preserve-unknown-fields"] == true {
             return;
@@ -150,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn an_older_definition_is_told_from_a_newer_one() {
-        let ours = recovery().object;
+    fn an_older_definition_does_not_keep_everything() {
+        let ours = schema(&recovery().object).expect("a definition").expect("a schema");
         let changed = |change: &dyn Fn(&mut Value)| {
-            let mut other = schema(&ours).clone();
+            let mut other = serde_json::to_value(&ours).expect("a schema can be written");
             change(&mut other);
-            keeps(&other, schema(&ours))
+            keeps(&serde_json::from_value(other).expect("a schema"), &ours)
         };
         assert!(changed(&|_| {}));
         assert!(changed(&|other| other["properties"]["spec"]["properties"]["more"] = json!({ "type": "string" })));
@@ -173,14 +194,14 @@ mod tests {
             let evidence = &mut other["properties"]["spec"]["properties"]["evidence"]["items"];
             evidence["properties"] = json!({ "kind": evidence["properties"]["kind"] });
         }));
-        assert!(!keeps(&Value::Null, schema(&ours)));
+        assert!(!keeps(&JSONSchemaProps::default(), &ours));
     }
 
     #[test]
-    fn the_schema_keeps_all_of_a_record() {
+    fn the_schema_keeps_every_field_of_a_record() {
         let record: NodeRecovery = serde_json::from_value(full()).expect("a record");
         let written = serde_json::to_value(&record).expect("a record can be written");
-        assert_eq!(written, full(), "the record here is not a full one any more");
+        assert_eq!(written, full(), "the record in this test lacks a field");
         let definition = recovery().object;
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let mut out = Vec::new();
@@ -188,9 +209,9 @@ mod tests {
             dropped(&written[part], &schema["properties"][part], part, &mut out);
         }
         assert_eq!(out, Vec::<String>::new());
-        use stead_recovery::{EvidenceKind, Phase};
-        let phases = [Phase::Planned, Phase::Held, Phase::Fenced, Phase::Released, Phase::Recovered, Phase::Returned];
-        let phases = phases.into_iter().chain([Phase::Undone, Phase::Void]).map(|p| json!(p)).collect::<Vec<_>>();
+        use stead_recovery::EvidenceKind;
+        use stead_recovery::RecoveryPhase::{Fenced, Held, Planned, Recovered, Released, Returned, Undone, Void};
+        let phases = [Planned, Held, Fenced, Released, Recovered, Returned, Undone, Void].map(|phase| json!(phase));
         assert_eq!(schema["properties"]["status"]["properties"]["phase"]["enum"], json!(phases));
         let kinds = [EvidenceKind::Person, EvidenceKind::CloudShutdown, EvidenceKind::BootIdChanged];
         let evidence = &schema["properties"]["spec"]["properties"]["evidence"]["items"]["properties"];

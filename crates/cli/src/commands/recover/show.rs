@@ -1,41 +1,42 @@
-//! What people see of a recovery.
+//! The output of `stead recover`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use serde_json::Value;
-use stead_explain::outage::{NodeStanding, Readiness};
+use serde::Serialize;
 use stead_explain::table;
-use stead_recovery::{CondemnedPod, Deed, End, NodeRecovery, Phase, Plan, Said, Step, Target, Took};
+use stead_model::{NodeHealth, Readiness};
+use stead_recovery::{
+    LeftAlone, NextStep, NodeRecovery, PlannedPod, RecordedStep, RecoveryEnd, RecoveryPhase, RecoveryPlan,
+    RecoveryWrite, ReplacementTarget, Statement, Wait,
+};
 
+use super::when_ready::ReadyTimes;
 use crate::output;
 
-/// The plan, before anything is done: the verdict first. `foreseen` says when each pod, by namespace and name, would be
-/// Ready again.
+/// The plan, before anything is done: the verdict first.
 pub(super) fn plan(
-    node: &NodeStanding,
+    node: &NodeHealth<'_>,
     record: Option<&NodeRecovery>,
-    plan: &Plan,
-    foreseen: &BTreeMap<String, Timestamp>,
+    plan: &RecoveryPlan,
+    ready: &ReadyTimes,
     now: Timestamp,
 ) -> String {
-    if let Some(record) = record.filter(|record| record.status.phase > Phase::Held) {
+    if let Some(record) = record.filter(|record| record.status.phase > RecoveryPhase::Held) {
         let (name, phase) = (record.name(), record.status.phase);
-        return format!("node {}: recovery {name} is in progress: {phase:?}\n{}", node.name, health(node, now));
+        return format!("node {}: recovery {name} is in progress: {phase:?}\n{}", node.name(), health(node, now));
     }
-    let mut out = format!("node {}: {}\n{}", node.name, verdict(plan, foreseen, now), health(node, now));
+    let mut out = format!("node {}: {}\n{}", node.name(), verdict(plan, ready, now), health(node, now));
     if let Some(record) = record {
         let _ = writeln!(out, "  recovery {} is recorded: {:?}", record.name(), record.status.phase);
     }
     if !plan.pods.is_empty() {
         out.push_str("\nPods to release, in this order\n");
     }
-    // What was released before is not released again.
-    for pod in plan.pods.iter().filter(|pod| !pod.taken) {
-        let _ = write!(out, "  - {}/{}", pod.namespace, pod.name);
+    for pod in plan.pods.iter().filter(|pod| !pod.released_earlier) {
+        let _ = write!(out, "  - {}", pod.full_name());
         if let Some(owner) = &pod.owner {
             let _ = write!(out, " of {owner}");
         }
@@ -50,13 +51,13 @@ pub(super) fn plan(
             let _ = writeln!(out, "      volume {volume} is detached");
         }
         let _ = match &pod.target {
-            Target::Nodes(nodes) => {
-                let ready = ready_at(pod, foreseen).map(|at| format!("; Ready at {}", ahead(now, at)));
+            ReplacementTarget::Nodes(nodes) => {
+                let ready = ready.of(pod).map(|at| format!("; Ready at {}", ahead(now, at)));
                 let nodes = first(nodes, pod.feasible_nodes());
                 writeln!(out, "      replacement pod on {nodes}{}", ready.unwrap_or_default())
             }
-            Target::Nowhere(why) => writeln!(out, "      replacement pod stays Pending: {why}"),
-            Target::Gone => writeln!(out, "      will not be recreated"),
+            ReplacementTarget::NoNode(why) => writeln!(out, "      replacement pod stays Pending: {why}"),
+            ReplacementTarget::NotRecreated => writeln!(out, "      will not be recreated"),
         };
     }
     if !plan.volumes.is_empty() {
@@ -81,15 +82,15 @@ pub(super) fn plan(
     out
 }
 
-/// What a recovery would release, and when all of it is Ready again if it starts now.
-fn verdict(plan: &Plan, foreseen: &BTreeMap<String, Timestamp>, now: Timestamp) -> String {
-    let pods: Vec<&CondemnedPod> = plan.pods.iter().filter(|pod| !pod.taken).collect();
-    let volumes = plan.freed().count();
+/// What a recovery would release, and when the pods are Ready again if it starts now.
+fn verdict(plan: &RecoveryPlan, ready: &ReadyTimes, now: Timestamp) -> String {
+    let pods: Vec<&PlannedPod> = plan.pods.iter().filter(|pod| !pod.released_earlier).collect();
+    let volumes = plan.released_volumes().count();
     if pods.is_empty() && volumes == 0 {
         return "nothing to release".to_owned();
     }
     let mut out = format!("{} and {} to release", count(pods.len(), "pod"), count(volumes, "volume"));
-    let ready: Vec<Timestamp> = pods.iter().filter_map(|pod| ready_at(pod, foreseen)).collect();
+    let ready: Vec<Timestamp> = pods.iter().filter_map(|pod| ready.of(pod)).collect();
     if let Some(last) = ready.iter().max() {
         let which =
             if ready.len() == pods.len() { "Ready again".into() } else { format!("{} Ready again", ready.len()) };
@@ -103,12 +104,12 @@ fn count(number: usize, what: &str) -> String {
 }
 
 /// What `--abort` would do.
-pub(super) fn abort(node: &NodeStanding, record: Option<&NodeRecovery>, now: Timestamp) -> String {
+pub(super) fn abort(node: &NodeHealth<'_>, record: Option<&NodeRecovery>, now: Timestamp) -> String {
     match record {
-        None => format!("node {}: no recovery to undo\n{}", node.name, health(node, now)),
+        None => format!("node {}: no recovery to undo\n{}", node.name(), health(node, now)),
         Some(record) => format!(
-            "node {}: recovery {} ({:?}) would be undone: its taint, its annotation and added tolerations go\n{}",
-            node.name,
+            "node {}: recovery {} ({:?}) would be undone: its taint, its annotation and the added tolerations are removed\n{}",
+            node.name(),
             record.name(),
             record.status.phase,
             health(node, now)
@@ -116,29 +117,43 @@ pub(super) fn abort(node: &NodeStanding, record: Option<&NodeRecovery>, now: Tim
     }
 }
 
-/// The same for programs: the plan as the record has it, and when each pod would be Ready again (null if it would not).
-pub(super) fn plan_value(plan: &Plan, foreseen: &BTreeMap<String, Timestamp>) -> serde_json::Result<Value> {
-    let mut value = serde_json::to_value(plan)?;
-    let shown = value["pods"].as_array_mut().into_iter().flatten();
-    for (shown, pod) in shown.zip(&plan.pods) {
-        shown["readyAt"] = serde_json::to_value(ready_at(pod, foreseen))?;
+/// The plan for programs: as in the record, with the time at which each pod will be Ready again.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownPlan<'a> {
+    pods: Vec<ShownPod<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    left_alone: &'a [LeftAlone],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    volumes: &'a [String],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownPod<'a> {
+    #[serde(flatten)]
+    pod: &'a PlannedPod,
+    /// Null if it will not be Ready, or if that is unknown.
+    ready_at: Option<Timestamp>,
+}
+
+impl<'a> ShownPlan<'a> {
+    pub(super) fn new(plan: &'a RecoveryPlan, ready: &ReadyTimes) -> ShownPlan<'a> {
+        ShownPlan {
+            pods: plan.pods.iter().map(|pod| ShownPod { pod, ready_at: ready.of(pod) }).collect(),
+            left_alone: &plan.left_alone,
+            volumes: &plan.volumes,
+        }
     }
-    Ok(value)
 }
 
-/// When the pod in a pod's place would be Ready.
-fn ready_at(pod: &CondemnedPod, foreseen: &BTreeMap<String, Timestamp>) -> Option<Timestamp> {
-    let goes = matches!(pod.target, Target::Nodes(_));
-    foreseen.get(&format!("{}/{}", pod.namespace, pod.name)).copied().filter(|_| goes)
-}
-
-/// A moment to come, and how far away it is.
+/// A time in the future, and how far away it is.
 fn ahead(now: Timestamp, then: Timestamp) -> String {
     format!("{then:.0}, in {}", age(then, now))
 }
 
 /// The node's health, as a line.
-fn health(node: &NodeStanding, now: Timestamp) -> String {
+fn health(node: &NodeHealth<'_>, now: Timestamp) -> String {
     let readiness = match node.readiness {
         Readiness::Ready => "Ready",
         Readiness::NotReady => "NotReady, reported by its kubelet",
@@ -148,7 +163,7 @@ fn health(node: &NodeStanding, now: Timestamp) -> String {
     if let Some(heard) = node.last_heard() {
         let _ = write!(out, ", last heartbeat {} ago ({heard:.0})", age(now, heard));
     }
-    if let Some(zone) = &node.zone {
+    if let Some(zone) = node.zone() {
         let _ = write!(out, ", zone {zone}");
     }
     out.push('\n');
@@ -165,7 +180,7 @@ fn age(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
-/// The best of several, and how many others there are.
+/// The best node, and how many others there are.
 fn first(nodes: &[String], feasible: usize) -> String {
     match nodes {
         [] => "no node".to_owned(),
@@ -175,7 +190,7 @@ fn first(nodes: &[String], feasible: usize) -> String {
     }
 }
 
-/// All recoveries, one a line.
+/// All recoveries, one per line.
 pub(super) fn list(records: &[NodeRecovery], now: Timestamp) -> String {
     if records.is_empty() {
         return "no recoveries\n".to_owned();
@@ -188,7 +203,7 @@ pub(super) fn list(records: &[NodeRecovery], now: Timestamp) -> String {
             record.spec.node.name.clone(),
             format!("{:?}", record.status.phase),
             evidence.map(|e| format!("{:?}", e.kind)).unwrap_or_default(),
-            evidence.map(|e| e.said.by.clone()).unwrap_or_default(),
+            evidence.map(|e| e.statement.by.clone()).unwrap_or_default(),
             begun.unwrap_or_default(),
             record.status.message.clone(),
         ]
@@ -197,22 +212,22 @@ pub(super) fn list(records: &[NodeRecovery], now: Timestamp) -> String {
     table(&["NAME", "NODE", "PHASE", "EVIDENCE", "BY", "AGE", "MESSAGE"], &rows)
 }
 
-/// One recovery, with all that was written down.
+/// One recovery, with everything that was recorded.
 pub(super) fn status(record: &NodeRecovery) -> String {
     let (spec, status) = (&record.spec, &record.status);
     let mut out = format!("recovery {} of node {}: {:?}\n", record.name(), spec.node.name, status.phase);
-    let said = |said: &Said| match said.words.as_str() {
-        "" => format!("{} at {:.0}", said.by, said.at),
-        words => format!("{} at {:.0}: {words}", said.by, said.at),
+    let by = |statement: &Statement| match statement.words.as_str() {
+        "" => format!("{} at {:.0}", statement.by, statement.at),
+        words => format!("{} at {:.0}: {words}", statement.by, statement.at),
     };
     for evidence in &spec.evidence {
-        let _ = writeln!(out, "  evidence {:?}: {}", evidence.kind, said(&evidence.said));
+        let _ = writeln!(out, "  evidence {:?}: {}", evidence.kind, by(&evidence.statement));
     }
     if let Some(abort) = &spec.abort {
-        let _ = writeln!(out, "  aborted by {}", said(abort));
+        let _ = writeln!(out, "  aborted by {}", by(abort));
     }
     for pod in &spec.plan.pods {
-        let _ = writeln!(out, "  pod {}/{} (uid {})", pod.namespace, pod.name, pod.uid);
+        let _ = writeln!(out, "  pod {} (UID {})", pod.full_name(), pod.uid);
     }
     for left in &spec.plan.left_alone {
         let _ = writeln!(out, "  left alone: {}: {}", left.what, left.why);
@@ -227,25 +242,23 @@ pub(super) fn status(record: &NodeRecovery) -> String {
     out
 }
 
-/// The end, as the last line and the exit code.
-pub(super) fn end(node: &str, end: &End, record: Option<&NodeRecovery>) -> anyhow::Result<String> {
+/// The last line; an error if the recovery was refused.
+pub(super) fn end(node: &str, end: &RecoveryEnd, record: Option<&NodeRecovery>) -> anyhow::Result<String> {
     Ok(match end {
-        End::Recovered => format!(
+        RecoveryEnd::Recovered => format!(
             "node {node}: recovered. The taint stays until the node is back: run stead recover node/{node} again then\n{}",
             record.map(still_there).unwrap_or_default()
         ),
-        End::Returned => format!("node {node}: back in service, the taint is removed\n"),
-        End::Undone => format!("node {node}: undone, the taint is removed\n"),
-        End::Refused(_) | End::PowerOffNotStated { .. } => {
-            anyhow::bail!("{}", end.refusal().unwrap_or_default());
-        }
+        RecoveryEnd::Returned => format!("node {node}: back in service, the taint is removed\n"),
+        RecoveryEnd::Undone => format!("node {node}: undone, the taint is removed\n"),
+        RecoveryEnd::Refused(refusal) => return Err(refusal.clone().into()),
     })
 }
 
-/// What a recovery has left alone, and how it can be freed later, when there is room for it or nobody needs it.
+/// The pods that a recovery has left alone, and how they can be released later.
 fn still_there(record: &NodeRecovery) -> String {
-    let pods = record.spec.plan.left_alone.iter().filter(|left| left.uid.is_some() && !left.passing);
-    let names: Vec<&str> = pods.map(|left| left.what.trim_start_matches("pod ")).collect();
+    let pods = record.spec.plan.left_alone.iter().filter(|left| left.uid.is_some() && !left.expendable);
+    let names: Vec<&str> = pods.map(|left| left.what.as_str()).collect();
     match names.as_slice() {
         [] => String::new(),
         names => format!(
@@ -255,69 +268,69 @@ fn still_there(record: &NodeRecovery) -> String {
     }
 }
 
-/// Tells how far it is, on standard error, each thing once.
+/// Shows the progress on standard error, each line once.
 pub(super) struct Progress {
     begun: Instant,
     shown: Vec<String>,
-    phases: Vec<(Phase, Duration)>,
-    /// When the taint was there, which all others wait for.
-    own: Duration,
-    /// The last step that was told.
-    told: Option<Took>,
+    phases: Vec<(RecoveryPhase, Duration)>,
+    /// When the taint was applied: Stead's own part.
+    tainted: Duration,
+    /// The last step that was shown.
+    last_step: Option<RecordedStep>,
 }
 
 impl Progress {
     pub(super) fn new(begun: Instant) -> Progress {
-        Progress { begun, shown: Vec::new(), phases: Vec::new(), own: Duration::ZERO, told: None }
+        Progress { begun, shown: Vec::new(), phases: Vec::new(), tainted: Duration::ZERO, last_step: None }
     }
 
-    /// What is waited for.
+    /// What the recovery waits for.
     pub(super) fn waits(&self) -> String {
         self.shown.join("; ")
     }
 
-    pub(super) fn tell(&mut self, step: &Step, record: Option<&NodeRecovery>) {
+    pub(super) fn show(&mut self, step: &NextStep, record: Option<&NodeRecovery>) {
         if let Some(record) = record
             && self.phases.last().is_none_or(|(phase, _)| *phase != record.status.phase)
         {
             self.phases.push((record.status.phase, self.begun.elapsed()));
         }
-        let waits: Vec<String> = step.waits.iter().map(|w| format!("{}: {}", w.what, w.how)).collect();
+        let waits: Vec<String> = step.waits.iter().map(Wait::to_string).collect();
         for wait in waits.iter().filter(|w| !self.shown.contains(w)) {
             self.line(&format!("waiting for {wait}"));
         }
-        if step.deed.is_none() || !waits.is_empty() {
+        if step.write.is_none() || !waits.is_empty() {
             self.shown = waits;
         }
     }
 
-    pub(super) fn done(&mut self, deed: &Deed) {
-        let what = match deed {
-            Deed::Record(record) => match record.status.steps.last() {
-                Some(took) if self.told.as_ref() != Some(took) => {
-                    self.told = Some(took.clone());
-                    took.what.clone()
+    pub(super) fn done(&mut self, write: &RecoveryWrite) {
+        let what = match write {
+            RecoveryWrite::Record(record) => match record.status.steps.last() {
+                Some(step) if self.last_step.as_ref() != Some(step) => {
+                    self.last_step = Some(step.clone());
+                    step.what.clone()
                 }
                 _ => return,
             },
-            Deed::Node { name, what, .. } => format!("node {name}: {what}"),
-            Deed::Pod { namespace, name, what, .. } => format!("pod {namespace}/{name}: {what}"),
-            Deed::DeletePod { namespace, name, .. } => format!("pod {namespace}/{name}: deleted"),
+            RecoveryWrite::Node { name, what, .. } => format!("node {name}: {what}"),
+            RecoveryWrite::Pod { namespace, name, what, .. } => format!("pod {namespace}/{name}: {what}"),
+            RecoveryWrite::DeletePod { namespace, name, .. } => format!("pod {namespace}/{name}: deleted"),
         };
-        if matches!(deed, Deed::Node { .. }) && self.own == Duration::ZERO {
-            self.own = self.begun.elapsed();
+        if matches!(write, RecoveryWrite::Node { .. }) && self.tainted == Duration::ZERO {
+            self.tainted = self.begun.elapsed();
         }
         self.line(&what);
     }
 
     fn line(&self, text: &str) {
-        // Whether somebody sees it is of no matter to what is done.
+        // The recovery continues even if nobody can read this.
         let _ = writeln!(io::stderr(), "{:7.1} s  {text}", self.begun.elapsed().as_secs_f64());
     }
 
     /// How long each part took.
-    pub(super) fn summary(&self, node: &str, record: Option<&NodeRecovery>, end: &End) -> anyhow::Result<()> {
-        if *end != End::Recovered || self.phases.len() < 2 {
+    pub(super) fn summary(&self, node: &str, record: Option<&NodeRecovery>, end: &RecoveryEnd) -> anyhow::Result<()> {
+        if *end != RecoveryEnd::Recovered || self.phases.len() < 2 {
             return Ok(());
         }
         let pods = match record.map_or(0, |r| r.spec.plan.pods.len()) {
@@ -325,14 +338,14 @@ impl Progress {
             pods => format!("{pods} pods"),
         };
         let mut out = format!("node {node}: {pods} recovered; seconds since the call\n");
-        let at = |phase: Phase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
-        if self.own > Duration::ZERO {
-            let _ = writeln!(out, "{:7.1} s  planned, recorded and tainted by Stead", self.own.as_secs_f64());
+        let at = |phase: RecoveryPhase| self.phases.iter().find(|(p, _)| *p == phase).map(|(_, at)| at.as_secs_f64());
+        if self.tainted > Duration::ZERO {
+            let _ = writeln!(out, "{:7.1} s  planned, recorded and tainted by Stead", self.tainted.as_secs_f64());
         }
-        if let Some(at) = at(Phase::Released) {
+        if let Some(at) = at(RecoveryPhase::Released) {
             let _ = writeln!(out, "{at:7.1} s  pods removed and volumes detached by Kubernetes");
         }
-        if let Some(at) = at(Phase::Recovered) {
+        if let Some(at) = at(RecoveryPhase::Recovered) {
             let _ = writeln!(out, "{at:7.1} s  replacement pods Ready");
         }
         output::text(&out)

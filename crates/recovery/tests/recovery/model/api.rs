@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stead_model::{ObjectKey, Objects};
-use stead_recovery::{ANNOTATION, Deed};
+use stead_recovery::{ANNOTATION, RecoveryWrite};
 
 use super::world::{NOT_REVOKING, Node, Pod, REVOKING, Ready, World, at};
 
@@ -188,9 +188,9 @@ impl World {
     }
 
     /// Does what was decided from what was read at that turn; gives back whether the API server took it.
-    pub(crate) fn write(&mut self, deed: &Deed, who: &str, read: u64) -> bool {
-        match deed {
-            Deed::Record(record) => {
+    pub(crate) fn write(&mut self, write: &RecoveryWrite, who: &str, read: u64) -> bool {
+        match write {
+            RecoveryWrite::Record(record) => {
                 let name = record.name().to_owned();
                 let has = |value: &Value| value["metadata"]["resourceVersion"].clone();
                 let held = self.records.get(&name).map_or(Value::Null, has);
@@ -203,7 +203,7 @@ impl World {
                 self.check_record(record, read);
                 self.records.insert(name, value);
             }
-            Deed::Node { name, patch, what } => {
+            RecoveryWrite::Node { name, patch, what } => {
                 let n = self.nodes.iter().position(|n| n.name == *name).unwrap();
                 if self.nodes[n].gone.is_some() || stale(&patch["metadata"], self.nodes[n].version) {
                     return false;
@@ -221,7 +221,7 @@ impl World {
                 node.version = version;
                 self.check_brake();
             }
-            Deed::Pod { name, patch, what, .. } => {
+            RecoveryWrite::Pod { name, patch, what, .. } => {
                 let (version, turn) = (self.version(), self.turn);
                 let Some(pod) = self.pods.iter_mut().find(|p| p.name == *name) else { return false };
                 if patch["metadata"]["uid"] != *pod.uid || stale(&patch["metadata"], pod.version) {
@@ -231,7 +231,7 @@ impl World {
                 (pod.version, pod.patched) = (version, turn);
                 self.say(|| format!("{who} patches {name}: {what}"));
             }
-            Deed::DeletePod { name, uid, resource_version, .. } => {
+            RecoveryWrite::DeletePod { name, uid, resource_version, .. } => {
                 let (version, tick) = (self.version(), self.tick);
                 let Some(pod) = self.pods.iter_mut().find(|p| p.name == *name) else { return false };
                 let changed = !resource_version.is_empty() && *resource_version != pod.version.to_string();

@@ -1,6 +1,6 @@
 //! What has to hold.
 
-use stead_recovery::{Deed, End, EvidenceKind, Mark, NodeRecovery, Phase};
+use stead_recovery::{EvidenceKind, NodeRecovery, RecoveryAnnotation, RecoveryEnd, RecoveryPhase, RecoveryWrite};
 
 use super::faults::State;
 use super::machine::Power;
@@ -57,17 +57,17 @@ impl World {
 
     /// We put our taint on a node, or take it away.
     pub(crate) fn check_patch(&mut self, n: usize, mark: Option<&str>, read: u64) {
-        let Some(mark) = mark.and_then(|m| serde_json::from_str::<Mark>(m).ok()) else {
+        let Some(mark) = mark.and_then(|m| serde_json::from_str::<RecoveryAnnotation>(m).ok()) else {
             self.check_return(n, read);
             return;
         };
-        if mark.over.is_some() {
+        if mark.ended.is_some() {
             self.check_return(n, read);
             return;
         }
         let record =
             self.records.get(&mark.record).and_then(|r| serde_json::from_value::<NodeRecovery>(r.clone()).ok());
-        let Some(record) = record.filter(|r| r.spec.evidence.last().is_some_and(|e| e.said.by != "nobody")) else {
+        let Some(record) = record.filter(|r| r.spec.evidence.last().is_some_and(|e| e.statement.by != "nobody")) else {
             self.breaks(format!("n{n} is put out of service without evidence on record"));
             return;
         };
@@ -88,7 +88,12 @@ impl World {
             read: look.rest,
             boot: self.nodes[n].boot,
             condemned: plan.pods.iter().map(|p| p.uid.clone()).chain(before.condemned).collect(),
-            shielded: plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.clone()).collect(),
+            shielded: plan
+                .left_alone
+                .iter()
+                .filter(|l| l.added_tolerations.is_some())
+                .filter_map(|l| l.uid.clone())
+                .collect(),
             collected: before.collected,
         };
         self.nodes[n].fence = Some(fence);
@@ -135,9 +140,11 @@ impl World {
     pub(crate) fn check_brake(&mut self) {
         let (mut all, mut zones) = (0, [0, 0]);
         for node in &self.nodes {
-            let Some(mark) = node.mark.as_ref().and_then(|m| serde_json::from_str::<Mark>(m).ok()) else { continue };
+            let Some(mark) = node.mark.as_ref().and_then(|m| serde_json::from_str::<RecoveryAnnotation>(m).ok()) else {
+                continue;
+            };
             let phase = self.records.get(&mark.record).map_or("", |r| r["status"]["phase"].as_str().unwrap_or(""));
-            if mark.over.is_none() && node.has(OUT_OF_SERVICE) && matches!(phase, "Planned" | "Fenced") {
+            if mark.ended.is_none() && node.has(OUT_OF_SERVICE) && matches!(phase, "Planned" | "Fenced") {
                 all += 1;
                 zones[usize::from(node.zone == "b")] += 1;
             }
@@ -162,7 +169,7 @@ impl World {
         if record.status.phase.is_over() {
             self.closed.insert(record.spec.node.name.clone(), self.looks[&read].rest);
         }
-        if record.status.phase != Phase::Undone {
+        if record.status.phase != RecoveryPhase::Undone {
             return;
         }
         let n = self.nodes.iter().position(|n| n.name == record.spec.node.name).unwrap();
@@ -173,13 +180,14 @@ impl World {
         let marked = node.mark.as_ref().is_some_and(ours);
         // What an earlier attempt at the same life has collected is not in the plan of this one.
         let planned =
-            |(uid, turn): (&String, &u64)| record.spec.plan.condemned(uid).filter(|p| !p.taken).map(|_| *turn);
+            |(uid, turn): (&String, &u64)| record.spec.plan.pod(uid).filter(|p| !p.released_earlier).map(|_| *turn);
         let collected = node
             .fence
             .as_ref()
             .filter(|f| f.record == record.name())
             .and_then(|f| f.collected.iter().filter_map(planned).min());
-        let shields = record.spec.plan.left_alone.iter().filter(|l| l.shield.is_some()).filter_map(|l| l.uid.as_ref());
+        let shields =
+            record.spec.plan.left_alone.iter().filter(|l| l.added_tolerations.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
             .filter_map(|uid| self.pods.iter().find(|p| p.uid == *uid))
             .find(|p| p.is_active() && self.is_shielded(p) && p.patched < self.looks[&read].rest);
@@ -193,7 +201,7 @@ impl World {
     }
 
     /// Somebody has looked at a node. The taint of a former life must not outlast that.
-    pub(crate) fn note_look(&mut self, n: usize, record: Option<&NodeRecovery>, deed: Option<&Deed>) {
+    pub(crate) fn note_look(&mut self, n: usize, record: Option<&NodeRecovery>, write: Option<&RecoveryWrite>) {
         let machine = &self.machines[n];
         let there = self.nodes.iter().filter(|n| n.gone.is_none());
         let (all, lost) = there.fold((0, 0), |(all, lost), n| (all + 1, lost + usize::from(n.ready != Ready::True)));
@@ -218,10 +226,10 @@ impl World {
         let ours = node
             .mark
             .as_ref()
-            .and_then(|m| serde_json::from_str::<Mark>(m).ok())
-            .filter(|m| m.record == record.name() && m.over.is_none());
+            .and_then(|m| serde_json::from_str::<RecoveryAnnotation>(m).ok())
+            .filter(|m| m.record == record.name() && m.ended.is_none());
         let former = ours.is_some_and(|m| m.boot_id != format!("boot-{}", node.boot));
-        let goes = matches!(deed, Some(Deed::Node { .. }));
+        let goes = matches!(write, Some(RecoveryWrite::Node { .. }));
         if former && !goes {
             self.breaks(format!("n{n} keeps the taint of a former life"));
         }
@@ -298,7 +306,10 @@ impl World {
             for n in 0..NODES {
                 if self.broken.is_none() && self.concerns(n) {
                     let end = self.recover_calmly(n);
-                    let nothing = |end: &End| matches!(end, End::Refused(why) if why.ends_with("is to be freed"));
+                    let nothing = |end: &RecoveryEnd| {
+                        use stead_recovery::Refusal::{NothingToRelease, RecordedAsEvidence};
+                        matches!(end, RecoveryEnd::Refused(NothingToRelease(_) | RecordedAsEvidence(_)))
+                    };
                     self.nothing_there.extend(end.as_ref().filter(|end| nothing(end)).map(|_| n));
                     self.say(|| format!("carla at n{n}: {end:?}"));
                 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use stead_recovery::{Deed, End, EvidenceKind, Policy, Request, Said, View, record_of, step};
+use stead_recovery::{
+    ClusterView, EvidenceKind, RecoveryEnd, RecoveryPolicy, RecoveryRequest, RecoveryWrite, Statement, next_step,
+    record_of,
+};
 
 use super::machine::Power;
 use super::world::{NODES, OUT_OF_SERVICE, Ready, World};
@@ -18,9 +21,9 @@ pub(crate) struct Recoverer {
 #[derive(Debug, Clone)]
 struct Call {
     node: usize,
-    request: Request,
+    request: RecoveryRequest,
     /// What was decided, and at which turn it was read.
-    deed: Option<(Deed, u64)>,
+    write: Option<(RecoveryWrite, u64)>,
     ask_running: bool,
     /// When to look again.
     next: u32,
@@ -59,13 +62,13 @@ impl World {
         let node = self.chance.one_of(&down)?;
         let who = self.recoverers[r].who.to_owned();
         let abort = self.chance.percent(8);
-        let said = |words: &str| Some(Said { by: who.clone(), at: self.now(), words: words.into() });
+        let said = |words: &str| Some(Statement { by: who.clone(), at: self.now(), words: words.into() });
         let confirm_off = if self.may_say_off(node) && self.chance.clone().percent(75) { said("seen") } else { None };
         let powered_off = confirm_off.is_some() && self.machines[node].power != Power::Suspended;
         let abort = abort.then(|| said("never mind")).flatten();
-        let request = Request { who: who.clone(), confirm_off, powered_off, abort };
+        let request = RecoveryRequest { who: who.clone(), confirm_off, powered_off, abort };
         self.say(|| format!("{who} calls for n{node}: {request:?}"));
-        Some(Call { node, request, deed: None, ask_running: false, next: 0, naps: 0 })
+        Some(Call { node, request, write: None, ask_running: false, next: 0, naps: 0 })
     }
 
     /// Whether anybody would think of recovering it.
@@ -100,17 +103,17 @@ impl World {
             self.recoverers[r].call = Some(call);
             return false;
         }
-        if let Some((deed, read)) = call.deed.clone() {
+        if let Some((write, read)) = call.write.clone() {
             if self.chance.percent(40) {
                 // It takes its time.
                 self.recoverers[r].call = Some(call);
                 return false;
             }
-            call.deed = None;
+            call.write = None;
             let who = self.recoverers[r].who;
             let fails = self.chance.percent(self.setting.flaky);
             if !fails {
-                self.write(&deed, who, read);
+                self.write(&write, who, read);
             }
             if self.chance.percent(10) {
                 self.say(|| format!("{who} is killed"));
@@ -124,7 +127,7 @@ impl World {
             return false;
         }
         let policy = self.policy.clone();
-        let (deed, end, ask) = self.look(call.node, &call.request, &policy, call.ask_running);
+        let (write, end, ask) = self.look(call.node, &call.request, &policy, call.ask_running);
         call.ask_running = ask;
         if let Some(end) = end {
             let who = self.recoverers[r].who;
@@ -136,11 +139,11 @@ impl World {
             }
             return false;
         }
-        let waits = deed.is_none();
+        let waits = write.is_none();
         if waits {
             call.next = self.tick + 1 + self.chance.below(7) as u32;
         }
-        call.deed = deed.map(|deed| (deed, self.turn));
+        call.write = write.map(|write| (write, self.turn));
         self.recoverers[r].call = Some(call);
         !waits
     }
@@ -149,39 +152,39 @@ impl World {
     pub(crate) fn look(
         &mut self,
         n: usize,
-        request: &Request,
-        policy: &Policy,
+        request: &RecoveryRequest,
+        policy: &RecoveryPolicy,
         ask: bool,
-    ) -> (Option<Deed>, Option<End>, bool) {
+    ) -> (Option<RecoveryWrite>, Option<RecoveryEnd>, bool) {
         self.refresh();
         let objects = std::mem::take(&mut self.read.objects);
         let name = self.nodes[n].name.clone();
         let running: Option<BTreeSet<String>> = (ask && self.machines[n].is_up())
             .then(|| self.machines[n].processes.iter().map(|p| p.uid.clone()).collect());
         let record = record_of(&objects, &name);
-        let view = View::new(&name, &objects, running.as_ref(), self.now()).with_guards(self.guards);
-        let step = step(&view, record.as_ref(), request, policy);
+        let view = ClusterView::new(&name, &objects, running.as_ref(), self.now()).with_guards(self.guards);
+        let step = next_step(&view, record.as_ref(), request, policy);
         self.read.objects = objects;
-        self.note_look(n, record.as_ref(), step.deed.as_ref());
-        (step.deed, step.end, step.ask_running)
+        self.note_look(n, record.as_ref(), step.write.as_ref());
+        (step.write, step.end, step.ask_running)
     }
 
     /// When all is calm: everybody has the rights and the words that it takes, and nothing fails.
-    pub(crate) fn recover_calmly(&mut self, n: usize) -> Option<End> {
-        let said = Said { by: "carla".into(), at: self.now(), words: "seen".into() };
+    pub(crate) fn recover_calmly(&mut self, n: usize) -> Option<RecoveryEnd> {
+        let said = Statement { by: "carla".into(), at: self.now(), words: "seen".into() };
         let confirm_off = (self.machines[n].power == Power::Off).then_some(said);
         let powered_off = confirm_off.is_some();
-        let request = Request { who: "carla".into(), confirm_off, powered_off, abort: None };
-        let mut policy = Policy { allow_pending: true, ..self.policy.clone() };
+        let request = RecoveryRequest { who: "carla".into(), confirm_off, powered_off, abort: None };
+        let mut policy = RecoveryPolicy { allow_pending: true, ..self.policy.clone() };
         policy.accept.insert(EvidenceKind::Person);
         let mut ask = true;
         for _ in 0..12 {
             self.turn += 1;
             let read = self.turn;
-            let (deed, end, running) = self.look(n, &request, &policy, ask);
+            let (write, end, running) = self.look(n, &request, &policy, ask);
             ask = running;
-            match deed {
-                Some(deed) => self.write(&deed, "carla", read),
+            match write {
+                Some(write) => self.write(&write, "carla", read),
                 None => return end,
             };
         }

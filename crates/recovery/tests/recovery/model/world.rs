@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stead_chance::Chance;
-use stead_recovery::{EvidenceKind, Guards, Policy};
+use stead_recovery::{EvidenceKind, Guards, RecoveryPolicy};
 
 use super::api::Read;
 use super::faults::Script;
@@ -186,7 +186,7 @@ pub(crate) enum Bears {
 pub(crate) struct World {
     pub(crate) chance: Chance,
     pub(crate) guards: Guards,
-    pub(crate) policy: Policy,
+    pub(crate) policy: RecoveryPolicy,
     pub(crate) setting: Setting,
     pub(crate) tick: u32,
     /// Counts every turn of everybody.
@@ -230,7 +230,7 @@ impl World {
         let mut accept = BTreeSet::from([EvidenceKind::Person]);
         accept.extend(chance.percent(40).then_some(EvidenceKind::CloudShutdown));
         accept.extend(chance.percent(40).then_some(EvidenceKind::BootIdChanged));
-        let policy = Policy {
+        let policy = RecoveryPolicy {
             accept,
             at_once: 1 + chance.below(2) as usize,
             at_once_per_zone: 1,

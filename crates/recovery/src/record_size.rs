@@ -1,9 +1,10 @@
-//! Limits on everything in a record that can grow.
+//! Limits on every list and text in a record.
 //!
 //! etcd refuses requests of more than 1.5 MiB, and the CRD schema has limits of its own. A record that cannot be written
-//! would stop a recovery half-way, so each record is brought within the limits before it is written.
+//! would stop a recovery half-way, so each record is cut to the limits before it is written.
 
-use crate::record::{NodeRecovery, Target};
+use crate::record::{NodeRecovery, ReplacementTarget};
+use crate::refusal::Refusal;
 
 /// How many of the nodes that can run a replacement pod are stored, the best first.
 pub(crate) const BEST_NODES: usize = 3;
@@ -11,7 +12,7 @@ pub(crate) const BEST_NODES: usize = 3;
 /// How many of a node's pods that have ended are listed one by one.
 pub(crate) const LISTED_ENDED_PODS: usize = 20;
 
-/// A record's maximum size in bytes, serialized. What is above it is refused before anything is written.
+/// The maximum size of a serialized record in bytes. A larger one is refused before anything is written.
 pub(crate) const MAX_RECORD: usize = 1_300_000;
 
 /// How many items of evidence are kept: the first, and the latest ones.
@@ -20,20 +21,20 @@ const MAX_EVIDENCE: usize = 16;
 /// How many steps are kept: the first, and the latest ones.
 const MAX_STEPS: usize = 200;
 
-/// How many pods a plan has at most, as in the CRD schema. A node has far fewer; the list grows by the pods that earlier
-/// recoveries of the same boot have taken.
+/// The maximum number of pods in a plan, as in the CRD schema. A node has far fewer; the list grows by the pods that earlier
+/// recoveries of the same boot have released.
 const MAX_PODS: usize = 1024;
 
-/// The length of a text in characters: a step, or the reason why a pod stays or finds no node.
+/// The maximum length of a text in characters: a step, or the reason why a pod stays or no node can run it.
 const MAX_TEXT: usize = 1024;
 
-/// The same for a pod that was taken from the node earlier.
-const MAX_TEXT_OF_THE_PAST: usize = 64;
+/// The same for a pod that was released earlier.
+const MAX_TEXT_OF_RELEASED: usize = 64;
 
-/// The length of the status message in characters.
+/// The maximum length of the status message in characters.
 const MAX_MESSAGE: usize = 4096;
 
-/// Brings a record within the limits.
+/// Cuts a record to the limits.
 pub(crate) fn bound(record: &mut NodeRecovery) {
     keep_first_and_latest(&mut record.spec.evidence, MAX_EVIDENCE);
     keep_first_and_latest(&mut record.status.steps, MAX_STEPS);
@@ -44,30 +45,29 @@ pub(crate) fn bound(record: &mut NodeRecovery) {
         // Records of earlier versions list every node.
         pod.feasible_nodes = pod.feasible_nodes();
         match &mut pod.target {
-            Target::Nodes(nodes) => nodes.truncate(BEST_NODES),
-            Target::Nowhere(why) => cut(why, if pod.taken { MAX_TEXT_OF_THE_PAST } else { MAX_TEXT }),
-            Target::Gone => {}
+            ReplacementTarget::Nodes(nodes) => nodes.truncate(BEST_NODES),
+            ReplacementTarget::NoNode(why) => {
+                cut(why, if pod.released_earlier { MAX_TEXT_OF_RELEASED } else { MAX_TEXT })
+            }
+            ReplacementTarget::NotRecreated => {}
         }
     }
     plan.left_alone.iter_mut().for_each(|left| cut(&mut left.why, MAX_TEXT));
-    // One pod that was taken earlier is enough to know that the kubelet has to be asked what it runs.
-    while plan.pods.len() > MAX_PODS && plan.pods.iter().filter(|pod| pod.taken).count() > 1 {
-        let Some(first) = plan.pods.iter().position(|pod| pod.taken) else { break };
+    // One pod that was released earlier is enough to know that the kubelet has to be asked what it runs.
+    while plan.pods.len() > MAX_PODS && plan.pods.iter().filter(|pod| pod.released_earlier).count() > 1 {
+        let Some(first) = plan.pods.iter().position(|pod| pod.released_earlier) else { break };
         plan.pods.remove(first);
     }
 }
 
-/// Why a record cannot be written: it is too large even within the limits, because many pods with long lists of
-/// tolerations stay on the node.
-pub(crate) fn too_large(record: &NodeRecovery) -> Option<String> {
+/// An error if a record is too large even within the limits, because many pods with long lists of tolerations stay on the
+/// node.
+pub(crate) fn check(record: &NodeRecovery) -> Result<(), Refusal> {
     let size = serde_json::to_vec(record).map_or(0, |bytes| bytes.len());
-    (size > MAX_RECORD).then(|| {
-        format!(
-            "node {}: the record of its recovery would have {size} bytes, more than the {MAX_RECORD} that fit \
-             into etcd: too many of its pods stay; delete those that are not needed",
-            record.spec.node.name
-        )
-    })
+    if size <= MAX_RECORD {
+        return Ok(());
+    }
+    Err(Refusal::RecordTooLarge { node: record.spec.node.name.clone(), size })
 }
 
 fn keep_first_and_latest<T>(items: &mut Vec<T>, most: usize) {

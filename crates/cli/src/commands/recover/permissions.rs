@@ -1,9 +1,9 @@
-//! What whoever calls must be allowed to do, asked before anything is written.
+//! The permissions that a recovery needs, checked before anything is written.
 
 use crate::output::Hinted;
 use crate::server::Server;
 
-/// The rights that a recovery uses: verb, group, resource, namespace.
+/// The permissions that a recovery uses: verb, group, resource, namespace.
 const USED: [(&str, &str, &str, Option<&str>); 7] = [
     ("get", "", "nodes", None),
     ("patch", "", "nodes", None),
@@ -14,9 +14,9 @@ const USED: [(&str, &str, &str, Option<&str>); 7] = [
     ("update", "stead.dev", "noderecoveries", None),
 ];
 
-/// An error that names what is missing, if anything is.
+/// An error that names the missing permissions.
 pub(super) async fn check(server: &Server, node: &str, define: bool) -> anyhow::Result<()> {
-    // What is applied where there is nothing yet is created, and both are asked for.
+    // Applying an object that does not exist needs both.
     let definition = ["create", "patch"].map(|verb| (verb, "apiextensions.k8s.io", "customresourcedefinitions", None));
     let definition = definition.into_iter().filter(|_| define);
     let mut missing = Vec::new();
@@ -27,8 +27,8 @@ pub(super) async fn check(server: &Server, node: &str, define: bool) -> anyhow::
         return Ok(());
     }
     Err(Hinted {
-        message: format!("node {node}: you may not: {}; nothing was written", missing.join(", ")),
-        hint: "docs/RECOVER.md lists the rights that a recovery needs".to_owned(),
+        message: format!("node {node}: missing permissions: {}; nothing was written", missing.join(", ")),
+        hint: "docs/RECOVER.md lists the permissions that a recovery needs".to_owned(),
     }
     .into())
 }
