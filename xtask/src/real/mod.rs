@@ -166,6 +166,7 @@ fn run_suite(suite: &Suite, programs: &Programs, folder: &Path) -> Result<Ended>
         .args(args)
         .current_dir(root())
         .env(SKIPPED, &notes)
+        .envs(suite.env.iter().copied())
         .env("STEAD_PROGRAMS", built)
         // The end of the log is shown: the error, not where in the code it was made.
         .env("RUST_BACKTRACE", "0")

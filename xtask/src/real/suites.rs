@@ -1,4 +1,4 @@
-//! The suites that need real components.
+//! The suites that need real components, or too much time for `cargo xtask ci`.
 
 /// A suite.
 pub(super) struct Suite {
@@ -8,12 +8,14 @@ pub(super) struct Suite {
     pub(super) run: Run,
     /// Whether it is about seconds, so that nothing else may run beside it.
     pub(super) alone: bool,
+    /// Its environment variables.
+    pub(super) env: &'static [(&'static str, &'static str)],
 }
 
 /// How a suite is run.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
-    /// A test program of `testing/real-tests`, and which of its tests.
+    /// A test program, and which of its tests.
     Tests(&'static str, &'static [&'static str]),
     /// A program of `testing/`, and its arguments.
     Program(&'static str, &'static [&'static str]),
@@ -22,11 +24,11 @@ pub(super) enum Run {
 use Run::{Program, Tests};
 
 const fn suite(name: &'static str, about: &'static str, run: Run) -> Suite {
-    Suite { name, about, run, alone: false }
+    Suite { name, about, run, alone: false, env: &[] }
 }
 
 const fn alone(name: &'static str, about: &'static str, run: Run) -> Suite {
-    Suite { name, about, run, alone: true }
+    Suite { name, about, run, alone: true, env: &[] }
 }
 
 const SCENARIOS: &str = "stead-scenarios";
@@ -40,6 +42,14 @@ pub(super) const SUITES: &[Suite] = &[
         "20 random recoveries under random faults",
         Program(SCENARIOS, &["recoveries", "--runs", "20"]),
     ),
+    Suite {
+        env: &[("STEAD_RECOVERY_RUNS", "100000")],
+        ..suite(
+            "recovery-seeds",
+            "100,000 seeded recoveries on a model of a cluster",
+            Tests("recovery", &["seeds::never_two_writers"]),
+        )
+    },
     suite("operators", "the recordings of the OpenStack operators", Program(SCENARIOS, &["operators"])),
     suite(
         "gluster-faults",
