@@ -4,29 +4,20 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stead_machines::{Image, Images, Machines, Setup};
-use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
+use stead_machines::{Image, Images};
+use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
 const STORAGE: &str = include_str!("../../../../examples/cinder-demo/storage.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../examples/cinder-demo/deployment.yaml");
 const STATEFUL_SET: &str = include_str!("../../../../examples/cinder-demo/statefulset.yaml");
-const NS: &str = "default";
-const MINUTE: Duration = Duration::from_secs(60);
 const ZONE: &str = "topology.cinder.csi.openstack.org/zone";
 const REGION: &str = "failure-domain.beta.kubernetes.io/region";
 
-struct Cluster {
-    plane: ControlPlane,
-    machines: Machines,
-}
-
 async fn cluster() -> Option<Cluster> {
-    let binaries = Binaries::find_or_skip()?;
-    if !Machines::can_run_or_skip() {
-        return None;
-    }
-    let plane = ControlPlane::start(&binaries, Options { fast: true, ..Options::default() }).await.unwrap();
+    let binaries = binaries_or_skip()?;
     let node = |(name, zone): (&str, &str)| NodeSpec {
         name: name.to_owned(),
         labels: [(ZONE.to_owned(), zone.to_owned()), (REGION.to_owned(), "de-nbg6-1".to_owned())].into(),
@@ -43,9 +34,7 @@ async fn cluster() -> Option<Cluster> {
         .file("/cinder-demo", stead_stage::program("cinder-demo").unwrap())
         .entrypoint(["/cinder-demo"]);
     let images = Images::default().with("cinder-demo", image);
-    let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();
-    machines.ready().await.unwrap();
-    let cluster = Cluster { plane, machines };
+    let cluster = Cluster::start(&binaries, Options { fast: true, ..Options::default() }, cluster, images).await;
     cluster.kubectl("cordon node-4-nude").await;
     for file in [STORAGE, DEPLOYMENT, STATEFUL_SET] {
         cluster.plane.kubectl_with(&["apply", "-f", "-"], file).await.unwrap().ok().unwrap();
@@ -54,11 +43,6 @@ async fn cluster() -> Option<Cluster> {
 }
 
 impl Cluster {
-    async fn kubectl(&self, line: &str) -> String {
-        let words: Vec<&str> = line.split(' ').collect();
-        self.plane.kubectl(&words).await.unwrap().ok().unwrap()
-    }
-
     /// Waits until an application has a pod that is ready and is none of these, and returns its name, uid and node.
     async fn pod(&self, app: &str, but: &[&str]) -> [String; 3] {
         let end = Instant::now() + MINUTE * 2;

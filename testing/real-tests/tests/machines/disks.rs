@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use stead_machines::{Api, End, Image, Images, Interval, Machines, Setup, Violation};
-use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
+use stead_machines::{Api, End, Image, Images, Interval, Violation};
+use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options};
 
-const NS: &str = "default";
-const MINUTE: Duration = Duration::from_secs(60);
+use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
 /// Writes to its volume all the time, by a file that stays open and by SQLite, and says when it could and when not.
 const WRITER: &str = r#"
@@ -45,19 +44,9 @@ while True:
 /// What it says when its disk is gone.
 const LOST: &str = "file: EIO, base: lost, list: EIO";
 
-struct Cluster {
-    plane: ControlPlane,
-    machines: Machines,
-}
-
 /// Two nodes of a cloud in one zone and one in another, and a StatefulSet of one writer.
 async fn cluster() -> Option<Cluster> {
-    let binaries = Binaries::find_or_skip()?;
-    if !Machines::can_run_or_skip() {
-        return None;
-    }
-    let plane =
-        ControlPlane::start(&binaries, Options { fast: true, egress: true, ..Options::default() }).await.unwrap();
+    let binaries = binaries_or_skip()?;
     let node = |(name, zone): (&str, &str)| NodeSpec {
         name: name.to_owned(),
         labels: [("zone".to_owned(), zone.to_owned())].into(),
@@ -72,9 +61,8 @@ async fn cluster() -> Option<Cluster> {
         ..ClusterSpec::default()
     };
     let images = Images::default().with("writer", Image::default().entrypoint(["python3", "-c", WRITER]));
-    let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();
-    machines.ready().await.unwrap();
-    let cluster = Cluster { plane, machines };
+    let options = Options { fast: true, egress: true, ..Options::default() };
+    let cluster = Cluster::start(&binaries, options, cluster, images).await;
     cluster
         .apply(json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "disk" },
@@ -115,33 +103,6 @@ fn writers(name: &str, count: u32) -> Value {
 }
 
 impl Cluster {
-    async fn apply(&self, object: Value) {
-        self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().ok().unwrap();
-    }
-
-    async fn kubectl(&self, line: &str) -> String {
-        let words: Vec<&str> = line.split(' ').collect();
-        self.plane.kubectl(&words).await.unwrap().ok().unwrap()
-    }
-
-    async fn get(&self, what: &str, path: &str) -> String {
-        let path = format!("jsonpath={path}");
-        self.plane.kubectl(&["get", what, "-o", &path]).await.unwrap().stdout
-    }
-
-    /// Asks kubectl until it says this.
-    async fn until(&self, what: &str, path: &str, expected: &str) {
-        let end = Instant::now() + MINUTE;
-        loop {
-            let said = self.get(what, path).await;
-            if said == expected {
-                return;
-            }
-            assert!(Instant::now() < end, "{what} {path} says {said}, not {expected}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
     fn has_said(&self, uid: &str, word: &str) -> bool {
         let log = self.machines.logs(NS, "w-0", "writer").unwrap_or_default();
         log.lines().any(|line| line == format!("{uid} {word}"))

@@ -4,14 +4,10 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use stead_machines::{Image, Images, Machines, Setup};
-use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options, skip};
+use stead_machines::{Image, Images};
+use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options, skip};
 
-const NS: &str = "default";
-
-async fn apply(plane: &ControlPlane, object: Value) {
-    plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().ok().unwrap();
-}
+use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
 /// Not on the node that is for clients.
 fn off_clients() -> Value {
@@ -53,43 +49,39 @@ fn pool() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_with_a_replicated_volume() {
-    let Some(binaries) = Binaries::find_or_skip() else { return };
-    if !Machines::can_run_or_skip() {
-        return;
-    }
+    let Some(binaries) = binaries_or_skip() else { return };
     if std::process::Command::new("glusterd").arg("--version").output().is_err() {
         return skip("glusterd is not installed");
     }
-    let plane = ControlPlane::start(&binaries, Options::default()).await.unwrap();
     let nodes = ["n0", "n1", "n2", "n3"].map(|name| NodeSpec { name: name.to_owned(), ..NodeSpec::default() });
     let drivers = vec![DriverSpec { name: "disk.test".to_owned(), topology: None, attach: false, disk: false }];
     let cluster = ClusterSpec { nodes: nodes.to_vec(), drivers, ..ClusterSpec::default() };
     let images = Images::default().with("gluster", Image::default().empty("/var/log/glusterfs"));
-    let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();
-    machines.ready().await.unwrap();
-    apply(&plane, json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "disk" }, "provisioner": "disk.test",
-    }))
-    .await;
-    apply(
-        &plane,
-        json!({
+    let cluster = Cluster::start(&binaries, Options::default(), cluster, images).await;
+    cluster
+        .apply(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "disk" },
+            "provisioner": "disk.test",
+        }))
+        .await;
+    cluster
+        .apply(json!({
             "apiVersion": "v1", "kind": "Service", "metadata": { "name": "pool" },
             "spec": { "clusterIP": "None", "publishNotReadyAddresses": true, "selector": { "app": "pool" } },
-        }),
-    )
-    .await;
-    apply(&plane, pool()).await;
+        }))
+        .await;
+    cluster.apply(pool()).await;
     let client = json!({ "name": "client", "image": "gluster", "command": ["sleep", "infinity"] });
     let spec = json!({ "terminationGracePeriodSeconds": 1, "nodeName": "n3", "containers": [client] });
-    apply(&plane, json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "client" }, "spec": spec })).await;
-    let minute = Duration::from_secs(60);
+    let client = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "client" }, "spec": spec });
+    cluster.apply(client).await;
+    let Cluster { plane, machines } = cluster;
     for pod in ["pool-0", "pool-1", "pool-2", "client"] {
-        machines.wait_ready(NS, pod, minute).await.unwrap();
+        machines.wait_ready(NS, pod, MINUTE).await.unwrap();
     }
     // What a command says, asked again for a while: peers become friends in their own time.
     let sh = async |pod: &str, container: &str, line: &str, expected: &str| {
-        let end = Instant::now() + minute;
+        let end = Instant::now() + MINUTE;
         loop {
             let output = machines.exec(NS, pod, container, &["sh", "-c", line]).await.unwrap();
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -131,7 +123,7 @@ async fn a_pool_with_a_replicated_volume() {
     sh("client", "client", "cat /mnt/v/f", "hello").await;
     let count = "gluster peer status | grep -c 'Peer in Cluster (Connected)'";
     for pod in ["pool-0", "pool-1", "pool-2"] {
-        machines.wait_ready(NS, pod, minute).await.unwrap();
+        machines.wait_ready(NS, pod, MINUTE).await.unwrap();
         sh(pod, "glusterd", count, "2").await;
     }
     // Suspended machines hang the mount for a while: whoever waits for it is gone with the rest all the same.

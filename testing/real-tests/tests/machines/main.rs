@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cinder_demo;
+mod cluster;
 mod disks;
 mod glusterd;
 mod processes;

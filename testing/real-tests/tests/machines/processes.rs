@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use stead_machines::{Api, Image, Images, Machines, Setup};
-use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
+use stead_machines::{Api, Image, Images};
+use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options};
 
-const NS: &str = "default";
-const MINUTE: Duration = Duration::from_secs(60);
+use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
 /// A web server that answers `/` with what is in its volume, and is ready while the file `/data/ready` is there.
 const WEB: &str = r#"
@@ -31,24 +30,13 @@ print('here', flush=True)
 http.server.ThreadingHTTPServer(('', 8080), Web).serve_forever()
 "#;
 
-struct Cluster {
-    plane: ControlPlane,
-    machines: Machines,
-}
-
 async fn cluster() -> Option<Cluster> {
-    let binaries = Binaries::find_or_skip()?;
-    if !Machines::can_run_or_skip() {
-        return None;
-    }
-    let plane = ControlPlane::start(&binaries, Options { fast: true, ..Options::default() }).await.unwrap();
+    let binaries = binaries_or_skip()?;
     let node = |name: &str| NodeSpec { name: name.to_owned(), ..NodeSpec::default() };
     let driver = DriverSpec { name: "disk.test".to_owned(), topology: None, attach: true, disk: false };
     let cluster = ClusterSpec { nodes: vec![node("n0"), node("n1")], drivers: vec![driver], ..ClusterSpec::default() };
     let images = Images::default().with("web", Image::default().entrypoint(["python3", "-c", WEB]).env("MADE", "here"));
-    let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await.unwrap();
-    machines.ready().await.unwrap();
-    let cluster = Cluster { plane, machines };
+    let cluster = Cluster::start(&binaries, Options { fast: true, ..Options::default() }, cluster, images).await;
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "disk" },
         "provisioner": "disk.test", "volumeBindingMode": "WaitForFirstConsumer",
@@ -58,28 +46,6 @@ async fn cluster() -> Option<Cluster> {
 }
 
 impl Cluster {
-    async fn apply(&self, object: Value) {
-        self.plane.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await.unwrap().ok().unwrap();
-    }
-
-    async fn get(&self, what: &str, path: &str) -> String {
-        let path = format!("jsonpath={path}");
-        self.plane.kubectl(&["get", what, "-o", &path]).await.unwrap().stdout
-    }
-
-    /// Asks kubectl until it says this.
-    async fn until(&self, what: &str, path: &str, expected: &str) {
-        let end = Instant::now() + MINUTE;
-        loop {
-            let said = self.get(what, path).await;
-            if said == expected {
-                return;
-            }
-            assert!(Instant::now() < end, "{what} {path} says {said}, not {expected}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
     /// What a shell in a pod prints, or that it failed.
     async fn sh(&self, pod: &str, line: &str) -> Result<String, String> {
         let output = self.machines.exec(NS, pod, "web", &["sh", "-c", line]).await.unwrap();

@@ -2,6 +2,7 @@
 //! be asked for is asked for, and what the audit log says it used is what its roles grant.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -41,17 +42,24 @@ const TRACELESS: [(&str, &str, &str, &str, &str); 4] = [
     ("security.openshift.io", "securitycontextconstraints", "use", "Glance", "roles"),
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_granted_is_what_is_used() -> Result<()> {
-    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
+/// A stage with an audit log, on which owner references need the permission to update finalizers. None where the control
+/// plane is not available.
+async fn audited_stage(stead: &Path) -> Result<Option<Stage>> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(None) };
     let admission = vec!["OwnerReferencesPermissionEnforcement".to_owned()];
     let options = Options { audit: true, admission, ..Options::default() };
-    let stead = crate::stead()?;
-    let stage = Stage::open(&binaries, &stead, options, ClusterSpec::seven()).await?;
+    let stage = Stage::open(&binaries, stead, options, ClusterSpec::seven()).await?;
     stage.kubectl_with(&["apply", "-f", "-"], STORAGE).await?;
     stage.kubectl_with(&["apply", "-f", "-"], &network_definition().to_string()).await?;
     stage.define().await?;
     stage.collects().await?;
+    Ok(Some(stage))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_granted_is_what_is_used() -> Result<()> {
+    let stead = crate::stead()?;
+    let Some(stage) = audited_stage(&stead).await? else { return Ok(()) };
     let roles = give_rights(&stage, &[]).await?;
     may(&stage, &first(NAMESPACED, false), "", true).await?;
 
@@ -90,15 +98,8 @@ async fn what_is_granted_is_what_is_used() -> Result<()> {
 /// it does nothing, and no write is even attempted.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_some_namespaces_roles_are_enough() -> Result<()> {
-    let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
-    let admission = vec!["OwnerReferencesPermissionEnforcement".to_owned()];
-    let options = Options { audit: true, admission, ..Options::default() };
     let stead = crate::stead()?;
-    let stage = Stage::open(&binaries, &stead, options, ClusterSpec::seven()).await?;
-    stage.kubectl_with(&["apply", "-f", "-"], STORAGE).await?;
-    stage.kubectl_with(&["apply", "-f", "-"], &network_definition().to_string()).await?;
-    stage.define().await?;
-    stage.collects().await?;
+    let Some(stage) = audited_stage(&stead).await? else { return Ok(()) };
     let outside = neighbours(&stage, "outside").await?;
     let objects = neighbours(&stage, "inside").await?;
     give_rights(&stage, &["--namespaces", "inside"]).await?;
