@@ -234,13 +234,9 @@ impl Answered {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::*;
+    use crate::stand_in::keys;
 
-    fn keys(byte: u8) -> Keys {
-        let mut keys = Keys::default();
-        keys.replace(Key::new(&[byte; 32]).unwrap());
-        keys
-    }
+    use super::*;
 
     const ASK: Request<'static> = Request { path: "/state?fresh=true", asked: "uid-1" };
 

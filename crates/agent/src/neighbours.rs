@@ -158,32 +158,13 @@ mod tests {
     use axum::http::HeaderMap;
     use stead_pool::Daemon;
 
-    use crate::auth::Key;
-    use crate::stand_in::{Agent, name};
+    use crate::shared::unknown;
+    use crate::stand_in::{Agent, keys, settings};
 
     use super::*;
 
-    fn keys(byte: u8) -> Keys {
-        let mut keys = Keys::default();
-        keys.replace(Key::new(&[byte; 32]).unwrap());
-        keys
-    }
-
     fn report(ordinal: u32, uid: &str) -> Report {
-        Report {
-            ordinal,
-            pod: uid.into(),
-            address: name("10.0.0.1"),
-            daemon: Daemon::Running,
-            uuid: None,
-            operating_version: None,
-            peers: Vec::new(),
-            volumes: Vec::new(),
-            heals: None,
-            stuck_bricks: Vec::new(),
-            done: None,
-            doing: None,
-        }
+        Report { ordinal, pod: uid.into(), daemon: Daemon::Running, ..unknown(&settings()) }
     }
 
     /// An agent that answers with this body, and with a signature if it has keys.

@@ -14,6 +14,7 @@ use stead_client::ClientConfig;
 use stead_pool::{Identity, PeerFile};
 use tokio::task::JoinHandle;
 
+use crate::auth::{Key, Keys};
 use crate::children::Children;
 use crate::cluster::{Cluster, Seen};
 use crate::daemon::{Daemon, Process};
@@ -34,6 +35,13 @@ pub(crate) const B_HOST: &str = "g-1.g.n.svc.d";
 /// A valid name.
 pub(crate) fn name<T: FromStr<Err: Debug>>(text: &str) -> T {
     text.parse().unwrap()
+}
+
+/// The keys of a pool whose key consists of this byte.
+pub(crate) fn keys(byte: u8) -> Keys {
+    let mut keys = Keys::default();
+    keys.replace(Key::new(&[byte; 32]).unwrap());
+    keys
 }
 
 /// The first pod of pool `g`.

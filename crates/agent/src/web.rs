@@ -143,7 +143,7 @@ mod tests {
     use crate::cluster::{PodSeen, Seen};
     use crate::neighbours::{self, Neighbour};
     use crate::server::{Limits, serve};
-    use crate::stand_in::Agent;
+    use crate::stand_in::{Agent, keys};
 
     use super::*;
 
@@ -176,8 +176,7 @@ mod tests {
         let agent = Agent::new("web", "http://127.0.0.1:1", Some(3), Seen::default()).await;
         let port = served(&agent).await;
         let neighbour = Neighbour { ordinal: 0, uid: "uid".into(), host: "127.0.0.1".into(), signs: true };
-        let mut keys = Keys::default();
-        keys.replace(key(1));
+        let keys = keys(1);
         // Before it has the key, nobody who needs a signature believes it.
         let answers = neighbours::ask(std::slice::from_ref(&neighbour), port, &keys, "g-1").await;
         assert_eq!(answers.rejected.get(&0).map(String::as_str), Some("its answer is not signed"));
@@ -189,8 +188,7 @@ mod tests {
         assert_eq!(Report::from_json(body.as_bytes()).unwrap().ordinal, 0, "an older agent can read it");
         let (status, _, body) = plain(port, "/state", "authorization: Stead-HMAC-SHA256 g-1 00 00\r\n").await;
         assert_eq!((status, body.as_str()), (401, "the Authorization header cannot be read\n"));
-        let mut wrong = Keys::default();
-        wrong.replace(key(2));
+        let wrong = crate::stand_in::keys(2);
         assert!(neighbours::ask(&[neighbour], port, &wrong, "g-1").await.reports.is_empty());
     }
 
