@@ -44,7 +44,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             }
             Ok(false) => {
                 done = Some(order.id);
-                info!(order = order.id, "not needed any more, or not without a loss");
+                info!(order = order.id, "withdrawn, no longer needed, or not possible without a loss");
             }
             Err(error) => {
                 warn!(order = order.id, "{error:#}");
@@ -77,8 +77,13 @@ fn addressed(shared: &Shared, seen: &Seen, done: Option<u64>) -> Option<Order> {
     (ours && done != Some(order.id)).then_some(order)
 }
 
-/// Carries an order out; whether it still was to be, and could be without a loss.
+/// Carries out an order. Returns false if it was withdrawn, is no longer needed, or would lose something: the agent is
+/// done with it all the same, and the leader waits for that.
 async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
+    if order.withdrawn {
+        set_done(shared, order).await?;
+        return Ok(false);
+    }
     let record = shared.cluster.seen().borrow().record().context("the record is not known")?;
     let own = answer(shared).await;
     let needed = stead_pool::still_needed(order, &record, &own);
@@ -191,6 +196,7 @@ mod tests {
             standing: Standing::Joined,
             seen: String::new(),
             since: 0,
+            unlisted_since: None,
         };
         let members = [(0, member("g-0.g.n.svc.d", A)), (1, member(B_HOST, B))].into();
         let record = Record { members, order: Some(order()), orders: 7 };
@@ -213,6 +219,7 @@ mod tests {
             repair: Repair::RestoreIdentity,
             since: 0,
             made: None,
+            withdrawn: false,
             volumes: vec![name("gv0")],
             reason: "it is rejected".into(),
         }
@@ -230,6 +237,17 @@ mod tests {
             let done = last_done(shared).await;
             assert!(addressed(shared, &shared.cluster.seen().borrow(), done).is_none(), "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_withdrawn_order_is_acknowledged_and_not_carried_out() {
+        let agent = agent("withdrawn", 6).await;
+        let shared = &agent.shared;
+        let mut changes = shared.daemon.changes();
+        changes.mark_unchanged();
+        let withdrawn = Order { withdrawn: true, ..order() };
+        assert!(!carry_out(shared, &withdrawn).await.unwrap());
+        assert_eq!((changes.has_changed().unwrap(), last_done(shared).await), (false, Some(7)));
     }
 
     #[tokio::test]

@@ -92,6 +92,7 @@ mod tests {
             standing,
             seen: String::new(),
             since: 0,
+            unlisted_since: None,
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Tenure {
 enum Thing {
     /// A member is seen so.
     Member(u32, String),
+    /// No other member lists a member as a peer.
+    Unlisted(u32),
     /// An order is there.
     Ordered(u64),
     /// It is known to be carried out.
@@ -49,6 +51,7 @@ impl Tenure {
         };
         for (ordinal, member) in &mut record.members {
             member.since = since(Thing::Member(*ordinal, member.seen.clone()));
+            member.unlisted_since = member.unlisted_since.map(|_| since(Thing::Unlisted(*ordinal)));
         }
         if let Some(order) = &mut record.order {
             order.since = since(Thing::Ordered(order.id));
@@ -78,6 +81,7 @@ mod tests {
             standing: Standing::Joined,
             seen: seen.into(),
             since: AHEAD,
+            unlisted_since: None,
         };
         let order = order.map(|id| Order {
             id,
@@ -86,6 +90,7 @@ mod tests {
             repair: Repair::Forget,
             since: AHEAD,
             made: made.then_some(AHEAD),
+            withdrawn: false,
             volumes: Vec::new(),
             reason: String::new(),
         });

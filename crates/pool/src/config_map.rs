@@ -128,6 +128,7 @@ mod tests {
             standing,
             seen: "Peer in Cluster (Connected)".to_owned(),
             since: 5,
+            unlisted_since: None,
         }
     }
 
@@ -147,6 +148,7 @@ mod tests {
                 volumes: Vec::new(),
                 since: 12,
                 made: None,
+                withdrawn: false,
                 reason: "its state was lost".to_owned(),
             }),
             orders: 7,
@@ -184,8 +186,8 @@ mod tests {
       "orders": 3
     }"#;
 
-    fn read(json: &str) -> Result<Record, String> {
-        record(&BTreeMap::from([(RECORD.to_owned(), json.to_owned())])).map_err(|error| error.to_string())
+    fn read(json: &str) -> Result<Record, RecordError> {
+        record(&BTreeMap::from([(RECORD.to_owned(), json.to_owned())]))
     }
 
     #[test]
@@ -233,7 +235,7 @@ mod tests {
                 "data[record.json]: schemaVersion 2 is newer than 1, which this version of Stead reads; update Stead",
             ),
         ] {
-            assert!(error.starts_with(says), "{error}");
+            assert!(error.to_string().starts_with(says), "{error}");
         }
     }
 }

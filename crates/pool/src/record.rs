@@ -53,6 +53,9 @@ pub struct Member {
     /// Since when they have seen it so, in seconds of the clock that [`crate::View::now`] is told by.
     #[serde(default)]
     pub since: u64,
+    /// Since when no other member lists it as a peer, by the same clock; none while one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted_since: Option<u64>,
 }
 
 /// Whether one belongs to the pool.
@@ -91,6 +94,10 @@ pub struct Order {
     /// Since when it is known to be carried out, by the same clock: from then on the pool has time to settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<u64>,
+    /// Whether the agent is not to begin any more. The order stays until the agent reports that it is done with it: it
+    /// may have begun before it read this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// The volumes that others have too. [`Repair::ResyncVolumes`] takes these away; no other repair is carried out on one
     /// that has more.
     #[serde(default)]

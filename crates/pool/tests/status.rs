@@ -37,6 +37,7 @@ fn member(ordinal: u32) -> Member {
         standing: Standing::Joined,
         seen: "Peer in Cluster (Connected)".to_owned(),
         since: 0,
+        unlisted_since: None,
     }
 }
 
@@ -160,6 +161,7 @@ fn a_state_was_lost_and_is_being_restored() {
         volumes: Vec::new(),
         since: 988,
         made: None,
+        withdrawn: false,
         reason: "it came back with another identity".to_owned(),
     });
     of(&mut seen, 0).notes = vec![Remark {

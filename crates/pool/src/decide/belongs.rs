@@ -3,14 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::sight::{Sight, is_friend};
-use super::{Decision, Note, Severity, View};
+use super::{Decision, Note, Rule, Severity, View};
 use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Standing};
 
 /// How many addresses of a member are kept.
 const ADDRESSES: usize = 4;
-
-/// How one is seen that nobody knows.
-const UNKNOWN: &str = "unknown";
 
 /// How long nobody has to know one before it is not of the pool any more, in seconds.
 const FADES: u64 = 5;
@@ -97,6 +94,7 @@ fn member(view: &View<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) 
         standing: Standing::Joined,
         seen: String::new(),
         since: view.now,
+        unlisted_since: None,
     }
 }
 
@@ -118,6 +116,8 @@ pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Dec
             keep_address(member, &report.address);
             member.operating_version = report.operating_version.unwrap_or(member.operating_version);
         }
+        let unlisted = sight.is_unlisted(ordinal, member.uuid);
+        member.unlisted_since = unlisted.then(|| member.unlisted_since.unwrap_or(sight.view.now));
         let seen = in_words(sight, ordinal, member);
         if seen != member.seen {
             member.seen = seen;
@@ -189,11 +189,15 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let joined: Vec<(u32, PeerId)> = sight.record.joined().map(|(o, m)| (o, m.uuid)).collect();
     for (ordinal, uuid) in joined {
         let words = sight.words_on(ordinal, uuid);
-        let unknown = !words.is_empty() && words.iter().all(|(_, p)| p.is_none());
+        let Some(member) = record.members.get(&ordinal) else { continue };
         // Reports may be a little old: one that has just come is not known to all of them yet.
-        let lately = !record.members.get(&ordinal).is_some_and(|m| m.seen.starts_with(UNKNOWN))
-            || !sight.since_long(ordinal, FADES);
-        if !unknown || lately || ordinal == sight.view.decider {
+        let since = member.unlisted_since.filter(|_| sight.is_unlisted(ordinal, uuid));
+        let long = since.is_some_and(|since| sight.view.now.saturating_sub(since) >= FADES);
+        // glusterd detaches no peer that holds bricks. So the others have lost what they knew of it, and it may be the only
+        // one that still has its volumes, unless it answers and has nothing either.
+        let is_blank = sight.as_itself(ordinal).is_some_and(|r| r.peers.is_empty() && r.volumes.is_empty());
+        let holds_bricks = !member.bricks.is_empty() && !is_blank && sight.rules.hold(Rule::Bricks);
+        if !long || holds_bricks || ordinal == sight.view.decider {
             continue;
         }
         // It may itself be the one who is right: its word needs more than half of all against it.
@@ -204,6 +208,7 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
             member.standing = Standing::Left;
             member.seen = "detached".to_owned();
             member.since = sight.view.now;
+            member.unlisted_since = None;
             let text = format!("{} is no longer in the pool", sight.view.wanted.pod(ordinal));
             decision.notes.push(Note::normal(ordinal, "Left", text));
         }
@@ -222,7 +227,7 @@ fn keep_address(member: &mut Member, address: &HostName) {
 fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
     let mut said: Vec<(String, Vec<u32>)> = Vec::new();
     for (who, peer) in sight.words_on(ordinal, member.uuid) {
-        let words = peer.map_or(UNKNOWN.to_owned(), |p| {
+        let words = peer.map_or("unknown".to_owned(), |p| {
             format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
         });
         match said.iter_mut().find(|(w, _)| *w == words) {

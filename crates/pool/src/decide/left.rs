@@ -1,8 +1,8 @@
 //! Who has left for good, and is detached.
 
-use super::sight::{Sight, is_friend};
+use super::sight::{SETTLES, Sight, is_friend};
 use super::{Act, Decision, Note, Rule, Severity};
-use crate::{HostName, Member, PeerState};
+use crate::{HostName, Member};
 
 /// Detaches the last that has left, if it may be.
 pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
@@ -88,16 +88,22 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
     // One that others do not have as a friend would not hear of it, or is about to be repaired.
     let estranged = others.iter().map(|(o, _)| *o).filter(|o| !sight.is_whole_but_for(*o, ordinal));
     let estranged: Vec<u32> = estranged.filter(|_| sight.rules.hold(Rule::OneRepair)).collect();
-    (!estranged.is_empty()).then(|| {
+    if !estranged.is_empty() {
         let estranged = sight.pods(estranged.into_iter());
-        let text =
-            format!("{pod} was scaled away; it is detached when all other peers answer and are connected: waiting for {estranged}");
+        let text = format!(
+            "{pod} was scaled away; it is detached when all other peers answer and are connected: waiting for {estranged}"
+        );
+        return Some(Note::normal(ordinal, "DetachWaits", text));
+    }
+    (!sight.has_settled_but_for(ordinal)).then(|| {
+        let text = format!("{pod} was scaled away; it is detached when no peer has changed its state for {SETTLES} s");
         Note::normal(ordinal, "DetachWaits", text)
     })
 }
 
 impl Sight<'_> {
-    /// Whether one is whole, whatever it thinks of `but`.
+    /// Whether a peer and all others but `but` have each other as friends, connected. Each glusterd has connections of its
+    /// own: one that has none to the decider has not told it of its new volumes.
     fn is_whole_but_for(&self, ordinal: u32, but: u32) -> bool {
         let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.as_itself(ordinal)) else {
             return false;
@@ -108,7 +114,7 @@ impl Sight<'_> {
             .record
             .joined()
             .filter(|(o, _)| *o != ordinal && *o != but)
-            .all(|(_, m)| report.peers.iter().any(|p| p.uuid == Some(m.uuid) && p.state == PeerState::Befriended));
+            .all(|(_, m)| report.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_friend(p)));
         seen && sees
     }
 }

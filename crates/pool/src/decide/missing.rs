@@ -21,13 +21,15 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         }
         let Some(uuid) = report.uuid else { continue };
         let pod = wanted.pod(*ordinal);
-        if sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some()) || is_being_probed(sight, *ordinal) {
+        let forgotten = sight.record.joined_as(*ordinal).is_some();
+        let listed = sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some());
+        if (listed && !forgotten) || is_being_probed(sight, *ordinal) {
             decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is joining the pool")));
             continue;
         }
         // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
         let unrecorded = !sight.record.members.contains_key(ordinal) && calls_the_decider_friend(sight, report);
-        let forgotten = sight.record.joined_as(*ordinal).is_some() || unrecorded;
+        let forgotten = forgotten || unrecorded;
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
             Ties::None if sight.core().is_none() && !forgotten => {
                 let text = format!("{pod} is probed when more than half of the pool is connected");
@@ -41,7 +43,8 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
             Ties::OfThisPool => {
                 let why = format!("{pod} was detached while it was disconnected, and still lists its old peers");
                 decision.notes.push(Note::warning(*ordinal, "Detached", why.clone()));
-                if record.order.is_none() && decision.act.is_none() && sight.another_comes_back(*ordinal).is_none() {
+                let idle = record.order.is_none() && decision.act.is_none();
+                if idle && sight.another_comes_back(*ordinal).is_none() && sight.has_settled_but_for(*ordinal) {
                     give(sight, record, *ordinal, Need::new(report, Repair::Forget, why));
                 }
             }
@@ -58,12 +61,14 @@ fn note_what_it_says(sight: &Sight<'_>, report: &Report, decision: &mut Decision
     }
 }
 
-/// Whether one belongs to the pool by its own word, and nobody else knows it: whoever took it in is gone. A probe by one
-/// that it knows is all that it needs.
+/// Whether a member lists the decider as a friend, and neither the decider nor any of the decider's friends lists the
+/// member: no friend would introduce it. A probe by the decider is all that it needs.
 fn is_forgotten(sight: &Sight<'_>, ordinal: u32, member: &Member) -> bool {
-    let knows_the_decider = sight.as_itself(ordinal).is_some_and(|r| calls_the_decider_friend(sight, r));
-    let words = sight.words_on(ordinal, member.uuid);
-    knows_the_decider && !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
+    let lists_the_decider = sight.as_itself(ordinal).is_some_and(|r| calls_the_decider_friend(sight, r));
+    let decider = sight.view.decider;
+    let mut words = sight.words_on(ordinal, member.uuid).into_iter();
+    let unlisted = words.all(|(who, p)| p.is_none() || (who != decider && !sight.are_friends(decider, who)));
+    lists_the_decider && ordinal != decider && unlisted
 }
 
 fn calls_the_decider_friend(sight: &Sight<'_>, report: &Report) -> bool {

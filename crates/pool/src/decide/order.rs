@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::sight::{Sight, is_lost_by_name};
 use super::{Decision, Note, View};
-use crate::{Daemon, Member, Order, PeerId, PeerState, Record, Repair, Report, VolumeName};
+use crate::{Daemon, Member, Order, Peer, PeerState, Record, Repair, Report, VolumeName};
 
 /// How long a pod has to carry out an order, in seconds.
 const TO_CARRY_OUT: u64 = 180;
@@ -38,6 +38,7 @@ pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: N
         repair,
         since: sight.view.now,
         made: None,
+        withdrawn: false,
         volumes,
         reason,
     });
@@ -52,7 +53,9 @@ pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut 
     }
 }
 
-/// Looks how the order goes, and takes it away when it is done or will not be.
+/// Follows the order's progress. It is removed when the agent has reported that it is done with it, and never before: a
+/// report can be older than the moment in which the agent stopped its glusterd, and the next order would be the second
+/// repair at the same time.
 pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     let Some(mut order) = record.order.clone() else { return };
     let pod = sight.view.wanted.pod(order.ordinal);
@@ -67,19 +70,25 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
         Some(made) => sight.view.now.saturating_sub(made) > TO_SETTLE,
         None => age > TO_CARRY_OUT,
     };
-    let mut end = |note: Note| {
+    let ended = done && report.is_some_and(|r| r.daemon == Daemon::Running);
+    if ended && is_cured(sight, &order, report) {
         record.order = None;
-        decision.notes.push(note);
-    };
-    if is_cured(sight, &order, report) {
-        end(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
-    } else if late && (order.made.is_some() || report.is_some()) {
-        let text = if order.made.is_some() {
-            format!("the repair of {pod} did not help: it will be tried again ({})", order.reason)
-        } else {
-            format!("{pod} did not carry out its repair within {age} s: it will be tried again ({})", order.reason)
-        };
-        end(Note::warning(order.ordinal, "RepairFailed", text));
+        decision.notes.push(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
+    } else if ended && order.withdrawn {
+        record.order = None;
+        let text = format!("the repair of {pod} was withdrawn");
+        decision.notes.push(Note::normal(order.ordinal, "RepairDropped", text));
+    } else if late && order.made.is_some() {
+        record.order = None;
+        let text = format!("the repair of {pod} did not help: it will be tried again ({})", order.reason);
+        decision.notes.push(Note::warning(order.ordinal, "RepairFailed", text));
+    } else if late && report.is_some() {
+        let text = format!(
+            "{pod} did not carry out its repair within {TO_CARRY_OUT} s: it will be tried again ({})",
+            order.reason
+        );
+        decision.notes.push(Note::warning(order.ordinal, "RepairFailed", text));
+        record.order = Some(Order { withdrawn: true, ..order });
     } else if late {
         // It may be in the middle of it: another repair would be the second at once.
         let text = format!(
@@ -92,12 +101,12 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
     }
 }
 
+/// Whether one whose agent is done with an order is as it should be.
 fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
-    let done = report.is_some_and(|r| r.done == Some(order.id) && r.daemon == Daemon::Running);
     match order.repair {
-        Repair::Forget => done && report.is_some_and(|r| r.peers.is_empty()),
+        Repair::Forget => report.is_some_and(|r| r.peers.is_empty()),
         Repair::RestoreIdentity | Repair::ResyncVolumes => sight.is_whole(order.ordinal),
-        Repair::CorrectNames => done && sight.looked_for_astray(order.ordinal).is_empty(),
+        Repair::CorrectNames => sight.looked_for_astray(order.ordinal).is_empty(),
     }
 }
 
@@ -122,16 +131,21 @@ pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
     }
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
-    let befriended = |uuid: PeerId| own.peers.iter().any(|p| p.uuid == Some(uuid) && p.state == PeerState::Befriended);
-    let friends = others().filter(|(_, m)| befriended(m.uuid)).count();
+    let listed = |state: PeerState, connected: bool| {
+        let is_so = |p: &Peer| p.state == state && (p.connected || !connected);
+        others().filter(|(_, m)| own.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_so(p))).count()
+    };
+    let friends = listed(PeerState::Befriended, false);
+    // Friends without a connection may have forgotten this one: those that are connected decide.
+    let rejected = listed(PeerState::Rejected, true) > listed(PeerState::Befriended, true);
     let as_itself = own.daemon == Daemon::Running && own.uuid == Some(member.uuid);
     let count = others().count();
-    !(as_itself && friends > 0 && (friends + 1) * 2 > count + 1)
+    !(as_itself && friends > 0 && (friends + 1) * 2 > count + 1 && !rejected)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{HostName, Peer, Standing, View, Wanted, decide};
+    use crate::{HostName, PeerId, Standing, View, Wanted, decide};
 
     use super::*;
 
@@ -153,6 +167,7 @@ mod tests {
             standing: Standing::Joined,
             seen: String::new(),
             since: 0,
+            unlisted_since: None,
         };
         (ordinal, member)
     }
@@ -203,6 +218,7 @@ mod tests {
                 repair: Repair::RestoreIdentity,
                 since: 1000,
                 made: made.map(|made| 1000 + made),
+                withdrawn: false,
                 volumes: Vec::new(),
                 reason: "it is rejected".into(),
             };

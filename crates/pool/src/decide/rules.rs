@@ -18,6 +18,15 @@ pub enum Rule {
     Patience,
     /// A healthy peer is not restarted.
     Healthy,
+    /// A peer is detached, or told to forget its pool, only after nothing has changed for a while: no report is older than
+    /// the last change.
+    Settled,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 7] =
+        [Rule::Majority, Rule::Bricks, Rule::OnlyCopy, Rule::OneRepair, Rule::Patience, Rule::Healthy, Rule::Settled];
 }
 
 /// The rules that hold: all of them, except in a test that leaves one out.

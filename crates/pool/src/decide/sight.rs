@@ -8,6 +8,10 @@ use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, 
 /// How long a peer may take to come back before others need not wait for it, in seconds.
 pub(super) const COMING_BACK: u64 = 120;
 
+/// How long nothing must have changed before what a peer knows is taken away, in seconds. An agent whose glusterd is slow
+/// or whose machine was suspended answers with its last report, which may not have a peer or a volume that it has now.
+pub(super) const SETTLES: u64 = 15;
+
 /// What is recorded and what is reported, laid over each other.
 pub(super) struct Sight<'a> {
     pub(super) view: &'a View<'a>,
@@ -53,7 +57,7 @@ impl<'a> Sight<'a> {
     }
 
     /// Whether two have each other as friends, connected.
-    fn are_friends(&self, a: u32, b: u32) -> bool {
+    pub(super) fn are_friends(&self, a: u32, b: u32) -> bool {
         let has = |who: u32, whom: u32| {
             let member = self.record.joined_as(whom);
             member.and_then(|m| self.peer(who, m.uuid)).is_some_and(is_friend)
@@ -94,6 +98,12 @@ impl<'a> Sight<'a> {
         others.map(|w| (*w, self.peer(*w, uuid))).collect()
     }
 
+    /// Whether there are witnesses besides this one, and none of them lists it as a peer.
+    pub(super) fn is_unlisted(&self, ordinal: u32, uuid: PeerId) -> bool {
+        let words = self.words_on(ordinal, uuid);
+        !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
+    }
+
     /// How one sees an identity.
     pub(super) fn peer(&self, who: u32, uuid: PeerId) -> Option<&'a Peer> {
         self.view.reports.get(&who)?.peers.iter().find(|p| p.uuid == Some(uuid))
@@ -132,8 +142,10 @@ impl<'a> Sight<'a> {
     pub(super) fn decider_belongs(&self) -> bool {
         let decider = &self.view.decider;
         let words = self.record.joined_as(*decider).map(|m| self.words_on(*decider, m.uuid)).unwrap_or_default();
-        // If nobody knows it, another is the pool; unless nobody else knows anybody either.
-        let sociable = words.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(|r| !r.peers.is_empty()));
+        // If nobody knows it, another is the pool; unless nobody else knows anybody, or has volumes that it does not have.
+        let has_no_volumes = self.view.reports.get(decider).is_some_and(|r| r.volumes.is_empty());
+        let is_the_pool = |r: &Report| !r.peers.is_empty() || (has_no_volumes && !r.volumes.is_empty());
+        let sociable = words.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(is_the_pool));
         let unanswered =
             words.iter().any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, m.uuid).is_some()));
         let unknown = !words.is_empty() && (sociable || unanswered) && words.iter().all(|(_, p)| p.is_none());
@@ -200,6 +212,16 @@ impl<'a> Sight<'a> {
             let under_way = self.view.reports.get(o).is_some_and(|r| r.daemon != Daemon::Running);
             *o != ordinal && under_way && !self.since_long(*o, COMING_BACK)
         })
+    }
+
+    /// Whether all members but one have been seen as they are now for a while, and those of them that answer are connected.
+    pub(super) fn has_settled_but_for(&self, but: u32) -> bool {
+        let is_connected = |o: u32, m: &Member| {
+            let mut words = self.words_on(o, m.uuid).into_iter().filter(|(w, _)| *w != but);
+            self.as_itself(o).is_none() || words.all(|(_, p)| p.is_some_and(|p| p.connected))
+        };
+        let mut others = self.record.joined().filter(|(o, _)| *o != but);
+        !self.rules.hold(Rule::Settled) || others.all(|(o, m)| self.since_long(o, SETTLES) && is_connected(o, m))
     }
 
     /// Whether one has been seen as it is now for so many seconds.

@@ -22,6 +22,7 @@ fn record(standing: Standing) -> Record {
         standing,
         seen: String::new(),
         since: 0,
+        unlisted_since: None,
     };
     let members = [(0, member(0, Standing::Joined)), (1, member(1, Standing::Joined)), (2, member(2, standing))];
     Record { members: members.into(), ..Record::default() }

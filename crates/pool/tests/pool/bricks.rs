@@ -22,6 +22,7 @@ fn record() -> Record {
         standing: Standing::Joined,
         seen: String::new(),
         since: 0,
+        unlisted_since: None,
     };
     Record { members: (0..3).map(|o| (o, member(o))).collect(), ..Record::default() }
 }

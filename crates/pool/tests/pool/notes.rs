@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    Daemon, Decision, Member, Order, Peer, PeerState, Record, Repair, Report, Standing, View, Wanted, decide,
+    Act, BrickAt, Daemon, Decision, Member, Order, Peer, PeerState, Record, Repair, Report, Standing, View, Volume,
+    Wanted, decide, still_needed,
 };
 
 fn wanted() -> Wanted {
@@ -33,6 +34,7 @@ impl Pool {
             standing: Standing::Joined,
             seen: "Peer in Cluster (Connected)".to_owned(),
             since: 0,
+            unlisted_since: None,
         };
         let report = |o: u32| Report {
             ordinal: o,
@@ -73,6 +75,20 @@ impl Pool {
         let decision = decide(&View { wanted, record, reports, pods: &pods, decider: 0, now });
         self.record = decision.record.clone().unwrap_or(self.record.clone());
         decision
+    }
+}
+
+fn order(ordinal: u32, pod: &str, since: u64) -> Order {
+    Order {
+        id: 1,
+        ordinal,
+        pod: pod.to_owned(),
+        repair: Repair::RestoreIdentity,
+        since,
+        made: None,
+        withdrawn: false,
+        volumes: Vec::new(),
+        reason: "it is rejected".to_owned(),
     }
 }
 
@@ -138,19 +154,100 @@ fn without_a_majority_only_what_kubernetes_says_is_recorded() {
             true => pool.friend(0, 1).connected = false,
             false => pool.reports.get_mut(&0).unwrap().peers.clear(),
         }
-        pool.record.order = Some(Order {
-            id: 1,
-            ordinal: 0,
-            pod: pod.to_owned(),
-            repair: Repair::RestoreIdentity,
-            since: 900,
-            made: None,
-            volumes: Vec::new(),
-            reason: "it is rejected".to_owned(),
-        });
+        pool.record.order = Some(order(0, pod, 900));
         let decision = pool.decide();
         assert_eq!(said(&decision, "NoMajority").is_some(), waits, "{pod}, {known}");
         assert_eq!(pool.record.order.is_some(), ordered, "{pod}, {known}");
         assert_eq!(pool.record.joined_as(1).is_some(), known, "{pod}, {known}");
     }
+}
+
+#[test]
+fn a_detach_waits_until_nothing_has_changed_for_a_while() {
+    let mut pool = Pool::of(4);
+    pool.wanted.replicas = 3;
+    pool.record.members.get_mut(&1).unwrap().since = 990;
+    for (now, detaches) in [(1000, false), (1004, false), (1005, true)] {
+        let decision = pool.decide_at(now);
+        assert_eq!(decision.act.is_some(), detaches, "{now}");
+        assert_eq!(said(&decision, "DetachWaits").is_some(), !detaches, "{now}");
+    }
+}
+
+#[test]
+fn a_detach_waits_for_a_peer_that_has_no_connection_of_its_own() {
+    let mut pool = Pool::of(4);
+    pool.wanted.replicas = 3;
+    // The decider is connected to it: the connection in the other direction is missing.
+    pool.friend(1, 0).connected = false;
+    assert_eq!(pool.decide().act, None);
+    pool.friend(1, 0).connected = true;
+    pool.decide_at(2000);
+    assert!(matches!(pool.decide_at(3000).act, Some(Act::Detach { ordinal: 3, .. })));
+}
+
+/// An agent may have stopped its glusterd after the report that the leader decides by.
+#[test]
+fn an_order_is_removed_only_when_the_agent_is_done_with_it() {
+    for (age, done, withdrawn) in
+        [(100, None, Some(false)), (200, None, Some(true)), (100, Some(1), None), (200, Some(1), None)]
+    {
+        let mut pool = Pool::of(3);
+        pool.record.order = Some(order(1, "pod-1", 1000 - age));
+        pool.record.orders = 1;
+        pool.reports.get_mut(&1).unwrap().done = done;
+        pool.decide_at(1000);
+        assert_eq!(pool.record.order.map(|o| o.withdrawn), withdrawn, "{age} s, done: {done:?}");
+    }
+}
+
+#[test]
+fn a_friend_without_a_connection_does_not_make_a_peer_healthy() {
+    for (connected, needed) in [(true, false), (false, true)] {
+        let mut pool = Pool::of(3);
+        pool.friend(2, 0).connected = connected;
+        pool.friend(2, 1).state = PeerState::Rejected;
+        assert_eq!(still_needed(&order(2, "pod-2", 900), &pool.record, &pool.reports[&2]), needed, "{connected}");
+    }
+}
+
+#[test]
+fn a_decider_without_volumes_leaves_the_pool_to_a_peer_that_has_some() {
+    for (with_volume, steps_down) in [(1, true), (0, false)] {
+        let mut pool = Pool::of(2);
+        pool.reports.values_mut().for_each(|report| report.peers.clear());
+        let volume = Volume { name: name("gv0"), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
+        pool.reports.get_mut(&with_volume).unwrap().volumes.push(volume);
+        assert_eq!(pool.decide().step_down, steps_down, "{with_volume} has a volume");
+    }
+}
+
+#[test]
+fn a_peer_that_nobody_lists_leaves_the_pool_unless_it_holds_bricks() {
+    for (holds_bricks, times) in
+        [(false, [(900, true), (904, true), (905, false)]), (true, [(900, true), (905, true), (2000, true)])]
+    {
+        let mut pool = Pool::of(3);
+        pool.reports.remove(&2);
+        [0, 1].iter().for_each(|o| pool.reports.get_mut(o).unwrap().peers.retain(|p| p.uuid != Some(id(2))));
+        if holds_bricks {
+            let brick = BrickAt { volume: name("gv0"), path: name("/brick") };
+            pool.record.members.get_mut(&2).unwrap().bricks.push(brick);
+        }
+        for (now, joined) in times {
+            pool.decide_at(now);
+            assert_eq!(pool.record.joined_as(2).is_some(), joined, "holds bricks: {holds_bricks}, {now}");
+        }
+    }
+}
+
+/// Two halves of a pool of which one has forgotten the other: a probe brings them together.
+#[test]
+fn a_member_that_lists_the_decider_and_is_not_listed_is_probed() {
+    let mut pool = Pool::of(4);
+    for (who, whom) in [(0, 2), (0, 3), (1, 2), (1, 3)] {
+        pool.reports.get_mut(&who).unwrap().peers.retain(|p| p.uuid != Some(id(whom)));
+        pool.friend(whom, who).connected = false;
+    }
+    assert!(matches!(pool.decide().act, Some(Act::Probe { ordinal: 2, .. })));
 }

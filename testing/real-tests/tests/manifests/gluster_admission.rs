@@ -38,6 +38,7 @@ fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
         standing: Standing::Joined,
         seen: String::new(),
         since: 0,
+        unlisted_since: None,
     };
     let members = bricks.iter().map(|(ordinal, volumes)| (*ordinal, member(*ordinal, volumes))).collect();
     let record = Record { members, ..Record::default() };

@@ -103,6 +103,7 @@ fn record(ordinals: &[u32]) -> Value {
         standing: Standing::Joined,
         seen: String::new(),
         since: 0,
+        unlisted_since: None,
     };
     let record = Record { members: ordinals.iter().map(|o| (*o, member(*o))).collect(), order: None, orders: 0 };
     json!({

@@ -9,7 +9,7 @@ use stead_pool::{
 
 use crate::names::name;
 
-use super::cluster::{Cluster, MOST};
+use super::cluster::{Cluster, MOST, WrongKey};
 use super::glusterd::{Disk, Friend};
 
 /// One pod's agent; all of it is lost when it is restarted.
@@ -99,6 +99,10 @@ impl Cluster {
             return;
         }
         let own = self.report(n);
+        if order.withdrawn {
+            self.glusterds.disk(n).done = Some(order.id);
+            return;
+        }
         let healthy = self.rules.hold(Rule::Healthy) && !still_needed(&order, &self.record, &own);
         if healthy || self.rules.hold(Rule::OnlyCopy) && !loses_nothing(&order, &own, &self.reports_for(n)) {
             self.glusterds.disk(n).done = Some(order.id);
@@ -138,8 +142,16 @@ impl Cluster {
 
     /// The reports that one can get, some of them a little old.
     fn reports_for(&self, n: u32) -> BTreeMap<u32, Report> {
-        let others = self.pods.iter().filter(|(m, _)| **m != n && self.glusterds.linked(n, **m));
+        let accepted = |m: u32| self.glusterds.linked(n, m) && self.accept_each_other(n, m);
+        let others = self.pods.iter().filter(|(m, _)| **m != n && accepted(**m));
         others.filter_map(|(m, p)| Some((*m, p.agent.report.clone()?))).collect()
+    }
+
+    /// Whether two agents accept each other's signatures. An agent checks the signatures of requests and of answers, so
+    /// either both agents accept the other or neither does.
+    fn accept_each_other(&self, a: u32, b: u32) -> bool {
+        let (a, b) = (self.wrong_keys.get(&a), self.wrong_keys.get(&b));
+        a == b && a != Some(&WrongKey::Missing)
     }
 
     fn report(&self, n: u32) -> Report {
@@ -186,6 +198,8 @@ impl Cluster {
         if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.about_to.take()) {
             return self.act(n, act);
         }
+        // The leader's own report is a new one, and others that ask later get no older one.
+        self.look(n);
         let mut reports = self.reports_for(n);
         reports.insert(n, self.report(n));
         let pods = self.pods.iter().map(|(m, p)| (*m, p.uid.clone())).collect();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stead_pool::{Decision, Note, Record};
 
 use super::cluster::{Cluster, MOST};
-use super::glusterd::{Definition, FRIEND, Friend};
+use super::glusterd::{Definition, FRIEND, Friend, REJECTED};
 use super::help::Help;
 
 /// What a run knows that no agent does.
@@ -107,8 +107,20 @@ impl Cluster {
             || own * 2 < others.len()
             || !disk.volumes.iter().all(right)
             || friends * 2 < others.len()
+            || self.is_rejected(n, &others)
             || others.is_empty()
             || self.looks_astray(n)
+    }
+
+    /// Whether more than half of the others that a glusterd reaches reject it. What a suspended one has on its disk helps
+    /// nobody.
+    fn is_rejected(&self, n: u32, others: &[u32]) -> bool {
+        let reached: Vec<u32> = others.iter().copied().filter(|m| self.glusterds.reach(n, *m)).collect();
+        let rejects = |a: u32, b: u32| {
+            let friend = self.glusterds.all[&a].disk.friends.get(&self.glusterds.uuid(b));
+            friend.is_some_and(|f| f.state == REJECTED)
+        };
+        reached.iter().filter(|m| rejects(**m, n) || rejects(n, **m)).count() * 2 > reached.len()
     }
 
     /// Whether one looks for a member at an address that is not that one's: it does not find it until it is started again.

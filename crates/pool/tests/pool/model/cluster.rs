@@ -27,6 +27,15 @@ pub(crate) struct Pod {
     pub(crate) agent: Agent,
 }
 
+/// Why an agent and the others reject each other's signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrongKey {
+    /// It could not read the Secret. It does not become the leader.
+    Missing,
+    /// It has not read the current key yet. It accepts the reports of those that have the same old key.
+    Old,
+}
+
 /// A whole run's world.
 #[derive(Debug, Clone)]
 pub(crate) struct Cluster {
@@ -46,6 +55,8 @@ pub(crate) struct Cluster {
     pub(crate) resting: Option<(u32, u64)>,
     /// Those whose nodes do not reach the API server.
     pub(crate) offline: BTreeSet<u32>,
+    /// Agents that do not have the current key of the pool.
+    pub(crate) wrong_keys: BTreeMap<u32, WrongKey>,
     /// Whether the policy is installed that refuses to scale peers with bricks away.
     pub(crate) policy: bool,
     /// Whether people make volumes at peers that have not joined.
@@ -80,6 +91,7 @@ impl Cluster {
             lease_until: 0,
             resting: None,
             offline: BTreeSet::new(),
+            wrong_keys: BTreeMap::new(),
             policy,
             careless,
             truth: Truth::default(),
@@ -178,7 +190,8 @@ impl Cluster {
         // One whose glusterd does not answer does not stand.
         let lives = |c: &Cluster, n: u32| {
             let awake = !c.glusterds.all[&n].frozen && !c.offline.contains(&n);
-            c.pods.contains_key(&n) && c.glusterds.running(n) && awake
+            let has_key = c.wrong_keys.get(&n) != Some(&WrongKey::Missing);
+            c.pods.contains_key(&n) && c.glusterds.running(n) && awake && has_key
         };
         if let Some(leader) = self.leader
             && lives(self, leader)

@@ -1,6 +1,6 @@
 //! What goes wrong in a run, by its seed.
 
-use super::cluster::{Cluster, MOST};
+use super::cluster::{Cluster, MOST, WrongKey};
 use super::glusterd::{Definition, Disk};
 
 /// How long things go wrong, in ticks.
@@ -65,6 +65,7 @@ impl Cluster {
     fn calm_down(&mut self) {
         self.truth.trouble = 0;
         self.offline.clear();
+        self.wrong_keys.clear();
         self.glusterds.far.clear();
         self.glusterds.all.values_mut().for_each(|g| g.frozen = false);
         self.say("calm".to_owned());
@@ -76,7 +77,7 @@ impl Cluster {
     }
 
     fn fault(&mut self) {
-        match self.chance.below(15) {
+        match self.chance.below(16) {
             0 => self.scale(),
             1 => self.kill(false),
             2 => self.kill(true),
@@ -89,7 +90,8 @@ impl Cluster {
             10 => self.change_volume(),
             11 | 12 => self.spoil(),
             13 => self.go_offline(),
-            _ => self.delete_volume(),
+            14 => self.delete_volume(),
+            _ => self.change_key(),
         }
     }
 
@@ -266,5 +268,15 @@ impl Cluster {
             self.offline.insert(n);
         }
         self.say(format!("without Kubernetes: {:?}", self.offline));
+    }
+
+    /// An agent loses the key of the pool, keeps an old one when the key is replaced, or gets the current one.
+    fn change_key(&mut self) {
+        let Some(n) = self.some_pod() else { return };
+        if self.wrong_keys.remove(&n).is_none() {
+            let wrong = if self.chance.percent(50) { WrongKey::Missing } else { WrongKey::Old };
+            self.wrong_keys.insert(n, wrong);
+        }
+        self.say(format!("agents without the current key: {:?}", self.wrong_keys));
     }
 }

@@ -23,9 +23,10 @@ impl Cluster {
         for Note { ordinal, reason, .. } in std::mem::take(&mut self.truth.notes) {
             match (reason, ordinal) {
                 ("NoMajority" | "BricksKept", _) => self.scale_back(),
-                ("StepsDown", Some(n)) => {
+                // Whoever leads next says the same of itself: a person reads what all of them say.
+                ("StepsDown", _) => {
                     self.scale_back();
-                    self.restart_stranger(n);
+                    (0..MOST).for_each(|n| self.restart_stranger(n));
                 }
                 ("OtherPool" | "OnlyCopy" | "Waiting", Some(n)) => self.delete_own_volumes(n),
                 ("Rejected", Some(n)) if (0..MOST).all(|m| !self.has_wrong_definition(m)) => self.restart(n),
@@ -51,7 +52,8 @@ impl Cluster {
 
     /// A pool of one that lost its state gets it back when its pod starts.
     fn restart_stranger(&mut self, n: u32) {
-        if self.record.joined_as(n).is_some_and(|m| m.uuid.to_string() != self.glusterds.uuid(n)) {
+        let is_stranger = self.record.joined_as(n).is_some_and(|m| m.uuid.to_string() != self.glusterds.uuid(n));
+        if is_stranger && self.glusterds.running(n) {
             self.restart(n);
         }
     }
