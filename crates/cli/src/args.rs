@@ -130,7 +130,7 @@ pods or volumes refer to it.
 
 Permissions:
   Stead reads the cluster that kubectl would use, once, and needs only the `list` verb. It changes nothing. \
-docs/EXPLAIN.md has a ClusterRole.
+docs/EXPLAIN-REFERENCE.md has a ClusterRole.
 
 Dumps:
   --from reads files that kubectl printed, folders of such files, and must-gathers. These commands print everything that \

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, Wanted};
+use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, KindFilter};
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
 use stead_model::Kind;
 
@@ -68,7 +68,7 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
 }
 
 /// Reads the files of `--from` and prints their warnings.
-pub(crate) fn read_dump(from: &[PathBuf], limit: DumpLimitArgs, wanted: Wanted<'_>) -> anyhow::Result<Dump> {
+pub(crate) fn read_dump(from: &[PathBuf], limit: DumpLimitArgs, wanted: KindFilter<'_>) -> anyhow::Result<Dump> {
     let dump = stead_dump::read(from, wanted, limit.max_dump_size).map_err(|error| match error {
         DumpError::TooLarge { .. } => {
             let hint = "raise the limit with --max-dump-size, or dump fewer kinds".to_owned();
@@ -120,7 +120,7 @@ fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
 fn unreadable(error: &ReadError, connection: &Connection) -> anyhow::Error {
     let hint = match error {
         ReadError::Forbidden { .. } => {
-            "docs/EXPLAIN.md has a role with the permissions to list nodes, pods and everything else that is read"
+            "docs/EXPLAIN-REFERENCE.md has a role with the permissions to list nodes, pods and everything else that is read"
         }
         e if e.is_unauthorized() => {
             "log in again, or choose another --context: the server does not accept the credentials"

@@ -1,19 +1,19 @@
-//! Asking before something is done.
+//! Asking for confirmation.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::args::ConsentArgs;
 use crate::output::Hinted;
 
-/// Whether to go on. Where nobody can be asked and nobody said yes beforehand, that is an error.
+/// Whether the user confirms. Without a terminal and without `--yes`, that is an error.
 pub(crate) fn given(args: &ConsentArgs, question: &str) -> anyhow::Result<bool> {
     if args.yes {
         return Ok(true);
     }
     if !io::stdin().is_terminal() {
         return Err(Hinted {
-            message: "standard input is no terminal, so nobody can be asked".to_owned(),
-            hint: "say --yes to go on without being asked, or --dry-run to only look".to_owned(),
+            message: "cannot ask for confirmation: standard input is not a terminal".to_owned(),
+            hint: "use --yes to skip the question, or --dry-run to change nothing".to_owned(),
         }
         .into());
     }
@@ -23,7 +23,7 @@ pub(crate) fn given(args: &ConsentArgs, question: &str) -> anyhow::Result<bool> 
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Whether somebody types a statement. Where nobody can be asked, it is not made.
+/// Whether the user types a statement. Without a terminal it is not made.
 pub(crate) fn stated(args: &ConsentArgs, question: &str, statement: &str) -> anyhow::Result<bool> {
     if args.yes || !io::stdin().is_terminal() {
         return Ok(false);

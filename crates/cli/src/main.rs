@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod connect;
 mod consent;
+mod live_object;
 mod output;
 mod server;
 mod workload;

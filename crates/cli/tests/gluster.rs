@@ -66,7 +66,7 @@ fn what_is_wrong_is_said_before_anything_is_printed() {
         (vec!["--name", &long], 1, "has 53 characters; a StatefulSet's pods need a name of at most 52\n"),
         (vec!["--brick-size", "10Gx"], 1, "error: --brick-size: 10Gx cannot be read"),
         (vec!["--storage-class-provisioner", "x"], 1, "error: --storage-class: a class to make needs a name"),
-        (vec!["--storage-class-parameters", "a=b"], 1, "error: --storage-class-parameters: only a class that is made"),
+        (vec!["--storage-class-parameters", "a=b"], 1, "error: --storage-class-parameters: needs --storage-class-provisioner"),
         (vec!["--topology", "zones"], 1, "hint: a Topology in a file is read with --from FILE"),
         (vec!["--check"], 1, "error: no cluster to connect to"),
         (vec!["--replicas=-1"], 2, "invalid value '-1' for '--replicas <COUNT>'"),

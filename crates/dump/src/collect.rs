@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::{Dump, DumpError, Item, Source, Wanted, yaml};
+use crate::{Dump, DumpError, Item, ItemSource, KindFilter, yaml};
 
 /// Where a text comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,14 +35,14 @@ struct ListOf<'a> {
 }
 
 pub(crate) struct Collector<'a> {
-    pub(crate) wanted: Wanted<'a>,
+    pub(crate) wanted: KindFilter<'a>,
     pub(crate) warnings: Vec<String>,
     items: BTreeMap<Identity, Item>,
     kinds: BTreeSet<String>,
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(wanted: Wanted<'a>) -> Self {
+    pub(crate) fn new(wanted: KindFilter<'a>) -> Self {
         Self { wanted, warnings: Vec::new(), items: BTreeMap::new(), kinds: BTreeSet::new() }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Collector<'a> {
         let mut not_objects = Vec::new();
         let mut take = |document: usize, value: Value| {
             documents += 1;
-            let at = Source { file: Arc::clone(file), document, item: None };
+            let at = ItemSource { file: Arc::clone(file), document, item: None };
             if origin == Origin::Found
                 && let Some(error) = not_an_object(&value, &at)
             {
@@ -82,7 +82,7 @@ impl<'a> Collector<'a> {
         Ok(not_objects)
     }
 
-    fn document(&mut self, value: Value, at: &Source) -> Result<(), DumpError> {
+    fn document(&mut self, value: Value, at: &ItemSource) -> Result<(), DumpError> {
         match value {
             // The output of `jq .items`.
             Value::Array(values) => self.items(values, at, None),
@@ -90,15 +90,15 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn items(&mut self, values: Vec<Value>, list: &Source, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
+    fn items(&mut self, values: Vec<Value>, list: &ItemSource, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
         for (index, value) in values.into_iter().enumerate() {
-            let at = Source { item: Some(index + 1), ..list.clone() };
+            let at = ItemSource { item: Some(index + 1), ..list.clone() };
             self.object(value, &at, of)?;
         }
         Ok(())
     }
 
-    fn object(&mut self, value: Value, at: &Source, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
+    fn object(&mut self, value: Value, at: &ItemSource, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
         let Value::Object(mut object) = value else {
             return Err(DumpError::NotAnObject { at: at.clone(), found: name_of(&value) });
         };
@@ -131,7 +131,7 @@ impl<'a> Collector<'a> {
         mut object: Map<String, Value>,
         version: &str,
         kind: &str,
-        at: &Source,
+        at: &ItemSource,
     ) -> Result<(), DumpError> {
         let item = kind.strip_suffix("List").unwrap_or_default();
         let of = (!item.is_empty()).then_some(ListOf { version, kind: item });
@@ -216,7 +216,7 @@ fn yaml_documents(
 }
 
 /// The error for a document that does not look like a Kubernetes object.
-fn not_an_object(document: &Value, at: &Source) -> Option<DumpError> {
+fn not_an_object(document: &Value, at: &ItemSource) -> Option<DumpError> {
     match document {
         Value::Object(object) if object.contains_key("kind") => None,
         // A truncated typed list has no kind yet.
@@ -227,7 +227,7 @@ fn not_an_object(document: &Value, at: &Source) -> Option<DumpError> {
     }
 }
 
-fn identity(object: &Map<String, Value>, version: &str, kind: &str, at: &Source) -> Result<Identity, DumpError> {
+fn identity(object: &Map<String, Value>, version: &str, kind: &str, at: &ItemSource) -> Result<Identity, DumpError> {
     let metadata = match object.get("metadata") {
         Some(Value::Object(metadata)) => metadata,
         None | Some(Value::Null) => return Err(missing(at, "metadata")),
@@ -261,7 +261,7 @@ fn resource_version(value: &Value) -> Option<&str> {
 fn text_field<'a>(
     object: &'a Map<String, Value>,
     field: &'static str,
-    at: &Source,
+    at: &ItemSource,
 ) -> Result<Option<&'a str>, DumpError> {
     text_field_as(object, field, field, at)
 }
@@ -271,7 +271,7 @@ fn text_field_as<'a>(
     object: &'a Map<String, Value>,
     key: &str,
     field: &'static str,
-    at: &Source,
+    at: &ItemSource,
 ) -> Result<Option<&'a str>, DumpError> {
     match object.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -282,7 +282,7 @@ fn text_field_as<'a>(
     }
 }
 
-fn missing(at: &Source, field: &'static str) -> DumpError {
+fn missing(at: &ItemSource, field: &'static str) -> DumpError {
     DumpError::Object { at: at.clone(), field, problem: "is missing".to_owned() }
 }
 

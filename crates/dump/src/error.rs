@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::str::Utf8Error;
 
-use crate::Source;
+use crate::ItemSource;
 use crate::yaml::MAX_DEPTH;
 
 /// Why a dump could not be read.
@@ -85,7 +85,7 @@ pub enum DumpError {
     #[error("{at}: {field} {problem}")]
     Object {
         /// The document or the item.
-        at: Source,
+        at: ItemSource,
         /// The field in it, such as `metadata.name`.
         field: &'static str,
         /// What is wrong with the field, such as `is missing`.
@@ -95,7 +95,7 @@ pub enum DumpError {
     #[error("{at} is {found}, not an object")]
     NotAnObject {
         /// The document or the item.
-        at: Source,
+        at: ItemSource,
         /// What it is instead.
         found: &'static str,
     },

@@ -30,7 +30,7 @@ pub(crate) fn read_path(path: &Path, budget: &Budget, collector: &mut Collector<
     read_stream(&name, open(path)?, budget, collector)
 }
 
-/// Opens a regular file. Opening a FIFO would block until somebody writes to it, and a device may
+/// Opens a regular file. Opening a FIFO would block until a process writes to it, and a device may
 /// never end, so neither is opened.
 fn open(path: &Path) -> Result<File, DumpError> {
     let fail = |source| DumpError::Read { file: path.display().to_string(), source };

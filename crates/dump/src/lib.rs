@@ -30,11 +30,11 @@ use serde_json::Value;
 ///
 /// Others are dropped. In a directory or an archive, a broken file that contains only others is not
 /// an error.
-pub type Wanted<'a> = &'a dyn Fn(&str, &str) -> bool;
+pub type KindFilter<'a> = &'a dyn Fn(&str, &str) -> bool;
 
 /// Where an object was found. `Display` is for messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Source {
+pub struct ItemSource {
     /// The file; for one inside an archive, `ARCHIVE: PATH INSIDE`.
     pub file: Arc<str>,
     /// The document in the file, counted from 1.
@@ -43,7 +43,7 @@ pub struct Source {
     pub item: Option<usize>,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ItemSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, document {}", self.file, self.document)?;
         match self.item {
@@ -60,7 +60,7 @@ pub struct Item {
     /// `metadata.name`; what a typed list leaves out of its items has been filled in.
     pub value: Value,
     /// Where it was found.
-    pub source: Source,
+    pub source: ItemSource,
 }
 
 /// The objects that a set of files contains.
@@ -95,7 +95,7 @@ pub const DEFAULT_MAX_SIZE: u64 = 2 << 30;
 ///
 /// # Errors
 /// The first problem, with the file, the document, the item and the field.
-pub fn read(paths: &[PathBuf], wanted: Wanted<'_>, max_size: u64) -> Result<Dump, DumpError> {
+pub fn read(paths: &[PathBuf], wanted: KindFilter<'_>, max_size: u64) -> Result<Dump, DumpError> {
     let budget = Budget::new(max_size);
     let mut collector = Collector::new(wanted);
     for path in paths {
@@ -108,7 +108,7 @@ pub fn read(paths: &[PathBuf], wanted: Wanted<'_>, max_size: u64) -> Result<Dump
 ///
 /// # Errors
 /// The first problem, with the document, the item and the field.
-pub fn read_str(name: &str, text: &str, wanted: Wanted<'_>) -> Result<Dump, DumpError> {
+pub fn read_str(name: &str, text: &str, wanted: KindFilter<'_>) -> Result<Dump, DumpError> {
     let mut collector = Collector::new(wanted);
     collector.text(&Arc::from(name), text, Origin::Named)?;
     Ok(collector.finish())

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::Wanted;
+use crate::KindFilter;
 
 /// Whether the text mentions a wanted kind anywhere. It may be YAML or JSON, complete or truncated.
-pub(crate) fn mentions_wanted(text: &str, wanted: Wanted<'_>) -> bool {
+pub(crate) fn mentions_wanted(text: &str, wanted: KindFilter<'_>) -> bool {
     let versions: BTreeSet<&str> = values_of("apiVersion", text).collect();
     let kinds: BTreeSet<&str> = values_of("kind", text).collect();
     kinds.iter().any(|kind| versions.iter().any(|version| is_wanted(version, kind, wanted)))
@@ -17,7 +17,7 @@ pub(crate) fn mentions_wanted(text: &str, wanted: Wanted<'_>) -> bool {
 
 /// Whether every document of the text states at its top level, in block style, a kind that is not
 /// wanted. `false` means that the text has to be parsed.
-pub(crate) fn all_unwanted(text: &str, wanted: Wanted<'_>) -> bool {
+pub(crate) fn all_unwanted(text: &str, wanted: KindFilter<'_>) -> bool {
     let mut seen = false;
     let mut top = Top::default();
     for line in text.lines() {
@@ -65,7 +65,7 @@ impl<'a> Top<'a> {
         self.filled |= !line.is_empty() && !line.starts_with('#');
     }
 
-    fn relevance(&self, wanted: Wanted<'_>) -> Relevance {
+    fn relevance(&self, wanted: KindFilter<'_>) -> Relevance {
         match (self.version, self.kind) {
             _ if !self.filled => Relevance::Empty,
             (Some(version), Some(kind)) if kind != "List" && !is_wanted(version, kind, wanted) => Relevance::Unwanted,
@@ -79,7 +79,7 @@ fn word(value: &str) -> Option<&str> {
     (!value.is_empty() && value.bytes().all(is_word)).then_some(value)
 }
 
-fn is_wanted(version: &str, kind: &str, wanted: Wanted<'_>) -> bool {
+fn is_wanted(version: &str, kind: &str, wanted: KindFilter<'_>) -> bool {
     wanted(version, kind) || kind.strip_suffix("List").is_some_and(|item| wanted(version, item))
 }
 

@@ -15,7 +15,7 @@ fn wanted(_: &str, kind: &str) -> bool {
     matches!(kind, "Node" | "Pod" | "PodDisruptionBudget")
 }
 
-fn read(paths: &[PathBuf], wanted: stead_dump::Wanted<'_>) -> Result<Dump, DumpError> {
+fn read(paths: &[PathBuf], wanted: stead_dump::KindFilter<'_>) -> Result<Dump, DumpError> {
     stead_dump::read(paths, wanted, DEFAULT_MAX_SIZE)
 }
 

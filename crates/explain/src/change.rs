@@ -18,13 +18,13 @@ pub struct Change {
     pub name: String,
     /// What is done to it.
     #[serde(flatten)]
-    pub action: Action,
+    pub action: ChangeAction,
 }
 
 /// What is done to an object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum ChangeAction {
     /// It is patched (RFC 6902).
     Patch(Patch),
     /// It is deleted (always true).
@@ -35,18 +35,18 @@ pub enum Action {
 
 impl Change {
     pub(crate) fn patch(key: &ObjectKey, operations: Vec<PatchOperation>) -> Change {
-        Change::new(key, Action::Patch(Patch(operations)))
+        Change::new(key, ChangeAction::Patch(Patch(operations)))
     }
 
     pub(crate) fn delete(key: &ObjectKey) -> Change {
-        Change::new(key, Action::Delete(true))
+        Change::new(key, ChangeAction::Delete(true))
     }
 
     pub(crate) fn create(key: &ObjectKey, value: Value) -> Change {
-        Change::new(key, Action::Create(value))
+        Change::new(key, ChangeAction::Create(value))
     }
 
-    fn new(key: &ObjectKey, action: Action) -> Change {
+    fn new(key: &ObjectKey, action: ChangeAction) -> Change {
         Change { kind: key.kind.clone(), namespace: key.namespace.clone(), name: key.name.clone(), action }
     }
 
@@ -92,7 +92,7 @@ pub fn apply_to_case(given: &mut Map<String, Value>, changes: &[Change]) -> Resu
         let same = |o: &Value| ObjectKey::of_kind(&change.kind, o).is_some_and(|k| k == change.key());
         let list = Kind::named(&change.kind).and_then(|kind| kind.case_list);
         let list = list.ok_or_else(|| fault("not a kind of cases"))?;
-        if let Action::Create(object) = &change.action {
+        if let ChangeAction::Create(object) = &change.action {
             let list = given.entry(list).or_insert_with(|| Value::Array(Vec::new()));
             list.as_array_mut().ok_or_else(|| fault("not a list"))?.push(object.clone());
             continue;
@@ -102,7 +102,7 @@ pub fn apply_to_case(given: &mut Map<String, Value>, changes: &[Change]) -> Resu
             Some(target) if pod => target,
             Some(Value::Array(items)) => {
                 let at = items.iter().position(same).ok_or_else(|| fault("not in the case"))?;
-                if matches!(change.action, Action::Delete(_)) {
+                if matches!(change.action, ChangeAction::Delete(_)) {
                     items.remove(at);
                     continue;
                 }
@@ -110,7 +110,7 @@ pub fn apply_to_case(given: &mut Map<String, Value>, changes: &[Change]) -> Resu
             }
             _ => return Err(fault("not in the case")),
         };
-        if let Action::Patch(patch) = &change.action {
+        if let ChangeAction::Patch(patch) = &change.action {
             json_patch::patch(target, patch).map_err(|e| fault(&e.to_string()))?;
         }
     }
@@ -138,11 +138,6 @@ impl Trial {
         self.objects.pod(&self.key).ok().flatten()
     }
 
-    /// The JSON of the pod to place: for patches.
-    pub(crate) fn raw_pod(&self) -> &Value {
-        self.objects.raw(&self.key).unwrap_or(&Value::Null)
-    }
-
     /// The same with the changes made; none where one of them cannot be.
     pub(crate) fn with(&self, changes: &[Change]) -> Option<Trial> {
         let mut trial = self.clone();
@@ -155,12 +150,12 @@ impl Trial {
     fn apply(&mut self, change: &Change) -> Option<()> {
         let key = change.key();
         let value = match &change.action {
-            Action::Delete(_) => {
+            ChangeAction::Delete(_) => {
                 self.objects.remove(&key);
                 return self.cluster.take_object(&key).then_some(());
             }
-            Action::Create(value) => value.clone(),
-            Action::Patch(patch) => {
+            ChangeAction::Create(value) => value.clone(),
+            ChangeAction::Patch(patch) => {
                 let mut value = self.objects.raw(&key)?.clone();
                 json_patch::patch(&mut value, patch).ok()?;
                 value
@@ -176,7 +171,7 @@ impl Trial {
     }
 }
 
-/// Reads any part of an object into its Kubernetes type; none where it is not there or not that.
+/// Parses a part of an object; none where it is missing or malformed.
 pub(crate) fn part<'a, T: serde::Deserialize<'a>>(value: &'a Value) -> Option<T> {
     T::deserialize(value).ok()
 }

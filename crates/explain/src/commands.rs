@@ -1,13 +1,13 @@
 //! The commands for a fix.
 
-use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, jsonptr::PointerBuf};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{NodeAffinity, PersistentVolumeClaim, Taint};
 use serde_json::{Value, json};
 use stead_model::{ObjectKey, OpenStackControlPlane, stateful_set};
 
-use crate::because::{affinity_origin, glance_api, spread_origin};
-use crate::change::{Action, Change, Trial, part};
+use crate::causes::{affinity_origin, glance_api, spread_origin};
+use crate::change::{Change, ChangeAction, Trial, part};
 use crate::explanation::some;
 use crate::references::{followers, titled};
 use crate::remedies::by_kubernetes;
@@ -30,22 +30,22 @@ fn command(trial: &Trial, change: &Change) -> Vec<String> {
     let namespace = if change.namespace.is_empty() { String::new() } else { format!("-n {} ", change.namespace) };
     let kind = change.kind.to_lowercase();
     match (&change.action, change.kind.as_str()) {
-        (Action::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
-        (Action::Create(_), "Node") => vec![format!("# add a node as described ({} stands for it)", change.name)],
-        (Action::Create(claim), "PersistentVolumeClaim") if of_template(trial, &change.name, claim) => {
+        (ChangeAction::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
+        (ChangeAction::Create(_), "Node") => vec![format!("# add a node as described (here called {})", change.name)],
+        (ChangeAction::Create(claim), "PersistentVolumeClaim") if of_template(trial, &change.name, claim) => {
             vec![format!("kubectl {namespace}delete pod {}  # its StatefulSet recreates claim and pod", trial.key.name)]
         }
-        (Action::Create(object), _) => {
+        (ChangeAction::Create(object), _) => {
             let mut object = object.clone();
             if let Some(o) = object.as_object_mut() {
                 o.remove("status");
             }
             vec![format!("kubectl {namespace}create -f - <<'EOF'\n{object}\nEOF")]
         }
-        (Action::Patch(patch), "Node") => node(trial, change, &patch.0),
-        (Action::Patch(patch), "Pod") => pod(trial, change, &patch.0),
-        (Action::Patch(patch), "PersistentVolumeClaim") => claim(trial, change, patch),
-        (Action::Patch(patch), _) => {
+        (ChangeAction::Patch(patch), "Node") => node(trial, change, &patch.0),
+        (ChangeAction::Patch(patch), "Pod") => pod(trial, change, &patch.0),
+        (ChangeAction::Patch(patch), "PersistentVolumeClaim") => claim(trial, change, patch),
+        (ChangeAction::Patch(patch), _) => {
             vec![format!("kubectl {namespace}patch {kind} {} --type=json -p '{}'", change.name, json!(patch))]
         }
     }
@@ -63,7 +63,7 @@ fn of_template(trial: &Trial, name: &str, claim: &Value) -> bool {
 }
 
 /// The value that an operation adds or sets.
-fn value_of(operation: &PatchOperation) -> Option<&Value> {
+pub(crate) fn value_of(operation: &PatchOperation) -> Option<&Value> {
     match operation {
         PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) => {
             Some(value)
@@ -78,12 +78,20 @@ fn path_of(operation: &PatchOperation) -> String {
 
 /// The same operation on another path.
 fn at_path(operation: &PatchOperation, path: &str) -> Option<PatchOperation> {
-    let mut out = json!(operation);
-    *out.get_mut("path")? = path.into();
-    part(&out)
+    let path = PointerBuf::parse(path).ok()?;
+    Some(match operation {
+        PatchOperation::Add(AddOperation { value, .. }) => {
+            PatchOperation::Add(AddOperation { path, value: value.clone() })
+        }
+        PatchOperation::Replace(ReplaceOperation { value, .. }) => {
+            PatchOperation::Replace(ReplaceOperation { path, value: value.clone() })
+        }
+        PatchOperation::Remove(_) => PatchOperation::Remove(RemoveOperation { path }),
+        _ => return None,
+    })
 }
 
-fn unescaped(token: &str) -> String {
+pub(crate) fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
@@ -180,9 +188,8 @@ fn in_template(pod: &Value, template: &Value, operations: &[PatchOperation]) -> 
         if path.ends_with("/-") && !template.pointer(parent(&path)).is_some_and(Value::is_array) {
             // Admission gave the pod the list that the template does not have.
             path = parent(&path).to_owned();
-            let mut whole = json!(at_path(op, &path)?);
-            *whole.get_mut("value")? = json!([value_of(op)?]);
-            there = part(&whole)?;
+            let (path, value) = (PointerBuf::parse(&path).ok()?, json!([value_of(op)?]));
+            there = PatchOperation::Add(AddOperation { path, value });
         }
         json_patch::patch(&mut pod, std::slice::from_ref(op)).ok()?;
         json_patch::patch(&mut template, std::slice::from_ref(&there)).ok()?;
@@ -263,7 +270,7 @@ pub(crate) fn also_used(trial: &Trial, changes: &[Change]) -> Vec<String> {
     let own = glance_api(trial).map(|(key, _)| key);
     let mut out = Vec::new();
     for change in changes.iter().filter(|c| c.key() == trial.key) {
-        let Action::Patch(patch) = &change.action else { continue };
+        let ChangeAction::Patch(patch) = &change.action else { continue };
         let Some(rule) = topology_rule(trial, &trial.key, &patch.0) else { continue };
         let others = followers(&trial.objects, rule.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
         let others: Vec<String> = others.map(|(key, _)| titled(key)).collect();
@@ -295,7 +302,7 @@ fn external_storage(
     let entry = apis.keys().filter(names).max_by_key(|k| k.len())?;
     let patch = json!({"spec": {"glance": {"template": {"glanceAPIs": {entry: {"storage": {"external": true}}}}}}});
     Some(vec![
-        format!("# all pods of {api} restart; their claims stay until somebody deletes them"),
+        format!("# all pods of {api} restart; their claims remain until you delete them"),
         format!("kubectl -n {namespace} patch openstackcontrolplane {} --type=merge -p '{patch}'", plane.name),
     ])
 }

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::Value;
 use stead_model::{KINDS, ModelError, ObjectKey, Objects, PodView, pod_volumes};
-use stead_placement::{Attempt, Cluster, Fault, NodeInfo, Pod, PodSpec, evaluate};
+use stead_placement::{Attempt, AttemptFault, Cluster, NodeInfo, Pod, PodSpec, evaluate};
 
-use crate::because::{because, because_all};
-use crate::change::{Action, Change, Trial};
-use crate::commands::{also_used, commands};
+use crate::causes::{causes, causes_for_all};
+use crate::change::{Change, ChangeAction, Trial};
+use crate::commands::{also_used, commands, unescaped, value_of};
 use crate::managers::managers_of;
-use crate::outage::{self, Clock, Forecast, Scene, Why, check_nodes};
+use crate::outage::{self, Clock, Forecast, OutageExplainer, Scene, check_nodes};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
 
@@ -24,7 +24,7 @@ pub struct Explanation {
     /// Namespace and name.
     pub pod: String,
     /// Its state.
-    pub state: State,
+    pub state: PodState,
     /// The verdict, in a sentence.
     pub summary: String,
     /// What kube-scheduler 1.36 says.
@@ -38,11 +38,11 @@ pub struct Explanation {
     pub reasons: Vec<Reason>,
     /// Possible fixes, the least harmful first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fixes: Vec<Offer>,
+    pub fixes: Vec<OfferedFix>,
     /// Why a pod is Terminating, or has a node and is not Ready: line by line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
-    /// The time that the forecast is made at.
+    /// The time of the forecast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
     /// What each option in an outage leads to.
@@ -55,7 +55,7 @@ pub struct Explanation {
 /// The state of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum PodState {
     /// No node can run it.
     Unschedulable,
     /// A node can run it now.
@@ -78,19 +78,19 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
-    /// kube-scheduler's words.
+    /// The reason, as kube-scheduler prints it.
     pub reason: String,
     /// The nodes.
-    pub nodes: Vec<NodeNote>,
+    pub nodes: Vec<NodeAndZone>,
     /// Its causes, and the nodes of each.
-    pub because: Vec<Because>,
+    pub because: Vec<Cause>,
     /// How many of the nodes, from the first on, were examined for causes.
     pub looked_at: usize,
 }
 
 /// A node and its zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct NodeNote {
+pub struct NodeAndZone {
     /// The name.
     pub name: String,
     /// Its zone, where it has one.
@@ -100,7 +100,7 @@ pub struct NodeNote {
 
 /// The cause of a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Because {
+pub struct Cause {
     /// The nodes that it applies to.
     pub nodes: Vec<String>,
     /// The cause.
@@ -109,7 +109,7 @@ pub struct Because {
 
 /// A possible fix with its commands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Offer {
+pub struct OfferedFix {
     /// What to do.
     pub text: String,
     /// What it costs.
@@ -134,38 +134,38 @@ pub fn explain(
 ) -> Result<Explanation, ModelError> {
     let mut out = explain_placement(objects, key, kinds)?;
     let Some(pod) = objects.pod(key)? else { return Ok(out) };
-    if !matches!(out.state, State::Placed | State::Terminating | State::Unschedulable) {
+    if !matches!(out.state, PodState::Placed | PodState::Terminating | PodState::Unschedulable) {
         return Ok(out);
     }
     check_nodes(objects)?;
-    let (scene, why) = (Scene::of(objects, clock, pod), Why { objects, clock, kinds });
+    let (scene, why) = (Scene::of(objects, clock, pod), OutageExplainer { objects, clock, kinds });
     let lost = scene.lost.contains(key) && scene.node.is_some();
     let mut troubled = scene.node.is_some() || scene.deployment.is_some();
     match out.state {
-        State::Terminating => {
+        PodState::Terminating => {
             troubled = true;
             out.why = why.terminating(pod, &scene);
             let place = pod.node().map(|n| format!(" on node {n}")).unwrap_or_default();
             let since = pod.deletion_requested().map(|at| outage::when(at, clock.now)).unwrap_or_default();
             out.summary = format!("Terminating{place} since {since}");
         }
-        State::Placed if lost => {
-            out.state = State::NotReady;
+        PodState::Placed if lost => {
+            out.state = PodState::NotReady;
             out.why = why.left_behind(pod);
             out.summary = format!("{} on node {}, which is unreachable", pod.phase(), pod.node().unwrap_or_default());
         }
         // A running pod without a Ready condition has reported nothing yet.
-        State::Placed if !pod.is_ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
-            out.state = State::NotReady;
+        PodState::Placed if !pod.is_ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
+            out.state = PodState::NotReady;
             out.why = why.not_ready(pod, &scene);
             out.summary = format!("{} on node {}, not Ready", status(pod), pod.node().unwrap_or_default());
             troubled |= scene.held;
         }
-        State::Placed => out.why = why.on_not_ready_node(pod),
-        State::Unschedulable => out.why = why.out_of_reach(pod),
+        PodState::Placed => out.why = why.on_not_ready_node(pod),
+        PodState::Unschedulable => out.why = why.out_of_reach(pod),
         _ => {}
     }
-    if troubled || out.state == State::NotReady {
+    if troubled || out.state == PodState::NotReady {
         let claims = !pod_volumes(objects, pod).is_empty();
         out.notes.extend(unread(kinds, |kind| claims || matches!(kind, "Lease" | "Event")));
         out.as_of = Some(clock.now);
@@ -222,7 +222,7 @@ pub fn explain_placement(
     let pod = objects.pod(key)?.ok_or_else(|| ModelError::NotFound(key.clone()))?;
     let mut out = Explanation {
         pod: format!("{}/{}", key.namespace, key.name),
-        state: State::Unknown,
+        state: PodState::Unknown,
         summary: String::new(),
         message: None,
         status_message: None,
@@ -246,7 +246,7 @@ pub fn explain_placement(
         return Ok(out);
     }
     if verdict.fits() {
-        out.state = State::Schedulable;
+        out.state = PodState::Schedulable;
         let best: Vec<String> = verdict.best.iter().map(ToString::to_string).collect();
         out.summary = format!(
             "Pending, but {} of {} nodes can run it now, best {}: the scheduler has not tried again yet, or these objects \
@@ -257,7 +257,7 @@ pub fn explain_placement(
         );
         return Ok(out);
     }
-    out.state = State::Unschedulable;
+    out.state = PodState::Unschedulable;
     out.summary = format!("Pending: 0 of {} nodes can run this pod", trial.cluster.node_count());
     out.message.clone_from(&verdict.message);
     out.status_message = pod
@@ -267,7 +267,7 @@ pub fn explain_placement(
     out.reasons = reasons(&trial, &verdict);
     out.fixes = search::fixes(&trial, &verdict)
         .into_iter()
-        .map(|f| Offer {
+        .map(|f| OfferedFix {
             also: also_used(&trial, &f.changes),
             commands: if f.by_itself { Vec::new() } else { commands(&trial, &f.changes) },
             text: [f.text.clone()].into_iter().chain(moves(&trial, &f)).collect::<Vec<_>>().join("; "),
@@ -282,7 +282,7 @@ pub fn explain_placement(
 /// Where the pods that have to leave would go once the pod has their place, one after the other.
 fn moves(trial: &Trial, fix: &Fix) -> Vec<String> {
     let leaving: Vec<&Change> =
-        fix.changes.iter().filter(|c| c.kind == "Pod" && c.action == Action::Delete(true)).collect();
+        fix.changes.iter().filter(|c| c.kind == "Pod" && c.action == ChangeAction::Delete(true)).collect();
     let (Some(after), Some(node)) = (trial.with(&fix.changes), fix.nodes.first()) else { return Vec::new() };
     let mut cluster = after.cluster.clone();
     if leaving.is_empty() || cluster.assume(&after.pod, node).is_err() {
@@ -328,29 +328,29 @@ pub(crate) fn some(names: &[String]) -> String {
 }
 
 /// State and summary of a pod that does not wait for kube-scheduler.
-fn not_waiting(pod: PodView) -> Option<(State, String)> {
+fn not_waiting(pod: PodView) -> Option<(PodState, String)> {
     let (node, phase) = (pod.node(), pod.phase());
     if let Some(due) = &pod.metadata().deletion_timestamp {
         let place = node.map(|n| format!(" on node {n}")).unwrap_or_default();
-        return Some((State::Terminating, format!("Terminating{place}: its grace period ends at {}", due.0)));
+        return Some((PodState::Terminating, format!("Terminating{place}: its grace period ends at {}", due.0)));
     }
     if pod.has_ended() {
-        return Some((State::Finished, format!("it has ended: {phase}")));
+        return Some((PodState::Finished, format!("it has ended: {phase}")));
     }
     if let Some(node) = node {
-        return Some((State::Placed, format!("{phase} on node {node}: already scheduled")));
+        return Some((PodState::Placed, format!("{phase} on node {node}: already scheduled")));
     }
     let spec = pod.spec()?;
     let gates: Vec<String> = spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect();
     if !gates.is_empty() {
-        return Some((State::Gated, gated(pod, &gates)));
+        return Some((PodState::Gated, gated(pod, &gates)));
     }
     let scheduler = spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
     (scheduler != "default-scheduler")
-        .then(|| (State::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
+        .then(|| (PodState::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
 }
 
-/// A scheduling gate is removed by whoever set it: the managed fields tell who that may be.
+/// A scheduling gate is removed by the component that set it, which the managed fields may name.
 fn gated(pod: PodView, gates: &[String]) -> String {
     let managers: Vec<String> = managers_of(pod, &["spec", "schedulingGates"], None).into_iter().collect();
     let noun = if gates.len() == 1 { "gate" } else { "gates" };
@@ -411,18 +411,18 @@ fn reasons(trial: &Trial, verdict: &stead_placement::Verdict) -> Vec<Reason> {
             for info in nodes.iter().take(LOOK_AT) {
                 let rejection = &verdict.rejected[&info.node.name];
                 let said = if before_nodes {
-                    because_all(trial, rejection)
+                    causes_for_all(trial, rejection)
                 } else {
-                    because(trial, info, rejection.plugin, reason)
+                    causes(trial, info, rejection.plugin, reason)
                 };
                 for line in said.into_iter().chain(afterwards(trial, info)) {
                     lines.entry(line).or_default().push(info.node.name.to_string());
                 }
             }
-            let mut because: Vec<Because> = lines.into_iter().map(|(text, nodes)| Because { nodes, text }).collect();
+            let mut because: Vec<Cause> = lines.into_iter().map(|(text, nodes)| Cause { nodes, text }).collect();
             // What applies to most nodes comes first.
             because.sort_by_key(|b| Reverse(b.nodes.len()));
-            let note = |info: &&NodeInfo| NodeNote { name: info.node.name.to_string(), zone: zone(info, zone_key) };
+            let note = |info: &&NodeInfo| NodeAndZone { name: info.node.name.to_string(), zone: zone(info, zone_key) };
             Reason {
                 reason: reason.to_string(),
                 nodes: nodes.iter().map(note).collect(),
@@ -443,7 +443,7 @@ fn zone(info: &NodeInfo, key: Option<&str>) -> Option<String> {
 /// What a node would report next, once its present reason is fixed on the node itself.
 fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
     let Ok(attempt) = Attempt::new(&trial.cluster, &trial.pod) else { return Vec::new() };
-    let Err(Fault::Rejected(rejection)) = attempt.node(info) else { return Vec::new() };
+    let Err(AttemptFault::Rejected(rejection)) = attempt.node(info) else { return Vec::new() };
     let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let node_side = remedies::for_rejection(trial, Some(info), &rejection)
         .into_iter()
@@ -453,10 +453,10 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
         let Some(there) = next.cluster.node(&info.node.name) else { continue };
         let then = match Attempt::new(&next.cluster, &next.pod).and_then(|a| a.node(there)) {
             Ok(()) => "the pod would fit".to_owned(),
-            Err(Fault::Error(error)) => error.to_string(),
-            Err(Fault::Rejected(r)) => {
+            Err(AttemptFault::Error(error)) => error.to_string(),
+            Err(AttemptFault::Rejected(r)) => {
                 let why: Vec<String> =
-                    r.reasons.iter().flat_map(|reason| because(&next, there, r.plugin, reason)).collect();
+                    r.reasons.iter().flat_map(|reason| causes(&next, there, r.plugin, reason)).collect();
                 let reasons: Vec<String> = r.reasons.iter().map(ToString::to_string).collect();
                 let why = why.join("; ");
                 format!(
@@ -473,11 +473,10 @@ fn afterwards(trial: &Trial, info: &NodeInfo) -> Vec<String> {
 
 /// A change to a node in a few words.
 fn short(changes: &[Change]) -> String {
-    let Action::Patch(patch) = &changes[0].action else { return "that".into() };
-    let last = patch.0.iter().rev().map(|op| json!(op)).find_map(|op| {
-        let path = op["path"].as_str()?;
-        let key = path.strip_prefix("/metadata/labels/")?.replace("~1", "/");
-        Some(match op["value"].as_str() {
+    let ChangeAction::Patch(patch) = &changes[0].action else { return "that".into() };
+    let last = patch.0.iter().rev().find_map(|op| {
+        let key = unescaped(op.path().as_str().strip_prefix("/metadata/labels/")?);
+        Some(match value_of(op).and_then(Value::as_str) {
             Some(value) => format!("{key}={value}"),
             None => format!("no {key}"),
         })

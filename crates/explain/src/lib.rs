@@ -9,7 +9,7 @@
 //! which volume where → what follows with each option. This crate knows no client, no clock (callers pass the time) and
 //! no files.
 
-mod because;
+mod causes;
 mod change;
 mod commands;
 mod explanation;
@@ -25,14 +25,14 @@ pub mod topology;
 mod workload_pods;
 mod wrap;
 
-pub use change::{Action, Change, apply_to_case};
-pub use explanation::{Because, Explanation, NodeNote, Offer, Reason, State, explain, explain_placement};
-pub use references::{Chosen, Level, Reference};
+pub use change::{Change, ChangeAction, apply_to_case};
+pub use explanation::{Cause, Explanation, NodeAndZone, OfferedFix, PodState, Reason, explain, explain_placement};
+pub use references::{ChosenTopology, Reference, ReferenceLevel};
 pub use remedies::Harm;
 pub use render::render;
 pub use search::Fix;
 pub use table::table;
-pub use workload_pods::{Waiting, WorkloadPod};
+pub use workload_pods::{WaitingForNode, WorkloadPod};
 pub use wrap::hanging;
 
 use stead_model::{ModelError, ObjectKey, Objects};

@@ -10,6 +10,8 @@ use stead_model::{
     Glance, GlanceApi, GlanceSpec, ObjectKey, Objects, OpenStackControlPlane, TopologyRef, Typed, controller_of,
 };
 
+use crate::change::part;
+
 /// A reference to a Topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reference {
@@ -37,20 +39,20 @@ impl std::fmt::Display for Reference {
 /// The Topology that a GlanceAPI is to follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Chosen {
+pub struct ChosenTopology {
     /// Its name; none where the reference opts out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
     /// The reference that won.
     pub reference: Reference,
     /// Whose reference it is.
-    pub level: Level,
+    pub level: ReferenceLevel,
 }
 
 /// Whose reference it is that won.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Level {
+pub enum ReferenceLevel {
     /// The API's own.
     Api,
     /// Inherited from the Glance.
@@ -59,13 +61,13 @@ pub enum Level {
     ControlPlane,
 }
 
-impl Level {
+impl ReferenceLevel {
     /// In a few words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Level::Api => "its own",
-            Level::Glance => "inherited from Glance",
-            Level::ControlPlane => "inherited from the control plane",
+            ReferenceLevel::Api => "its own",
+            ReferenceLevel::Glance => "inherited from Glance",
+            ReferenceLevel::ControlPlane => "inherited from the control plane",
         }
     }
 }
@@ -92,41 +94,43 @@ pub(crate) fn entry<'a>(key: &'a ObjectKey, api: &'a GlanceApi, glance: Option<&
 }
 
 /// The Topology that a GlanceAPI is to follow; none where there is no reference.
-pub(crate) fn chosen(objects: &Objects, key: &ObjectKey, api: &GlanceApi) -> Option<Chosen> {
-    let own = || chosen_by(key, "spec.topologyRef", api.spec.topology_ref.as_ref(), Level::Api);
+pub(crate) fn chosen(objects: &Objects, key: &ObjectKey, api: &GlanceApi) -> Option<ChosenTopology> {
+    let own = || chosen_by(key, "spec.topologyRef", api.spec.topology_ref.as_ref(), ReferenceLevel::Api);
     let Some((glance_key, glance)) = controller::<Glance>(objects, &key.namespace, &api.metadata) else { return own() };
     let Some(entry) = entry(key, api, Some(&glance_key)) else { return own() };
     let plane = controller::<OpenStackControlPlane>(objects, &key.namespace, &glance.metadata);
     let template = plane.as_ref().and_then(|(_, plane)| plane.spec.glance.as_ref()?.template.as_ref());
     let of_entry = |spec: &'_ GlanceSpec| spec.glance_apis.get(entry).and_then(|api| api.topology_ref.clone());
-    let in_plane = |field: &str, reference: Option<TopologyRef>, level: Level| {
+    let in_plane = |field: &str, reference: Option<TopologyRef>, level: ReferenceLevel| {
         chosen_by(&plane.as_ref()?.0, field, reference.as_ref(), level)
     };
-    let in_glance = |field: &str, reference: Option<TopologyRef>, level: Level| {
+    let in_glance = |field: &str, reference: Option<TopologyRef>, level: ReferenceLevel| {
         chosen_by(&glance_key, field, reference.as_ref(), level)
     };
     let api_field = format!("spec.glance.template.glanceAPIs.{entry}.topologyRef");
-    in_plane(&api_field, template.and_then(of_entry), Level::Api)
-        .or_else(|| in_glance(&format!("spec.glanceAPIs.{entry}.topologyRef"), of_entry(&glance.spec), Level::Api))
+    in_plane(&api_field, template.and_then(of_entry), ReferenceLevel::Api)
+        .or_else(|| {
+            in_glance(&format!("spec.glanceAPIs.{entry}.topologyRef"), of_entry(&glance.spec), ReferenceLevel::Api)
+        })
         .or_else(|| {
             let reference = template.and_then(|template| template.topology_ref.clone());
-            in_plane("spec.glance.template.topologyRef", reference, Level::Glance)
+            in_plane("spec.glance.template.topologyRef", reference, ReferenceLevel::Glance)
         })
         .or_else(|| {
             let reference = plane.as_ref().and_then(|(_, plane)| plane.spec.topology_ref.clone());
-            in_plane("spec.topologyRef", reference, Level::ControlPlane)
+            in_plane("spec.topologyRef", reference, ReferenceLevel::ControlPlane)
         })
-        .or_else(|| in_glance("spec.topologyRef", glance.spec.topology_ref.clone(), Level::Glance))
+        .or_else(|| in_glance("spec.topologyRef", glance.spec.topology_ref.clone(), ReferenceLevel::Glance))
 }
 
-fn chosen_by(object: &ObjectKey, field: &str, reference: Option<&TopologyRef>, level: Level) -> Option<Chosen> {
+fn chosen_by(
+    object: &ObjectKey,
+    field: &str,
+    reference: Option<&TopologyRef>,
+    level: ReferenceLevel,
+) -> Option<ChosenTopology> {
     let topology = reference?.topology().map(str::to_owned);
-    Some(Chosen { topology, reference: Reference::new(object, field), level })
-}
-
-/// The name in a reference: none where there is no reference, none inside where it opts out.
-fn name(reference: &Value) -> Option<Option<&str>> {
-    reference.as_object().map(|r| r.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()))
+    Some(ChosenTopology { topology, reference: Reference::new(object, field), level })
 }
 
 /// Every reference to a Topology in its namespace, wherever it is in an object.
@@ -135,7 +139,8 @@ pub(crate) fn references(objects: &Objects, topology: &ObjectKey) -> Vec<Referen
     for kind in ["OpenStackControlPlane", "Glance", "GlanceAPI"] {
         for (key, object) in objects.raw_of_kind(kind).filter(|(k, _)| k.namespace == topology.namespace) {
             walk(&object["spec"], "spec", &mut |field, value| {
-                if name(value) == Some(Some(&topology.name)) {
+                let reference: Option<TopologyRef> = part(value);
+                if reference.is_some_and(|reference| reference.topology() == Some(&topology.name)) {
                     out.push(Reference::new(key, field));
                 }
             });

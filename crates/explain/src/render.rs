@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::explanation::{Explanation, NodeNote, Offer, Reason, some};
+use crate::explanation::{Explanation, NodeAndZone, OfferedFix, Reason, some};
 use crate::outage::render_forecasts;
 use crate::wrap::{bullet, hanging, note, wrapped};
 
@@ -47,7 +47,7 @@ pub fn render(e: &Explanation) -> String {
     out
 }
 
-fn render_fix(out: &mut String, number: usize, fix: &Offer) {
+fn render_fix(out: &mut String, number: usize, fix: &OfferedFix) {
     hanging(out, &format!("  {number}. "), "     ", &fix.text);
     hanging(out, "     ", "     ", &format!("goes to {}; {}", some(&fix.nodes), fix.harm.as_str()));
     for line in &fix.also {
@@ -74,7 +74,7 @@ fn render_reason(out: &mut String, reason: &Reason) {
     }
 }
 
-fn node(n: &NodeNote) -> String {
+fn node(n: &NodeAndZone) -> String {
     match &n.zone {
         Some(zone) => format!("{} ({zone})", n.name),
         None => n.name.clone(),

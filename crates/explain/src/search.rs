@@ -1,17 +1,16 @@
 //! The smallest sets of changes that make a pod fit.
 //!
-//! From each node's rejection the search goes on to what could be done about it, tries that on a fork, and looks at
-//! what the same node says then: up to three steps deep. What the scheduler's own rules let in is kept; nothing is
-//! offered that was not tried.
+//! For each node's rejection, the search applies every candidate fix to a fork and asks the scheduler's rules about the same
+//! node again, up to three steps deep. Only sets of changes after which the pod fits are kept.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use stead_placement::{Attempt, Fault, Rejection, RejectionReason, Verdict, evaluate};
+use stead_placement::{Attempt, AttemptFault, Rejection, RejectionReason, Verdict, evaluate};
 
-use crate::change::{Action, Change, Trial};
+use crate::change::{Change, ChangeAction, Trial};
 use crate::remedies::{self, Harm, Remedy};
 use stead_model::ObjectKey;
 
@@ -118,8 +117,8 @@ fn targets(start: &Trial, verdict: &Verdict) -> Vec<Option<Arc<str>>> {
 /// fails.
 fn ask(trial: &Trial, node: Option<&str>) -> Result<(), Option<Rejection>> {
     let rejection = |fault| match fault {
-        Fault::Rejected(rejection) => Some(rejection),
-        Fault::Error(_) => None,
+        AttemptFault::Rejected(rejection) => Some(rejection),
+        AttemptFault::Error(_) => None,
     };
     let attempt = Attempt::new(&trial.cluster, &trial.pod).map_err(rejection)?;
     match node.map(|n| trial.cluster.node(n)) {
@@ -263,7 +262,7 @@ fn select(mut found: Vec<Fix>) -> Vec<Fix> {
 
 /// Whether a change is to a node's labels alone.
 fn labels_node(change: &Change) -> bool {
-    let Action::Patch(patch) = &change.action else { return false };
+    let ChangeAction::Patch(patch) = &change.action else { return false };
     change.kind == "Node" && patch.0.iter().all(|op| op.path().to_string().starts_with("/metadata/labels"))
 }
 
@@ -272,9 +271,11 @@ fn fields(fix: &Fix) -> BTreeSet<(ObjectKey, String)> {
     let of = |c: &Change| -> Vec<(ObjectKey, String)> {
         match &c.action {
             // Which value a field gets makes all the difference, unless it is only taken away.
-            Action::Patch(patch) => patch.0.iter().map(|op| (c.key(), serde_json::json!(op).to_string())).collect(),
-            Action::Delete(_) => vec![(c.key(), "delete".into())],
-            Action::Create(object) => vec![(c.key(), object.to_string())],
+            ChangeAction::Patch(patch) => {
+                patch.0.iter().map(|op| (c.key(), serde_json::json!(op).to_string())).collect()
+            }
+            ChangeAction::Delete(_) => vec![(c.key(), "delete".into())],
+            ChangeAction::Create(object) => vec![(c.key(), object.to_string())],
         }
     };
     fix.changes.iter().flat_map(of).collect()
@@ -289,9 +290,9 @@ fn sort_of(fix: &Fix) -> Vec<Sort> {
     fix.changes
         .iter()
         .map(|c| match &c.action {
-            Action::Patch(patch) => (c.kind.clone(), "patch", fields(patch)),
-            Action::Delete(_) => (c.kind.clone(), "delete", Vec::new()),
-            Action::Create(_) => (c.kind.clone(), "create", Vec::new()),
+            ChangeAction::Patch(patch) => (c.kind.clone(), "patch", fields(patch)),
+            ChangeAction::Delete(_) => (c.kind.clone(), "delete", Vec::new()),
+            ChangeAction::Create(_) => (c.kind.clone(), "create", Vec::new()),
         })
         .collect()
 }

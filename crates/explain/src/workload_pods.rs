@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use stead_model::{ModelError, NodeView, ObjectKey, Objects, PodView};
 
-use crate::explanation::{Offer, State, explain_placement};
+use crate::explanation::{OfferedFix, PodState, explain_placement};
 use crate::remedies::join;
 use crate::wrap::{hanging, wrapped};
 
@@ -28,18 +28,18 @@ pub struct WorkloadPod {
     pub state: String,
     /// Why no node can run it, where that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingForNode>,
 }
 
 /// Why no node can run a pod, in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Waiting {
+pub struct WaitingForNode {
     /// The reasons, with the number of nodes of each.
     pub reasons: Vec<String>,
     /// The best fix.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub best: Option<Offer>,
+    pub best: Option<OfferedFix>,
     /// How many other fixes there are.
     pub others: usize,
 }
@@ -93,13 +93,13 @@ impl<'a> Observer<'a> {
 
     fn explain(&self, key: &ObjectKey, described: &mut WorkloadPod) -> Result<(), ModelError> {
         let explained = explain_placement(self.objects, key, self.kinds)?;
-        if explained.state != State::Unschedulable {
+        if explained.state != PodState::Unschedulable {
             described.state = explained.summary;
             return Ok(());
         }
         let others = explained.fixes.len().saturating_sub(1);
         let reasons = explained.reasons.iter().map(|r| format!("{} x {}", r.nodes.len(), r.reason)).collect();
-        described.waiting = Some(Waiting { reasons, best: explained.fixes.into_iter().next(), others });
+        described.waiting = Some(WaitingForNode { reasons, best: explained.fixes.into_iter().next(), others });
         Ok(())
     }
 }

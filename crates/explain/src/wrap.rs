@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The longest line, except for commands and single words.
 const WIDTH: usize = 100;
 
-/// Writes a text below an indentation; what does not fit goes on in lines that are indented by two more.
+/// Writes a text with an indentation; continuation lines are indented by two more.
 pub(crate) fn wrapped(out: &mut String, indent: &str, text: &str) {
     hanging(out, indent, &format!("{indent}  "), text);
 }

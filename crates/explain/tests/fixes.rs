@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
-use stead_explain::{Action, Change, fixes};
+use stead_explain::{Change, ChangeAction, fixes};
 use stead_model::{Kind, Objects};
 use stead_placement::{Cluster, Pod, Snapshot, evaluate};
 
@@ -78,7 +78,7 @@ fn every_fix_lets_the_pod_in() {
             assert!(lets_in(&changed), "{id}: refuted: {}", fix.text);
             offered += 1;
         }
-        let buys = |c: &Change| c.kind == "Node" && matches!(c.action, Action::Create(_));
+        let buys = |c: &Change| c.kind == "Node" && matches!(c.action, ChangeAction::Create(_));
         if fixes.iter().any(|f| !f.changes.iter().any(buys)) {
             helped += 1;
         } else {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use expect_test::expect_file;
 use stead_explain::outage::Clock;
-use stead_explain::{Explanation, State, explain, render};
+use stead_explain::{Explanation, PodState, explain, render};
 use stead_model::{ObjectKey, Objects};
 
 fn explained(pod: &str) -> Explanation {
@@ -28,7 +28,7 @@ fn the_two_pending_pods() {
 fn the_label_is_missing_and_would_not_be_enough() {
     for pod in ["glance-default-external-api-2", "glance-default-internal-api-1"] {
         let e = explained(pod);
-        assert_eq!(e.state, State::Unschedulable);
+        assert_eq!(e.state, PodState::Unschedulable);
         let lost = e.reasons.iter().find(|r| r.reason.contains("missing required label")).expect("the lost label");
         assert_eq!(lost.nodes.len(), 1);
         assert_eq!(lost.nodes[0].name, "worker-3");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use stead_explain::outage::Clock;
-use stead_explain::{Explanation, State, explain};
+use stead_explain::{Explanation, PodState, explain};
 use stead_model::{ObjectKey, Objects, placement_kinds};
 
 fn node(name: &str) -> Value {
@@ -41,26 +41,34 @@ fn a_short_true_answer_for_what_does_not_wait() {
     let managed = json!([{"manager": "quota-controller", "fieldsV1": {"f:spec": {"f:schedulingGates": {}}}}]);
     let none = json!({});
     let table = [
-        (pod(none.clone(), json!({"nodeName": "n"}), json!({"phase": "Running"})), State::Placed, "Running on node n"),
+        (
+            pod(none.clone(), json!({"nodeName": "n"}), json!({"phase": "Running"})),
+            PodState::Placed,
+            "Running on node n",
+        ),
         (
             pod(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), json!({"nodeName": "n"}), none.clone()),
-            State::Terminating,
+            PodState::Terminating,
             "Terminating on node n",
         ),
-        (pod(none.clone(), none.clone(), json!({"phase": "Succeeded"})), State::Finished, "it has ended: Succeeded"),
+        (pod(none.clone(), none.clone(), json!({"phase": "Succeeded"})), PodState::Finished, "it has ended: Succeeded"),
         (
             pod(none.clone(), gate.clone(), none.clone()),
-            State::Gated,
+            PodState::Gated,
             "the scheduling gate example.com/quota is removed",
         ),
         (
             pod(json!({"managedFields": managed}), gate, none.clone()),
-            State::Gated,
+            PodState::Gated,
             "which is quota-controller by the pod's managed fields",
         ),
-        (pod(none.clone(), json!({"schedulerName": "mine"}), none.clone()), State::Unknown, "the scheduler mine"),
-        (pod(none.clone(), json!({"resourceClaims": [{"name": "gpu"}]}), none.clone()), State::Unknown, "not modelled"),
-        (pod(none.clone(), none.clone(), none), State::Schedulable, "1 of 1 nodes can run it now, best n"),
+        (pod(none.clone(), json!({"schedulerName": "mine"}), none.clone()), PodState::Unknown, "the scheduler mine"),
+        (
+            pod(none.clone(), json!({"resourceClaims": [{"name": "gpu"}]}), none.clone()),
+            PodState::Unknown,
+            "not modelled",
+        ),
+        (pod(none.clone(), none.clone(), none), PodState::Schedulable, "1 of 1 nodes can run it now, best n"),
     ];
     for (pod, state, says) in table {
         let e = explained(vec![node("n"), pod], &["Node", "Pod"]);
@@ -83,7 +91,7 @@ fn what_the_dump_lacks_is_said_where_it_matters() {
 #[test]
 fn a_pod_without_any_node_gets_one_offered() {
     let e = explained(vec![pod(json!({}), json!({"nodeSelector": {"disk": "ssd"}}), json!({}))], &["Node", "Pod"]);
-    assert_eq!(e.state, State::Unschedulable);
+    assert_eq!(e.state, PodState::Unschedulable);
     assert_eq!(e.message.as_deref(), Some("no nodes available to schedule pods"));
     assert_eq!(e.fixes.len(), 1, "{:?}", e.fixes);
     assert!(e.fixes[0].text.starts_with("add a node"), "{}", e.fixes[0].text);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use stead_explain::topology::{Consumer, Effect, TroubleReason, troubles};
+use stead_explain::topology::{ProblemEffect, ProblemReason, TopologyConsumer, problems};
 use stead_model::{ObjectKey, Topology, parse};
 
 use crate::conditions::{seconds, status};
@@ -20,7 +20,7 @@ const MOST_NAMED: usize = 4096;
 pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
     let space = namespace(topology);
     let follows = |api: &&Value| !deleting(api) && topology_ref::of(&api["spec"]) == Some(name(topology));
-    let consumers: Vec<Consumer> = world.store.list("GlanceAPI", space).filter(follows).map(consumer).collect();
+    let consumers: Vec<TopologyConsumer> = world.store.list("GlanceAPI", space).filter(follows).map(consumer).collect();
     let planes = world.store.list("OpenStackControlPlane", space);
     let mut used_by: Vec<Value> =
         planes.filter(|p| topology_ref::of(&p["spec"]) == Some(name(topology))).map(user).collect();
@@ -30,10 +30,10 @@ pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
         world.store.of_kind("Node").map(|node| (name(node), texts_at(node, "/metadata/labels"))).collect();
     // The API server has accepted it: what could be malformed are its rules, and these are read one by one.
     let read: Topology = parse(name(topology), topology).unwrap_or_default();
-    let found = troubles(&read, &nodes, &consumers);
+    let found = problems(&read, &nodes, &consumers);
     let mut conditions = Vec::new();
-    let worst = found.iter().find(|t| t.effect != Effect::Note);
-    let all: Vec<&str> = found.iter().filter(|t| t.effect != Effect::Note).map(|t| t.message.as_str()).collect();
+    let worst = found.iter().find(|t| t.effect != ProblemEffect::Note);
+    let all: Vec<&str> = found.iter().filter(|t| t.effect != ProblemEffect::Note).map(|t| t.message.as_str()).collect();
     conditions.push(match worst {
         Some(worst) => ("Satisfiable", "False", worst.reason.as_str(), all.join("; ")),
         None if world.store.keys("Node").next().is_none() => {
@@ -41,10 +41,10 @@ pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
         }
         None => ("Satisfiable", "True", "Satisfiable", "the nodes can satisfy it".to_owned()),
     });
-    for note in found.iter().filter(|t| t.effect == Effect::Note) {
+    for note in found.iter().filter(|t| t.effect == ProblemEffect::Note) {
         let kind = match note.reason {
-            TroubleReason::DraftSpelling => "DraftSpelling",
-            TroubleReason::BeingDeleted => "Terminating",
+            ProblemReason::DraftSpelling => "DraftSpelling",
+            ProblemReason::BeingDeleted => "Terminating",
             _ => "Notice",
         };
         if !conditions.iter().any(|(k, ..)| *k == kind) {
@@ -79,8 +79,8 @@ fn texts_at(object: &Value, pointer: &str) -> BTreeMap<String, String> {
     fields.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-fn consumer(api: &Value) -> Consumer {
-    Consumer {
+fn consumer(api: &Value) -> TopologyConsumer {
+    TopologyConsumer {
         key: ObjectKey::new("GlanceAPI", namespace(api), name(api)),
         pod_labels: labels(api),
         node_selector: texts_at(api, "/spec/nodeSelector"),

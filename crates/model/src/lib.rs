@@ -47,5 +47,7 @@ pub use pod::PodView;
 pub use recreation::{NotRecreated, PodController, deployment_of, not_recreated, replacement_of, same_workload};
 pub use tolerations::{TolerationTime, min_toleration_time};
 pub use typed::{Typed, parse};
-pub use volumes::{PodVolume, VolumeAttachmentView, attachments_on, csi_driver, pod_volumes, unique_volume_name};
+pub use volumes::{
+    PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,
+};
 pub use workload::WorkloadView;

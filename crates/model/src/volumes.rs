@@ -128,7 +128,7 @@ pub fn pod_volumes(objects: &Objects, pod: PodView<'_>) -> Vec<PodVolume> {
 
 /// The claim behind a volume of a pod, and whether the pod only reads it. A generic ephemeral volume has a claim of its own
 /// (`VolumeClaimName` in `k8s.io/component-helpers/storage/ephemeral`).
-fn claim_of(volume: &Volume, pod: &str) -> Option<(String, bool)> {
+pub fn claim_of(volume: &Volume, pod: &str) -> Option<(String, bool)> {
     match &volume.persistent_volume_claim {
         Some(claim) => Some((claim.claim_name.clone(), claim.read_only == Some(true))),
         None => volume.ephemeral.as_ref().map(|_| (format!("{pod}-{}", volume.name), false)),

@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 /// The verdict about one case. Empty fields are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Answer {
+pub struct PlacementAnswer {
     /// The nodes that pass every filter, sorted; null if there are none, as in the recordings.
     #[serde(with = "null_when_empty")]
     pub feasible: Vec<String>,
@@ -42,10 +42,10 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
-impl From<&Verdict> for Answer {
-    fn from(v: &Verdict) -> Answer {
+impl From<&Verdict> for PlacementAnswer {
+    fn from(v: &Verdict) -> PlacementAnswer {
         let nominees: Vec<String> = v.nominees.iter().map(|n| n.node.to_string()).collect();
-        Answer {
+        PlacementAnswer {
             feasible: v.feasible().map(ToString::to_string).collect(),
             rejected: v
                 .rejected

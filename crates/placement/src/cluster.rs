@@ -13,7 +13,7 @@ use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
 use crate::snapshot::Snapshot;
 use crate::specs::Specs;
-use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, Storage, StorageClass};
+use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, StorageClass, StorageState};
 use crate::workloads::{Budget, Key, Workloads};
 
 /// How many nodes have an image, for ImageLocality.
@@ -48,7 +48,7 @@ pub struct Cluster {
     nominated: BTreeMap<Box<str>, Vec<Arc<Pod>>>,
     images: Arc<BTreeMap<Arc<str>, ImageState>>,
     namespaces: Arc<BTreeMap<Box<str>, Labels>>,
-    storage: Arc<Storage>,
+    storage: Arc<StorageState>,
     workloads: Arc<Workloads>,
     budgets: Arc<BTreeMap<Key, Budget>>,
     device_resources: Arc<BTreeMap<Box<str>, BTreeSet<Box<str>>>>,
@@ -344,7 +344,7 @@ impl Cluster {
     // Everything else
 
     /// The storage objects.
-    pub fn storage(&self) -> &Storage {
+    pub fn storage(&self) -> &StorageState {
         &self.storage
     }
 
@@ -366,7 +366,7 @@ impl Cluster {
         self.device_resources.values().any(|names| names.contains(name))
     }
 
-    fn storage_mut(&mut self) -> &mut Storage {
+    fn storage_mut(&mut self) -> &mut StorageState {
         Arc::make_mut(&mut self.storage)
     }
 

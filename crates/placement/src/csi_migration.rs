@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as core;
 use stead_semantics::labels::Labels;
 
 use crate::status::CsiTranslationError;
-use crate::storage::Source;
+use crate::storage::VolumeSource;
 
 pub(crate) const AWS_EBS: &str = "ebs.csi.aws.com";
 pub(crate) const GCE_PD: &str = "pd.csi.storage.gke.io";
@@ -27,9 +27,9 @@ pub(crate) fn driver(provisioner: &str) -> Option<&'static str> {
 }
 
 /// The driver that attaches a persistent volume. A volume that cannot be translated counts towards no limit.
-pub(crate) fn source(spec: &core::PersistentVolumeSpec, labels: Option<&Labels>) -> Source {
+pub(crate) fn source(spec: &core::PersistentVolumeSpec, labels: Option<&Labels>) -> VolumeSource {
     if let Some(s) = &spec.csi {
-        return Source::Csi(s.driver.as_str().into(), s.volume_handle.as_str().into());
+        return VolumeSource::Csi(s.driver.as_str().into(), s.volume_handle.as_str().into());
     }
     let translated = if let Some(s) = &spec.aws_elastic_block_store {
         ebs_handle(&s.volume_id).ok().map(|handle| (AWS_EBS, handle))
@@ -42,7 +42,7 @@ pub(crate) fn source(spec: &core::PersistentVolumeSpec, labels: Option<&Labels>)
     } else {
         spec.portworx_volume.as_ref().map(|s| (PORTWORX, s.volume_id.clone()))
     };
-    translated.map_or(Source::Other, |(driver, handle)| Source::Migrated(driver, handle.into()))
+    translated.map_or(VolumeSource::Other, |(driver, handle)| VolumeSource::Migrated(driver, handle.into()))
 }
 
 /// Whether an Azure disk has the only kind that CSI supports.

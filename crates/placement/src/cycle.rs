@@ -12,7 +12,9 @@ use crate::plugins::{
 };
 use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
-use crate::status::{Code, ExtensionPoint, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
+use crate::status::{
+    AttemptFault, Code, ExtensionPoint, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
+};
 use crate::verdict::{NodeScores, Unmodelled, Verdict};
 use crate::wording::{NO_NODES, fit_message, prefilter_message};
 
@@ -31,18 +33,18 @@ pub(crate) struct State<'a> {
 
 impl<'a> State<'a> {
     /// Runs PreFilter in the order of the plugins, up to the first rejection.
-    fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<State<'a>, Fault> {
+    fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<State<'a>, AttemptFault> {
         let spec = &*pod.spec;
         if let NamedNodes::Only(names) = &spec.named_nodes
             && names.is_empty()
         {
             let reason = RejectionReason::NodeAffinityConflict;
-            return Err(Fault::Rejected(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason)));
+            return Err(AttemptFault::Rejected(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason)));
         }
         Ok(State {
             cluster,
             pod,
-            restrictions: volume_restrictions::State::new(cluster, spec).map_err(Fault::Rejected)?,
+            restrictions: volume_restrictions::State::new(cluster, spec).map_err(AttemptFault::Rejected)?,
             limits: volume_limits::applies(pod),
             binding: volume_binding::State::new(cluster, pod)
                 .map_err(|f| f.in_plugin(ExtensionPoint::PreFilter, Plugin::VolumeBinding))?,
@@ -117,13 +119,13 @@ pub struct Attempt<'a>(State<'a>);
 
 impl<'a> Attempt<'a> {
     /// Runs PreFilter. A rejection here holds for all nodes.
-    pub fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Attempt<'a>, Fault> {
+    pub fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Attempt<'a>, AttemptFault> {
         State::new(cluster, pod).map(Attempt)
     }
 
     /// Runs the filters on a node.
-    pub fn node(&self, info: &'a NodeInfo) -> Result<(), Fault> {
-        named(self.0.pod, info).map_or(Ok(()), |r| Err(Fault::Rejected(r)))?;
+    pub fn node(&self, info: &'a NodeInfo) -> Result<(), AttemptFault> {
+        named(self.0.pod, info).map_or(Ok(()), |r| Err(AttemptFault::Rejected(r)))?;
         self.0.filter_with_nominated(info, &info.node)
     }
 
@@ -172,8 +174,8 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     }
     let state = match State::new(cluster, pod) {
         Ok(state) => state,
-        Err(Fault::Error(error)) => return Ok(Verdict { error: Some(error), ..verdict }),
-        Err(Fault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, rejection)),
+        Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..verdict }),
+        Err(AttemptFault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, rejection)),
     };
     let nominated = pod.nominated.as_deref().and_then(|n| cluster.node(n));
     if let Some(info) = nominated.filter(|i| state.filter_with_nominated(i, &i.node).is_ok()) {
@@ -188,10 +190,10 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
         }
         match state.filter_with_nominated(info, &info.node) {
             Ok(()) => fitting.push(info),
-            Err(Fault::Rejected(rejection)) => {
+            Err(AttemptFault::Rejected(rejection)) => {
                 verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
             }
-            Err(Fault::Error(error)) => return Ok(Verdict { error: Some(error), ..Verdict::default() }),
+            Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..Verdict::default() }),
         }
     }
     if fitting.is_empty() {

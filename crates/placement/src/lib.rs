@@ -31,20 +31,20 @@ mod verdict;
 mod wording;
 mod workloads;
 
-pub use answer::Answer;
+pub use answer::PlacementAnswer;
 pub use batch::{Batch, BatchError, place_all};
 pub use cluster::{Cluster, UnknownNode};
 pub use cycle::{Attempt, SpreadCounts, evaluate};
 pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
-pub use pod::{HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Term, Tolerations, Volume};
+pub use pod::{AffinityTerm, HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Tolerations, Volume};
 pub use resources::{PodResources, ResourceName, Resources};
 pub use snapshot::Snapshot;
 pub use status::{
-    ClaimNotOwned, Code, CsiTranslationError, ExtensionPoint, Fault, Plugin, Rejection, RejectionReason,
+    AttemptFault, ClaimNotOwned, Code, CsiTranslationError, ExtensionPoint, Plugin, Rejection, RejectionReason,
     SchedulingError,
 };
-pub use storage::{Capacity, Claim, PersistentVolume, Source, Storage, StorageClass, TopologyTerm};
+pub use storage::{Capacity, Claim, PersistentVolume, StorageClass, StorageState, TopologyTerm, VolumeSource};
 pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
 pub use workloads::{Budget, Workloads};

@@ -17,17 +17,17 @@ impl From<InputError> for ModelError {
 }
 
 /// An object that can be read into its Kubernetes type.
-trait Source {
+trait ObjectSource {
     fn read<T: Typed>(&self) -> Result<Cow<'_, T>, ModelError>;
 }
 
-impl Source for ObjectRef<'_> {
+impl ObjectSource for ObjectRef<'_> {
     fn read<T: Typed>(&self) -> Result<Cow<'_, T>, ModelError> {
         ObjectRef::read(*self)
     }
 }
 
-impl Source for (&ObjectKey, &Value) {
+impl ObjectSource for (&ObjectKey, &Value) {
     fn read<T: Typed>(&self) -> Result<Cow<'_, T>, ModelError> {
         T::from_raw(self.0, self.1).map(Cow::Owned)
     }
@@ -56,7 +56,7 @@ impl Cluster {
         self.put_source(key, &(key, value))
     }
 
-    fn put_source(&mut self, key: &ObjectKey, object: &impl Source) -> Result<(), ModelError> {
+    fn put_source(&mut self, key: &ObjectKey, object: &impl ObjectSource) -> Result<(), ModelError> {
         match key.kind.as_str() {
             "Node" => self.set_node(Node::compile(&*object.read()?)?),
             "Pod" => self.set_pod(Pod::compile(&*object.read()?)?),
@@ -111,7 +111,7 @@ impl Pod {
         Pod::to_place(&(&key, value))
     }
 
-    fn to_place(object: &impl Source) -> Result<Pod, ModelError> {
+    fn to_place(object: &impl ObjectSource) -> Result<Pod, ModelError> {
         Ok(Pod { node: None, ..Pod::compile(&*object.read()?)? })
     }
 }

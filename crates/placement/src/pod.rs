@@ -87,13 +87,13 @@ pub struct PodSpec {
     /// The error in the preferred node affinity that kube-apiserver accepts and kube-scheduler fails on.
     pub preferred_fault: Option<Box<str>>,
     /// Required affinity to pods.
-    pub affinity: Vec<Term>,
+    pub affinity: Vec<AffinityTerm>,
     /// Required anti-affinity to pods.
-    pub anti_affinity: Vec<Term>,
+    pub anti_affinity: Vec<AffinityTerm>,
     /// Preferred affinity to pods, with weights.
-    pub preferred_affinity: Vec<(Term, i32)>,
+    pub preferred_affinity: Vec<(AffinityTerm, i32)>,
     /// Preferred anti-affinity to pods, with weights.
-    pub preferred_anti_affinity: Vec<(Term, i32)>,
+    pub preferred_anti_affinity: Vec<(AffinityTerm, i32)>,
     /// The pod's own spread constraints. Without any, the cluster defaults apply.
     pub spread: Vec<SpreadConstraint>,
     /// The volumes that affect placement.
@@ -166,7 +166,7 @@ impl PartialOrd for Tolerations {
 
 /// A term of affinity or anti-affinity to pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Term {
+pub struct AffinityTerm {
     /// The listed namespaces, or the pod's own.
     pub namespaces: BTreeSet<Box<str>>,
     /// The selector of namespaces.
@@ -420,7 +420,7 @@ fn named_nodes(affinity: Option<&core::NodeAffinity>) -> NamedNodes {
     all.map_or(NamedNodes::Any, NamedNodes::Only)
 }
 
-fn terms(raw: Option<&[PodAffinityTerm]>, namespace: &str) -> FieldResult<Vec<Term>> {
+fn terms(raw: Option<&[PodAffinityTerm]>, namespace: &str) -> FieldResult<Vec<AffinityTerm>> {
     raw.into_iter()
         .flatten()
         .enumerate()
@@ -428,7 +428,10 @@ fn terms(raw: Option<&[PodAffinityTerm]>, namespace: &str) -> FieldResult<Vec<Te
         .collect()
 }
 
-fn weighted_terms(raw: Option<&[core::WeightedPodAffinityTerm]>, namespace: &str) -> FieldResult<Vec<(Term, i32)>> {
+fn weighted_terms(
+    raw: Option<&[core::WeightedPodAffinityTerm]>,
+    namespace: &str,
+) -> FieldResult<Vec<(AffinityTerm, i32)>> {
     raw.into_iter()
         .flatten()
         .enumerate()
@@ -445,7 +448,7 @@ fn weighted_terms(raw: Option<&[core::WeightedPodAffinityTerm]>, namespace: &str
         .collect()
 }
 
-fn term(t: &PodAffinityTerm, namespace: &str) -> FieldResult<Term> {
+fn term(t: &PodAffinityTerm, namespace: &str) -> FieldResult<AffinityTerm> {
     if t.topology_key.is_empty() {
         return Err(FieldError::new("topologyKey", "Required value: can not be empty"));
     }
@@ -453,7 +456,7 @@ fn term(t: &PodAffinityTerm, namespace: &str) -> FieldResult<Term> {
     if namespaces.is_empty() && t.namespace_selector.is_none() {
         namespaces.insert(namespace.into());
     }
-    Ok(Term {
+    Ok(AffinityTerm {
         namespaces,
         namespace_selector: Selector::from_label_selector(t.namespace_selector.as_ref())
             .in_field("namespaceSelector")?,

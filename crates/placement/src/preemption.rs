@@ -9,7 +9,7 @@ use crate::cycle::State;
 use crate::go_sort::sort_slice;
 use crate::node::NodeInfo;
 use crate::pod::Pod;
-use crate::status::{Code, Fault, Plugin, Rejection, RejectionReason, SchedulingError};
+use crate::status::{AttemptFault, Code, Plugin, Rejection, RejectionReason, SchedulingError};
 use crate::verdict::Nominee;
 use crate::wording::{not_eligible_message, preemption_errors, preemption_message};
 use crate::workloads::Budget;
@@ -60,8 +60,8 @@ pub(crate) fn preempt<'a>(
                 candidates.push((nominee, victims));
             }
             Ok(_) => errors.push(SchedulingError::NoVictimOnNode((*info.node.name).into())),
-            Err(Fault::Rejected(rejection)) => statuses.push(rejection),
-            Err(Fault::Error(error)) => errors.push(error),
+            Err(AttemptFault::Rejected(rejection)) => statuses.push(rejection),
+            Err(AttemptFault::Error(error)) => errors.push(error),
         }
     }
     if !candidates.is_empty() {
@@ -112,12 +112,12 @@ fn victims_on<'a>(
     info: &'a NodeInfo,
     pod: &Pod,
     budgets: &[&Budget],
-) -> Result<(Vec<Arc<Pod>>, usize), Fault> {
+) -> Result<(Vec<Arc<Pod>>, usize), AttemptFault> {
     let node = &*info.node;
     let mut potential: Vec<Arc<Pod>> =
         info.pods.iter().filter(|p| p.spec.priority < pod.spec.priority).cloned().collect();
     if potential.is_empty() {
-        return Err(Fault::Rejected(Rejection::new(
+        return Err(AttemptFault::Rejected(Rejection::new(
             Plugin::DefaultPreemption,
             Code::Unresolvable,
             RejectionReason::NoPreemptionVictims,

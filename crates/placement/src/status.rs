@@ -265,19 +265,19 @@ pub enum CsiTranslationError {
 
 /// Why a pod does not pass a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum AttemptFault {
     /// A plugin rejects the pod.
     Rejected(Rejection),
     /// A plugin fails, which ends the attempt for all nodes.
     Error(SchedulingError),
 }
 
-impl Fault {
+impl AttemptFault {
     /// Adds the plugin to an error, as the scheduling framework does.
-    pub(crate) fn in_plugin(self, point: ExtensionPoint, plugin: Plugin) -> Fault {
+    pub(crate) fn in_plugin(self, point: ExtensionPoint, plugin: Plugin) -> AttemptFault {
         match self {
-            Fault::Error(cause) => Fault::Error(cause.in_plugin(point, plugin)),
-            rejected @ Fault::Rejected(_) => rejected,
+            AttemptFault::Error(cause) => AttemptFault::Error(cause.in_plugin(point, plugin)),
+            rejected @ AttemptFault::Rejected(_) => rejected,
         }
     }
 }
@@ -288,8 +288,8 @@ impl SchedulingError {
     }
 }
 
-pub(crate) type Filtered = Result<(), Fault>;
+pub(crate) type Filtered = Result<(), AttemptFault>;
 
 pub(crate) fn reject(plugin: Plugin, code: Code, reason: RejectionReason) -> Filtered {
-    Err(Fault::Rejected(Rejection::new(plugin, code, reason)))
+    Err(AttemptFault::Rejected(Rejection::new(plugin, code, reason)))
 }

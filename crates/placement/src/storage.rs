@@ -78,12 +78,12 @@ pub struct PersistentVolume {
     /// The nodes that can use it.
     pub nodes: Option<LazyNodeSelector>,
     /// The driver that attaches it, with its handle.
-    pub source: Source,
+    pub source: VolumeSource,
 }
 
 /// How a volume is attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum VolumeSource {
     /// By a CSI driver, with the volume's handle.
     Csi(Box<str>, Box<str>),
     /// By the CSI driver that replaced an in-tree driver, with the handle.
@@ -129,7 +129,7 @@ pub(crate) struct Attachment {
 
 /// All storage objects.
 #[derive(Debug, Clone, Default)]
-pub struct Storage {
+pub struct StorageState {
     pub(crate) claims: BTreeMap<(Box<str>, Box<str>), Arc<Claim>>,
     pub(crate) volumes: BTreeMap<Box<str>, Arc<PersistentVolume>>,
     pub(crate) classes: BTreeMap<Box<str>, Arc<StorageClass>>,
@@ -142,7 +142,7 @@ pub struct Storage {
     pub(crate) attachments: BTreeMap<Box<str>, Attachment>,
 }
 
-impl Storage {
+impl StorageState {
     /// The claim with this name.
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Claim> {
         self.claims.get(&(namespace.into(), name.into())).map(|c| &**c)

@@ -7,13 +7,13 @@ use std::io::{BufRead, BufReader};
 use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::Pod as RawPod;
 use serde::Deserialize;
-use stead_placement::{Answer, Cluster, Pod, Snapshot, evaluate};
+use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate};
 
 #[derive(Deserialize)]
 struct Case {
     id: String,
     given: Given,
-    want: Answer,
+    want: PlacementAnswer,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ fn agrees_with_kube_scheduler_in_every_field() {
         count += 1;
         let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
         let pod = Pod::compile(&case.given.pod).expect("a valid pod");
-        let mut got = Answer::from(&evaluate(&cluster, &pod).expect("nothing unmodelled"));
+        let mut got = PlacementAnswer::from(&evaluate(&cluster, &pod).expect("nothing unmodelled"));
         // kube-scheduler picks one of the equally good nodes at random.
         if got.nominees == case.want.nominees {
             got.nominated.clone_from(&case.want.nominated);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use stead_explain::outage::Clock;
 use stead_explain::{explain, fixes, render};
 use stead_model::{ObjectKey, Objects};
-use stead_placement::{Answer, Cluster, Pod, Snapshot, evaluate};
+use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate};
 
 use crate::corpus::Case;
 
@@ -44,7 +44,7 @@ fn ask(objects: &Objects, key: &ObjectKey) {
     let mut cluster = Cluster::from_objects(objects, Some(key));
     let plain = evaluate(&cluster, &pod);
     if let Ok(verdict) = &plain {
-        std::hint::black_box(serde_json::to_string(&Answer::from(verdict)).is_ok());
+        std::hint::black_box(serde_json::to_string(&PlacementAnswer::from(verdict)).is_ok());
     }
     let fast = cluster.place(&pod);
     if let (Ok(verdict), Ok(placement)) = (&plain, &fast) {

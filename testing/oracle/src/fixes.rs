@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
-use stead_explain::{Action, Change, Fix, apply_to_case, fixes};
+use stead_explain::{Change, ChangeAction, Fix, apply_to_case, fixes};
 use stead_model::Objects;
 
 use stead_real::Outcome;
@@ -91,5 +91,5 @@ fn sets_request_to_zero(c: &Change) -> bool {
 }
 
 fn adds_node(c: &Change) -> bool {
-    c.kind == "Node" && matches!(c.action, Action::Create(_))
+    c.kind == "Node" && matches!(c.action, ChangeAction::Create(_))
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use stead_model::Objects;
-use stead_placement::{Answer, Cluster, Pod, evaluate};
+use stead_placement::{Cluster, PlacementAnswer, Pod, evaluate};
 
 use stead_real::Outcome;
 
@@ -102,12 +102,12 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
         tally.unmodelled += 1;
         return Ok(());
     };
-    let mut ours = Answer::from(&ours);
-    let mut theirs: Answer = serde_json::from_str(verdict)?;
+    let mut ours = PlacementAnswer::from(&ours);
+    let mut theirs: PlacementAnswer = serde_json::from_str(verdict)?;
     // An attempt that ends with an error has no verdict: what the oracle had found before it is random.
     if ours.error.is_some() && theirs.error.is_some() {
         for answer in [&mut ours, &mut theirs] {
-            *answer = Answer { error: answer.error.take(), ..Answer::default() };
+            *answer = PlacementAnswer { error: answer.error.take(), ..PlacementAnswer::default() };
         }
     }
     // Which of several equally good nodes is nominated is random.

@@ -6,7 +6,7 @@ use anyhow::bail;
 use jiff::Timestamp;
 use serde::Serialize;
 use stead_explain::outage::{self, Clock};
-use stead_explain::{State, glance, topology};
+use stead_explain::{PodState, glance, topology};
 use stead_model::{ObjectKey, Objects};
 
 use crate::args::{ExplainArgs, Format};
@@ -97,7 +97,7 @@ fn answer(
             let key = find(objects, kind, name, namespace, place)?;
             let explanation = stead_explain::explain(objects, &key, kinds, &clock(args, objects))?;
             print(args.output, &explanation, stead_explain::render)?;
-            Ok(if explanation.state == State::Unknown { Outcome::No } else { Outcome::Yes })
+            Ok(if explanation.state == PodState::Unknown { Outcome::No } else { Outcome::Yes })
         }
     }
 }

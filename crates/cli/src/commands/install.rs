@@ -1,23 +1,25 @@
-//! `stead install`: look, show, ask, apply, wait.
+//! `stead install`: shows what would change, asks, applies it, and waits for the operator.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use serde_json::Value;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
+use stead_explain::hanging;
 use stead_manifests::plan::{Action, Plan, compare, foreign, is_left_out};
 use stead_manifests::{DEPLOYMENT, Manifest, all_manifests, is_ours, manifests};
 
 use crate::args::{InstallArgs, OperatorOptions};
 use crate::connect::connect;
 use crate::consent;
+use crate::live_object::LiveObject;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
 
 /// The first Kubernetes that has ValidatingAdmissionPolicy in its final form.
 const OLDEST: (u32, u32) = (1, 30);
 
-/// How often something that is waited for is looked at.
-const PACE: Duration = Duration::from_millis(500);
+/// How often the cluster is asked while waiting.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Outcome> {
     server::run(install(args))
@@ -27,18 +29,18 @@ async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
     let server = Server::new(connect(&args.connect).await?);
     let version = server.at_least(OLDEST, "ValidatingAdmissionPolicy").await?;
     let manifests = manifests(&args.options.options());
-    rights(&server, &manifests).await?;
-    namespaces(&server, &args.options).await?;
+    check_permissions(&server, &manifests).await?;
+    check_namespaces(&server, &args.options).await?;
     let obsolete = obsolete(&server, &manifests, &args.options.namespace).await?;
-    let mut plan = look(&server, manifests).await?;
+    let mut plan = plan_changes(&server, manifests).await?;
     plan.steps.extend(obsolete.into_iter().map(|manifest| (manifest, Action::Delete)));
     output::text(&render(&plan, &server, &version))?;
     if args.consent.dry_run {
         return Ok(Outcome::Yes);
     }
     if plan.changes() {
-        if !consent::given(&args.consent, "Go on?")? {
-            output::complain("note", "nothing was done");
+        if !consent::given(&args.consent, "Install?")? {
+            output::complain("note", "nothing was changed");
             return Ok(Outcome::No);
         }
         apply(&server, &plan, args.consent.timeout).await?;
@@ -49,8 +51,8 @@ async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-/// An error that names the rights that are missing, if any are.
-async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
+/// An error that names missing permissions.
+async fn check_permissions(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
     if server.lacks("*", "*", "*", None).await?.is_none() {
         return Ok(());
     }
@@ -68,18 +70,18 @@ async fn rights(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
         return Ok(());
     }
     Err(Hinted {
-        message: format!("you may not: {}", missing.join(", ")),
-        hint: "give the output of `stead manifests` to somebody who may, or ask for the role cluster-admin".to_owned(),
+        message: format!("missing permissions: {}", missing.join(", ")),
+        hint: "ask a cluster administrator to apply the output of `stead manifests`".to_owned(),
     }
     .into())
 }
 
-/// An error that names a namespace that the operator is to work in and that does not exist.
-async fn namespaces(server: &Server, options: &OperatorOptions) -> anyhow::Result<()> {
+/// An error that names a namespace of `--namespaces` that does not exist.
+async fn check_namespaces(server: &Server, options: &OperatorOptions) -> anyhow::Result<()> {
     for namespace in options.namespaces.iter().filter(|namespace| **namespace != options.namespace) {
         if server.get(&format!("/api/v1/namespaces/{namespace}")).await?.is_none() {
             return Err(Hinted {
-                message: format!("namespace {namespace} does not exist, so the operator can have no Role in it"),
+                message: format!("namespace {namespace} does not exist, so no Role can be created in it"),
                 hint: format!("kubectl create namespace {namespace}"),
             }
             .into());
@@ -88,7 +90,7 @@ async fn namespaces(server: &Server, options: &OperatorOptions) -> anyhow::Resul
     Ok(())
 }
 
-/// What an earlier installation with other namespaces left: its roles would allow more than is asked for now.
+/// Objects of an earlier installation with other namespaces: its Roles would allow more than this one needs.
 async fn obsolete(server: &Server, wanted: &[Manifest], own: &str) -> anyhow::Result<Vec<Manifest>> {
     let wanted: Vec<String> = wanted.iter().map(Manifest::path).collect();
     let mut found = Vec::new();
@@ -103,8 +105,8 @@ async fn obsolete(server: &Server, wanted: &[Manifest], own: &str) -> anyhow::Re
     Ok(found)
 }
 
-/// What would be done to the cluster as it is.
-async fn look(server: &Server, manifests: Vec<Manifest>) -> anyhow::Result<Plan> {
+/// What would change in the cluster.
+async fn plan_changes(server: &Server, manifests: Vec<Manifest>) -> anyhow::Result<Plan> {
     let mut live = Vec::new();
     for manifest in &manifests {
         live.push(server.get(&manifest.path()).await?);
@@ -116,11 +118,11 @@ async fn look(server: &Server, manifests: Vec<Manifest>) -> anyhow::Result<Plan>
         let action = match live {
             _ if is_left_out(&manifest, &foreign) => Action::Foreign,
             None => Action::Create,
-            // A namespace that was there before stays when Stead goes.
+            // A namespace that existed before stays when Stead is removed.
             Some(live) if manifest.kind() == "Namespace" && !is_ours(&live) => Action::Foreign,
             Some(live) => {
                 let applied = server.apply(&manifest.path(), &manifest.object, true).await;
-                compare(&live, &applied.with_context(|| format!("trying {manifest}"))?)
+                compare(&live, &applied.with_context(|| format!("dry run of {manifest}"))?)
             }
         };
         steps.push((manifest, action));
@@ -128,11 +130,11 @@ async fn look(server: &Server, manifests: Vec<Manifest>) -> anyhow::Result<Plan>
     Ok(Plan { steps })
 }
 
-/// What would be done, for people.
+/// What would change, as text.
 fn render(plan: &Plan, server: &Server, version: &str) -> String {
-    let mut text = format!("{} (Kubernetes {version})\n", server.address());
+    let mut text = format!("{}\n", verdict(plan, server.address(), version));
     for (manifest, action) in &plan.steps {
-        // What would only be about a foreign definition is not worth a line.
+        // Objects about another installation's CRD are not worth a line.
         if *action == Action::Foreign && !manifest.is_definition() && manifest.kind() != "Namespace" {
             continue;
         }
@@ -141,23 +143,37 @@ fn render(plan: &Plan, server: &Server, version: &str) -> String {
             Action::Change(fields) => ("change", format!(": {}", fields.join(", "))),
             Action::Delete => ("delete", String::new()),
             Action::Unchanged => ("unchanged", String::new()),
-            Action::Foreign if manifest.kind() == "Namespace" => ("leave", ": it was there before".to_owned()),
-            Action::Foreign => ("leave", ": the definition belongs to somebody else".to_owned()),
+            Action::Foreign if manifest.kind() == "Namespace" => ("keep", ": it existed before".to_owned()),
+            Action::Foreign => ("keep", ": it belongs to another installation".to_owned()),
         };
         let place = manifest.namespace().map_or(String::new(), |n| format!(" in {n}"));
         text.push_str(&format!("  {word:9}  {manifest}{place}{more}\n"));
     }
     if !plan.foreign().is_empty() {
-        text.push_str(&format!(
-            "Stead runs as a companion of whoever looks after {}: it explains and reports, and changes nothing of \
-             theirs.\n",
+        let note = format!(
+            "Companion mode: another installation manages {}. Stead explains and reports its objects, and never changes \
+             them.",
             plan.foreign().join(", ")
-        ));
-    }
-    if !plan.changes() {
-        text.push_str("Nothing changes.\n");
+        );
+        hanging(&mut text, "", "", &note);
     }
     text
+}
+
+/// The first line: whether anything would change, and how much.
+fn verdict(plan: &Plan, address: &str, version: &str) -> String {
+    if !plan.changes() {
+        return format!("Stead is installed in {address} (Kubernetes {version}); nothing to change.");
+    }
+    let count = |wanted: fn(&Action) -> bool| plan.steps.iter().filter(|(_, action)| wanted(action)).count();
+    let counts = [
+        ("create", count(|action| matches!(action, Action::Create))),
+        ("change", count(|action| matches!(action, Action::Change(_)))),
+        ("delete", count(|action| matches!(action, Action::Delete))),
+    ];
+    let counts = counts.iter().filter(|(_, count)| *count > 0).map(|(verb, count)| format!("{count} to {verb}"));
+    let counts: Vec<String> = counts.collect();
+    format!("Install Stead in {address} (Kubernetes {version}): {}.", counts.join(", "))
 }
 
 async fn apply(server: &Server, plan: &Plan, timeout: Duration) -> anyhow::Result<()> {
@@ -174,7 +190,7 @@ async fn apply(server: &Server, plan: &Plan, timeout: Duration) -> anyhow::Resul
             }
             Action::Unchanged | Action::Foreign => continue,
         };
-        // What comes after the definitions may be about them.
+        // The objects after the CRDs may depend on them.
         if !manifest.is_definition() && manifest.kind() != "Namespace" && !waited {
             wait_for_definitions(server, plan, timeout).await?;
             waited = true;
@@ -191,16 +207,17 @@ async fn wait_for_definitions(server: &Server, plan: &Plan, timeout: Duration) -
     let ours = plan.steps.iter().filter(|(m, action)| m.is_definition() && *action != Action::Foreign);
     for (manifest, _) in ours {
         loop {
-            let live = server.get(&manifest.path()).await?.unwrap_or_default();
-            if condition(&live, "Established").is_some_and(|c| c["status"] == "True") {
+            let live = server.get(&manifest.path()).await?;
+            let live = live.map(|live| LiveObject::read(manifest, &live)).transpose()?.unwrap_or_default();
+            if live.condition("Established", "True").is_some() {
                 break;
             }
             if Instant::now() >= until {
-                let refused = condition(&live, "NamesAccepted").filter(|c| c["status"] == "False");
-                let why = refused.and_then(|c| c["message"].as_str()).unwrap_or("no reason is given");
+                let refused = live.condition("NamesAccepted", "False");
+                let why = refused.and_then(|c| c.message.as_deref()).unwrap_or("the API server gives no reason");
                 anyhow::bail!("{manifest} is not established after {}s: {why}", timeout.as_secs());
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())
@@ -211,12 +228,14 @@ async fn wait_for_operator(server: &Server, namespace: &str, timeout: Duration) 
     let until = Instant::now() + timeout;
     let mut said = String::new();
     loop {
-        let live = server.get(&path).await?.unwrap_or_default();
-        if is_available(&live) {
+        let live = server.get(&path).await?;
+        let live: Option<Deployment> = live.map(|live| stead_model::parse(&path, &live)).transpose()?;
+        if live.as_ref().is_some_and(is_available) {
             output::complain("note", "the operator is ready");
             return Ok(());
         }
-        let why = condition(&live, "Available").and_then(|c| c["message"].as_str()).unwrap_or("it is not there yet");
+        let available = live.as_ref().and_then(available);
+        let why = available.and_then(|condition| condition.message.as_deref()).unwrap_or("no status yet");
         if why != said {
             output::complain("note", &format!("waiting for deployment/{DEPLOYMENT}: {why}"));
             said = why.to_owned();
@@ -228,19 +247,19 @@ async fn wait_for_operator(server: &Server, namespace: &str, timeout: Duration) 
             }
             .into());
         }
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Whether a Deployment is as far as its spec asks.
-fn is_available(deployment: &Value) -> bool {
-    let status = &deployment["status"];
-    let seen = status["observedGeneration"].as_i64() >= deployment["metadata"]["generation"].as_i64();
-    let updated =
-        status["updatedReplicas"].as_i64().unwrap_or(0) >= deployment["spec"]["replicas"].as_i64().unwrap_or(1);
-    seen && updated && condition(deployment, "Available").is_some_and(|c| c["status"] == "True")
+/// Whether all pods of a Deployment are updated and available.
+fn is_available(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else { return false };
+    let observed = status.observed_generation >= deployment.metadata.generation;
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let updated = status.updated_replicas.unwrap_or(0) >= replicas;
+    observed && updated && available(deployment).is_some_and(|condition| condition.status == "True")
 }
 
-fn condition<'a>(object: &'a Value, sort: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == sort)
+fn available(deployment: &Deployment) -> Option<&DeploymentCondition> {
+    deployment.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == "Available")
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use stead_explain::{Fix, fixes};
 use stead_model::Objects;
-use stead_placement::{Answer, Cluster, Pod, evaluate};
+use stead_placement::{Cluster, PlacementAnswer, Pod, evaluate};
 
 use crate::output::{self, Outcome, complain};
 
@@ -32,7 +32,7 @@ enum CaseAnswer {
 #[derive(Serialize)]
 struct AnswerWithFixes {
     #[serde(flatten)]
-    answer: Answer,
+    answer: PlacementAnswer,
     #[serde(skip_serializing_if = "Option::is_none")]
     fixes: Option<Vec<Fix>>,
 }
@@ -92,7 +92,7 @@ fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<Answ
     let cluster = Cluster::from_objects(&objects, Some(&key));
     let pod = Pod::from_objects(&objects, &key)?;
     objects.check()?;
-    let answer = Answer::from(&evaluate(&cluster, &pod)?);
+    let answer = PlacementAnswer::from(&evaluate(&cluster, &pod)?);
     let is_unschedulable = answer.message.is_some();
     let fixes = (with_fixes && is_unschedulable).then(|| fixes(&objects, &key)).transpose()?;
     Ok(AnswerWithFixes { answer, fixes })

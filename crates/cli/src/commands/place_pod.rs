@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use stead_explain::{hanging, table};
 use stead_model::{KINDS, ObjectKey, Objects};
-use stead_placement::{Answer, Cluster, Code, Plugin, Pod, Verdict, evaluate};
+use stead_placement::{Cluster, Code, PlacementAnswer, Plugin, Pod, Verdict, evaluate};
 
 use crate::args::{Format, SourceArgs};
 use crate::cluster::Scope;
@@ -39,8 +39,8 @@ pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow
         );
     }
     match format {
-        Format::Json => output::json(&Answer::from(&verdict))?,
-        Format::Yaml => output::yaml(&Answer::from(&verdict))?,
+        Format::Json => output::json(&PlacementAnswer::from(&verdict))?,
+        Format::Yaml => output::yaml(&PlacementAnswer::from(&verdict))?,
         Format::Table | Format::Wide => output::text(&render(&key, &verdict, format == Format::Wide))?,
     }
     Ok(if verdict.fits() { Outcome::Yes } else { Outcome::No })

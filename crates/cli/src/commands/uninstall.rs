@@ -1,8 +1,11 @@
-//! `stead uninstall`: look, show, ask, let go, take away, and list what is kept.
+//! `stead uninstall`: shows what would be deleted, asks, removes finalizers, deletes, and lists the claims that are kept.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{HELD, Held, claim_commands};
@@ -13,100 +16,141 @@ use crate::args::UninstallArgs;
 use crate::commands::recover::RECORDS;
 use crate::connect::connect;
 use crate::consent;
+use crate::live_object::LiveObject;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
 
-/// How often something that is waited for is looked at.
-const PACE: Duration = Duration::from_millis(500);
+/// How often the cluster is asked while waiting.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The claims that Glance's pods leave behind.
+/// The claims of Glance's pods, which are kept.
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims?labelSelector=service%3Dglance";
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Outcome> {
     server::run(uninstall(args))
 }
 
-/// What is there to be taken away.
-struct Found {
-    /// Objects of our own installation that are there, in the order in which they go.
+/// What the cluster has of Stead.
+struct Installation {
+    /// The objects of the installation, in the order in which they are deleted.
     installed: Vec<(Manifest, Value)>,
-    /// The kinds of ours that the cluster knows, with their objects.
+    /// The kinds with Stead's finalizers that the cluster knows, with their objects.
     held: Vec<(&'static Held, Vec<Value>)>,
-    /// Objects by the names of ours that are somebody else's.
+    /// Objects that have one of our names and belong to another installation.
     foreign: Vec<String>,
-    /// The claims that stay.
+    /// The claims that are kept.
     claims: Vec<Value>,
-    /// Whether the definition of recoveries goes, and with it their records.
+    /// Whether the CRD of NodeRecoveries is deleted, and with it the records.
     records: bool,
     /// Those records.
     recoveries: Vec<Value>,
-    /// Whether an operator runs that can let go of what it holds.
+    /// Whether an operator runs that can remove its own finalizers.
     operator: bool,
+}
+
+/// What is read of a NodeRecovery. The phase is not parsed with the rest: an unknown one must not hide the record.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecoveryRecord {
+    metadata: ObjectMeta,
+    spec: RecoverySpec,
+    status: RecoveryStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecoverySpec {
+    node: RecoveredNode,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecoveredNode {
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecoveryStatus {
+    phase: Option<String>,
+}
+
+impl RecoveryRecord {
+    fn read(record: &Value) -> anyhow::Result<RecoveryRecord> {
+        Ok(stead_model::parse("noderecovery", record)?)
+    }
+
+    /// Whether the recovery is over; not so where its phase is unknown.
+    fn is_over(&self) -> bool {
+        let phase = self.status.phase.clone().map(|phase| serde_json::from_value::<RecoveryPhase>(phase.into()));
+        phase.is_some_and(|phase| phase.is_ok_and(RecoveryPhase::is_over))
+    }
 }
 
 async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
     let server = Server::new(connect(&args.connect).await?);
     let found = look(&server, args).await?;
     if found.installed.is_empty() {
-        output::text(&format!("{}: there is nothing of Stead to take away.\n", server.address()))?;
+        output::text(&format!("Stead is not installed in {}; nothing to remove.\n", server.address()))?;
         return Ok(Outcome::Yes);
     }
-    output::text(&render(&found, args, server.address()))?;
-    unfinished(&server, &found, "nothing was done").await?;
+    output::text(&render(&found, args, server.address())?)?;
+    check_recoveries(&server, &found, "nothing was changed").await?;
     if args.consent.dry_run {
         return Ok(Outcome::Yes);
     }
-    if !consent::given(&args.consent, "Go on?")? {
-        output::complain("note", "nothing was done");
+    if !consent::given(&args.consent, "Remove?")? {
+        output::complain("note", "nothing was changed");
         return Ok(Outcome::No);
     }
     if !args.keep_crds {
         for (held, _) in found.held.iter().filter(|(held, _)| held.goes) {
-            remove_all(&server, held, found.operator, args.consent.timeout).await?;
+            delete_all(&server, held, found.operator, args.consent.timeout).await?;
         }
     }
-    // Somebody may have begun one meanwhile.
-    unfinished(&server, &found, "what else belongs to Stead is still there").await?;
-    take_away(&server, &found, args).await?;
+    // A recovery may have started in the meantime.
+    check_recoveries(&server, &found, "the rest of Stead is still installed").await?;
+    delete_installation(&server, &found, args).await?;
     if !found.claims.is_empty() {
         output::text(&kept(&found.claims))?;
     }
     Ok(Outcome::Yes)
 }
 
-/// An error that names the recoveries that are not over: without its record, nobody would take a node's taint away.
-async fn unfinished(server: &Server, found: &Found, done: &str) -> anyhow::Result<()> {
+/// An error that names unfinished recoveries: without its record, nobody would remove a node's taint.
+async fn check_recoveries(server: &Server, found: &Installation, done: &str) -> anyhow::Result<()> {
     if !found.records {
         return Ok(());
     }
-    // A phase that is not known is not over.
-    let phase = |record: &Value| serde_json::from_value::<RecoveryPhase>(record["status"]["phase"].clone());
-    let records = server.list(RECORDS).await?;
-    let open = records.iter().filter(|r| !phase(r).is_ok_and(RecoveryPhase::is_over)).map(|record| {
-        let name = record["spec"]["node"]["name"].as_str().unwrap_or_default().to_owned();
-        (name, record["status"]["phase"].as_str().unwrap_or("not begun").to_owned())
-    });
-    // What is over has left its mark where whoever ended it was killed before they had taken it away.
-    let nodes = server.list("/api/v1/nodes").await?;
-    let marked = nodes.iter().filter(|node| node["metadata"]["annotations"][ANNOTATION].is_string()).map(|node| {
-        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        (name, "marked".to_owned())
-    });
-    let mut left: BTreeMap<String, String> = marked.collect();
-    left.extend(open);
+    // A finished recovery whose process was killed may have left its annotation.
+    let mut left: BTreeMap<String, String> = BTreeMap::new();
+    for node in server.list("/api/v1/nodes").await? {
+        let node = LiveObject::read("node", &node)?;
+        if node.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(ANNOTATION)) {
+            left.insert(node.name().to_owned(), "marked".to_owned());
+        }
+    }
+    for record in server.list(RECORDS).await? {
+        let record = RecoveryRecord::read(&record)?;
+        if !record.is_over() {
+            left.insert(record.spec.node.name, record.status.phase.unwrap_or_else(|| "not started".to_owned()));
+        }
+    }
     let Some(first) = left.keys().next() else { return Ok(()) };
-    let named: Vec<String> = left.iter().map(|(node, how)| format!("node {node} ({how})")).collect();
+    let named: Vec<String> = left.iter().map(|(node, phase)| format!("node {node} ({phase})")).collect();
     Err(Hinted {
         message: format!(
-            "recoveries are not over: {}; with their records gone, nobody would take the taint away; {done}",
+            "unfinished recoveries: {}; without their records nobody would remove the taint; {done}",
             named.join(", ")
         ),
-        hint: format!("stead recover node/{first} goes on (--abort undoes it); --keep-crds leaves the records"),
+        hint: format!(
+            "finish with `stead recover node/{first}`, undo with --abort, or keep the records with --keep-crds"
+        ),
     }
     .into())
 }
 
-async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
+async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Installation> {
     let scoped = server.scoped_namespaces(&args.namespace).await?;
     let (mut installed, mut others, mut definitions) = (Vec::new(), Vec::new(), Vec::new());
     for manifest in
@@ -123,109 +167,126 @@ async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Found> {
         }
     }
     let foreign = foreign(&definitions);
-    let known = |held: &&Held| {
-        let there = definitions.iter().any(|d| d["metadata"]["name"] == held.definition);
-        there && !foreign.contains(held.definition)
-    };
+    let names = |live: &Value| LiveObject::read("customresourcedefinition", live).map(|live| live.name().to_owned());
+    let definitions: Vec<String> = definitions.iter().map(names).collect::<Result<_, _>>()?;
+    let known =
+        |held: &&Held| definitions.iter().any(|name| name == held.definition) && !foreign.contains(held.definition);
     let mut held = Vec::new();
     for kind in HELD.iter().filter(known) {
         held.push((kind, server.list(&kind.collection()).await?));
     }
-    // Claims of a Glance that somebody else looks after are none of our business.
+    // The claims of a Glance that another operator manages are not listed.
     let glance = held.iter().any(|(kind, _)| kind.kind == "Glance");
     let claims = if glance && !args.keep_crds { server.list(CLAIMS).await? } else { Vec::new() };
     let deployment = installed.iter().find(|(manifest, _)| manifest.kind() == "Deployment");
-    let operator = deployment.is_some_and(|(_, live)| live["status"]["availableReplicas"].as_u64() > Some(0));
+    let operator = deployment.is_some_and(|(manifest, live)| runs(manifest, live));
     let records = installed.iter().any(|(manifest, _)| manifest.name() == recovery().name());
     let recoveries = if records { server.list(RECORDS).await? } else { Vec::new() };
-    Ok(Found { installed, held, foreign: others, claims, records, recoveries, operator })
+    Ok(Installation { installed, held, foreign: others, claims, records, recoveries, operator })
 }
 
-/// What would be done, for people.
-fn render(found: &Found, args: &UninstallArgs, address: &str) -> String {
-    let mut text = format!("{address}\n");
+/// Whether the operator's Deployment has an available pod.
+fn runs(manifest: &Manifest, live: &Value) -> bool {
+    let deployment: Option<Deployment> = stead_model::parse(manifest, live).ok();
+    deployment.and_then(|deployment| deployment.status?.available_replicas).is_some_and(|available| available > 0)
+}
+
+/// What would be deleted and kept, as text.
+fn render(found: &Installation, args: &UninstallArgs, address: &str) -> anyhow::Result<String> {
+    let (mut deleted, mut patched, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for (held, objects) in &found.held {
         for object in objects {
-            let name = named(held, object);
             if !args.keep_crds {
-                text.push_str(&format!("  delete  {name}\n"));
+                deleted.push(named(held, object)?);
             } else if held.release(object).is_some() {
-                text.push_str(&format!("  let go  {name}\n"));
+                patched.push(format!("{}: remove Stead's finalizers", named(held, object)?));
             }
         }
     }
     for record in &found.recoveries {
-        text.push_str(&format!("  delete  noderecovery/{}\n", record["metadata"]["name"].as_str().unwrap_or_default()));
+        let name = RecoveryRecord::read(record)?.metadata.name.unwrap_or_default();
+        deleted.push(format!("noderecovery/{name}"));
     }
     for (manifest, _) in &found.installed {
         let place = manifest.namespace().map_or(String::new(), |n| format!(" in {n}"));
-        text.push_str(&format!("  delete  {manifest}{place}\n"));
+        deleted.push(format!("{manifest}{place}"));
     }
-    for name in &found.foreign {
-        text.push_str(&format!("  leave   {name}: it belongs to somebody else\n"));
-    }
+    kept.extend(found.foreign.iter().map(|name| format!("{name}: it belongs to another installation")));
     for claim in &found.claims {
-        let text_of = |field: &str| claim["metadata"][field].as_str().unwrap_or_default();
-        text.push_str(&format!("  keep    persistentvolumeclaim/{} in {}\n", text_of("name"), text_of("namespace")));
+        let claim = LiveObject::read("persistentvolumeclaim", claim)?;
+        kept.push(format!("persistentvolumeclaim/{} in {}", claim.name(), claim.namespace()));
+    }
+    let mut text = format!("Remove Stead from {address}: {} to delete", deleted.len());
+    if !patched.is_empty() {
+        text.push_str(&format!(", {} to patch", patched.len()));
+    }
+    if !kept.is_empty() {
+        text.push_str(&format!(", {} to keep", kept.len()));
+    }
+    text.push_str(".\n");
+    for (verb, lines) in [("delete", &deleted), ("patch", &patched), ("keep", &kept)] {
+        for line in lines {
+            text.push_str(&format!("  {verb:6}  {line}\n"));
+        }
     }
     if !found.operator && !args.keep_crds && found.held.iter().any(|(_, objects)| !objects.is_empty()) {
-        text.push_str("No operator is running: what it holds on to is let go of by hand.\n");
+        text.push_str("No operator is running: this command removes its finalizers.\n");
     }
-    text
+    Ok(text)
 }
 
-fn named(held: &Held, object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    format!("{}/{} in {}", held.kind.to_lowercase(), text("name"), text("namespace"))
+fn named(held: &Held, object: &Value) -> anyhow::Result<String> {
+    let kind = held.kind.to_lowercase();
+    let object = LiveObject::read(&kind, object)?;
+    Ok(format!("{kind}/{} in {}", object.name(), object.namespace()))
 }
 
-/// Deletes all objects of a kind and sees that they go: by the operator where one runs, else by our own hand.
-async fn remove_all(server: &Server, held: &Held, operator: bool, timeout: Duration) -> anyhow::Result<()> {
-    let patient = Instant::now() + if operator { timeout } else { Duration::ZERO };
-    let until = patient + timeout;
+/// Deletes all objects of a kind and waits until they are gone. The operator removes its finalizers, or this command
+/// does if none is running.
+async fn delete_all(server: &Server, held: &Held, operator: bool, timeout: Duration) -> anyhow::Result<()> {
+    let release_from = Instant::now() + if operator { timeout } else { Duration::ZERO };
+    let until = release_from + timeout;
     loop {
         let objects = server.list(&held.collection()).await?;
         if objects.is_empty() {
             return Ok(());
         }
+        let mut left = Vec::new();
         for object in &objects {
-            let path = held.path(object);
-            if object["metadata"]["deletionTimestamp"].is_null() && server.delete(&path, object).await? {
-                output::complain("note", &format!("deleted {}", named(held, object)));
-            } else if Instant::now() >= patient {
-                let_go(server, held, object).await?;
+            let metadata = LiveObject::read(held.kind, object)?.metadata;
+            let is_deleted = metadata.deletion_timestamp.is_some();
+            if !is_deleted && server.delete(&held.path(object), object).await? {
+                output::complain("note", &format!("deleted {}", named(held, object)?));
+            } else if Instant::now() >= release_from {
+                release(server, held, object).await?;
             }
+            left.push(format!("{} ({})", named(held, object)?, metadata.finalizers.unwrap_or_default().join(", ")));
         }
         if Instant::now() >= until {
-            let held_by = |object: &Value| format!("{} ({})", named(held, object), object["metadata"]["finalizers"]);
-            let left: Vec<String> = objects.iter().map(held_by).collect();
-            anyhow::bail!(
-                "still there after {}s, held by somebody else's finalizers: {}",
-                timeout.as_secs(),
-                left.join(", ")
-            );
+            let seconds = timeout.as_secs();
+            anyhow::bail!("not deleted after {seconds}s because of other finalizers: {}", left.join("; "));
         }
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Takes our finalizers from an object. Where it has changed meanwhile, the next look will do it.
-async fn let_go(server: &Server, held: &Held, object: &Value) -> anyhow::Result<()> {
+/// Removes our finalizers from an object. If it has changed meanwhile, the next attempt does it.
+async fn release(server: &Server, held: &Held, object: &Value) -> anyhow::Result<()> {
     let Some(patch) = held.release(object) else { return Ok(()) };
     if server.patch(&held.path(object), &patch).await? {
-        output::complain("note", &format!("let go of {}", named(held, object)));
+        output::complain("note", &format!("removed the finalizers of {}", named(held, object)?));
     }
     Ok(())
 }
 
-/// Lets go of all objects of all kinds, until none is held any more.
-async fn let_go_of_all(server: &Server, found: &Found, timeout: Duration) -> anyhow::Result<()> {
+/// Removes our finalizers from all objects of all kinds.
+async fn release_all(server: &Server, found: &Installation, timeout: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + timeout;
     loop {
         let mut left = 0;
         for (held, _) in &found.held {
             for object in server.list(&held.collection()).await?.iter().filter(|o| held.release(o).is_some()) {
-                let_go(server, held, object).await?;
+                release(server, held, object).await?;
                 left += 1;
             }
         }
@@ -235,8 +296,8 @@ async fn let_go_of_all(server: &Server, found: &Found, timeout: Duration) -> any
     }
 }
 
-/// Takes the installation away: the operator first, so that it takes hold of nothing new, then what it held.
-async fn take_away(server: &Server, found: &Found, args: &UninstallArgs) -> anyhow::Result<()> {
+/// Deletes the installation: the operator first, so that it adds no new finalizers, then the rest.
+async fn delete_installation(server: &Server, found: &Installation, args: &UninstallArgs) -> anyhow::Result<()> {
     let timeout = args.consent.timeout;
     let (operator, rest): (Vec<_>, Vec<_>) =
         found.installed.iter().partition(|(manifest, _)| manifest.kind() == "Deployment");
@@ -246,10 +307,10 @@ async fn take_away(server: &Server, found: &Found, args: &UninstallArgs) -> anyh
             format!("/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io%2Fname%3D{DEPLOYMENT}", args.namespace);
         let until = Instant::now() + timeout;
         while Instant::now() < until && !server.list(&pods).await?.is_empty() {
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
-    let_go_of_all(server, found, timeout).await?;
+    release_all(server, found, timeout).await?;
     for (manifest, live) in rest {
         delete(server, manifest, live).await?;
         if manifest.is_definition() || manifest.kind() == "Namespace" {
@@ -268,26 +329,25 @@ async fn delete(server: &Server, manifest: &Manifest, live: &Value) -> anyhow::R
 
 async fn wait_until_gone(server: &Server, manifest: &Manifest, was: &Value, timeout: Duration) -> anyhow::Result<()> {
     let until = Instant::now() + timeout;
+    let uid = LiveObject::read(manifest, was)?.metadata.uid;
     while let Some(live) = server.get(&manifest.path()).await? {
-        if live["metadata"]["uid"] != was["metadata"]["uid"] {
+        let live = LiveObject::read(manifest, &live)?;
+        if live.metadata.uid != uid {
             break;
         }
         if Instant::now() >= until {
-            let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
-            let why: Vec<&str> =
-                conditions.filter(|c| c["status"] == "True").filter_map(|c| c["message"].as_str()).collect();
-            let why = if why.is_empty() { "and does not say why".to_owned() } else { why.join("; ") };
-            anyhow::bail!("{manifest} is still going after {}s: {why}", timeout.as_secs());
+            let why: Vec<&str> = live.conditions("True").filter_map(|condition| condition.message.as_deref()).collect();
+            let why = if why.is_empty() { "its status gives no reason".to_owned() } else { why.join("; ") };
+            anyhow::bail!("{manifest} is not deleted after {}s: {why}", timeout.as_secs());
         }
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
 fn kept(claims: &[Value]) -> String {
-    let count = claims.len();
-    let mut text =
-        format!("{count} claim{} kept, with all data. To delete:\n", if count == 1 { " is" } else { "s are" });
+    let (count, noun) = (claims.len(), if claims.len() == 1 { "claim was" } else { "claims were" });
+    let mut text = format!("{count} {noun} kept, with the data. To delete:\n");
     for command in claim_commands(claims) {
         text.push_str(&format!("  {command}\n"));
     }

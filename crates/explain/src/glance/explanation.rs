@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use stead_model::{Condition, Glance, GlanceApi, ModelError, ObjectKey, Objects, Storage, Topology};
 
-use crate::references::{Chosen, chosen, controller, entry, titled};
+use crate::references::{ChosenTopology, chosen, controller, entry, titled};
 use crate::topology::{Rules, stateful_set, there_are};
 use crate::workload_pods::{Observer, WorkloadPod};
 
@@ -27,7 +27,7 @@ pub struct GlanceExplanation {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Its APIs.
-    pub apis: Vec<Api>,
+    pub apis: Vec<GlanceApiState>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -38,7 +38,7 @@ pub struct GlanceExplanation {
 /// One API, as far as it has pods of its own: a split one is two.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Api {
+pub struct GlanceApiState {
     /// The entry of `glanceAPIs`.
     pub entry: String,
     /// The GlanceAPI's name; none where it has not been created.
@@ -53,7 +53,7 @@ pub struct Api {
     pub wanted: u64,
     /// The Topology that it is to follow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub topology: Option<Chosen>,
+    pub topology: Option<ChosenTopology>,
     /// Whether that Topology does not exist.
     #[serde(skip)]
     pub(super) topology_missing: bool,
@@ -66,7 +66,7 @@ pub struct Api {
     pub pods: Vec<WorkloadPod>,
 }
 
-impl Api {
+impl GlanceApiState {
     /// Whether nothing is wrong with it.
     pub fn is_well(&self) -> bool {
         self.faults.is_empty() && u64::try_from(self.ready).is_ok_and(|ready| ready >= self.wanted)
@@ -136,7 +136,7 @@ fn one(
     observer: &mut Observer<'_>,
     key: &ObjectKey,
     api: &GlanceApi,
-) -> Result<Api, ModelError> {
+) -> Result<GlanceApiState, ModelError> {
     let topology = chosen(objects, key, api);
     let rules = topology.as_ref().and_then(|c| c.topology.as_deref());
     let found = rules.map(|name| objects.find::<Topology>(&key.namespace, name));
@@ -169,7 +169,7 @@ fn one(
     let listed = pods.iter().any(|pod| pod.waiting.is_some());
     faults.extend(unmet_conditions(&api.status.conditions, listed));
     let glance = controller::<Glance>(objects, &key.namespace, &api.metadata).map(|(glance, _)| glance);
-    Ok(Api {
+    Ok(GlanceApiState {
         entry: entry(key, api, glance.as_ref()).unwrap_or_default().to_owned(),
         name: Some(key.name.clone()),
         sort: api.spec.api_type.clone().unwrap_or_else(|| "single".into()),
@@ -183,7 +183,7 @@ fn one(
     })
 }
 
-fn refers(chosen: Option<&Chosen>) -> String {
+fn refers(chosen: Option<&ChosenTopology>) -> String {
     chosen.map_or(String::new(), |c| format!("{} names it ({})", c.reference, c.level.as_str()))
 }
 
@@ -193,11 +193,11 @@ fn spread_key(topology: &Topology) -> Option<String> {
 }
 
 /// The entries of a Glance's spec for which nothing has been created.
-fn not_created(glance: &Glance, created: &[Api]) -> Vec<Api> {
+fn not_created(glance: &Glance, created: &[GlanceApiState]) -> Vec<GlanceApiState> {
     let entries = glance.spec.glance_apis.iter();
     entries
         .filter(|(entry, _)| !created.iter().any(|a| a.entry == **entry))
-        .map(|(entry, template)| Api {
+        .map(|(entry, template)| GlanceApiState {
             entry: entry.clone(),
             name: None,
             sort: template.r#type.clone().unwrap_or_else(|| "split".into()),
@@ -253,13 +253,13 @@ fn unmet_conditions(conditions: &[Condition], pods_listed: bool) -> Vec<String> 
     out.into_iter().map(|(types, said)| format!("condition {types} is False ({said})")).collect()
 }
 
-fn summary(metadata: &ObjectMeta, apis: &[Api]) -> String {
+fn summary(metadata: &ObjectMeta, apis: &[GlanceApiState]) -> String {
     if let Some(since) = &metadata.deletion_timestamp {
         return format!("being deleted since {}", since.0);
     }
     let (ready, wanted) = (apis.iter().map(|a| a.ready).sum::<usize>(), apis.iter().map(|a| a.wanted).sum::<u64>());
     let stuck = apis.iter().flat_map(|a| &a.pods).filter(|p| p.waiting.is_some()).count();
-    let healthy = apis.iter().all(Api::is_well);
+    let healthy = apis.iter().all(GlanceApiState::is_well);
     let pods = format!("{ready} of {wanted} pods are ready");
     match stuck {
         _ if healthy => format!("healthy: {pods}"),

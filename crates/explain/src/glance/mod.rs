@@ -3,5 +3,5 @@
 mod explanation;
 mod render;
 
-pub use explanation::{Api, GlanceExplanation, explain};
+pub use explanation::{GlanceApiState, GlanceExplanation, explain};
 pub use render::render;

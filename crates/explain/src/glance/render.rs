@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::explanation::{Api, GlanceExplanation};
+use super::explanation::{GlanceApiState, GlanceExplanation};
 use crate::table::table;
 use crate::workload_pods::render_waiting;
 use crate::wrap::{bullet, hanging, note, wrapped};
@@ -32,7 +32,7 @@ pub fn render(e: &GlanceExplanation) -> String {
     out
 }
 
-fn row(api: &Api) -> Vec<String> {
+fn row(api: &GlanceApiState) -> Vec<String> {
     let (topology, from) = match &api.topology {
         None => ("-".to_owned(), "-"),
         Some(chosen) => (chosen.topology.clone().unwrap_or_else(|| "none (opted out)".into()), chosen.level.as_str()),
@@ -48,7 +48,7 @@ fn row(api: &Api) -> Vec<String> {
     ]
 }
 
-fn state(api: &Api) -> String {
+fn state(api: &GlanceApiState) -> String {
     let waiting = api.pods.iter().filter(|p| p.waiting.is_some()).count();
     match (api.is_well(), waiting) {
         (true, _) => "ready".into(),
@@ -59,7 +59,7 @@ fn state(api: &Api) -> String {
     }
 }
 
-fn render_api(out: &mut String, api: &Api, namespace: &str) {
+fn render_api(out: &mut String, api: &GlanceApiState, namespace: &str) {
     let name = api.name.as_deref().unwrap_or(&api.entry);
     let _ = writeln!(out, "\n{name} is not ready");
     for fault in &api.faults {

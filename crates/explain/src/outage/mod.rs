@@ -1,5 +1,6 @@
 //! Unreachable and deleted nodes: their health, their pods and volumes, why pods wait for them, and what each option leads to.
 
+mod causes;
 mod course;
 mod detaching;
 mod events;
@@ -17,10 +18,9 @@ mod risk;
 mod rollout;
 mod stages;
 mod starting;
+mod time_text;
 mod timers;
 mod way;
-mod why;
-mod words;
 
 pub use forecast::Forecast;
 pub use moment::{controllers_since, newest};
@@ -31,8 +31,8 @@ pub use on_node::{
 pub use timers::{Clock, Timers};
 pub use way::{Step, Way};
 
+pub(crate) use causes::OutageExplainer;
 pub(crate) use forecast::{Scene, forecasts};
 pub(crate) use node::check_nodes;
 pub(crate) use render::render_forecasts;
-pub(crate) use why::Why;
-pub(crate) use words::when;
+pub(crate) use time_text::when;

@@ -12,15 +12,15 @@ use stead_model::{
 };
 use stead_placement::Cluster;
 
+use super::causes::OutageExplainer;
 use super::course::Course;
 use super::eviction;
 use super::forecast::Scene;
 use super::node::check_nodes;
 use super::risk::{commands, risk};
+use super::time_text::when;
 use super::timers::Clock;
 use super::way::{Outcome, Way};
-use super::why::Why;
-use super::words::when;
 use crate::explanation::{some, unread};
 use crate::table::table;
 use crate::wrap::{bullet, note, wrapped};
@@ -188,7 +188,7 @@ pub fn explain_node(
             (Some(node), _) if node.readiness == Readiness::Ready => "Ready".to_owned(),
             (Some(_), _) => "reachable, but not Ready".to_owned(),
         },
-        why: Why { objects, clock, kinds }.node(name),
+        why: OutageExplainer { objects, clock, kinds }.node(name),
         pods: pods
             .iter()
             .map(|pod| {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::forecast::Forecast;
-use super::words::when;
+use super::time_text::when;
 use crate::explanation::some;
 use crate::wrap::wrapped;
 
@@ -23,7 +23,7 @@ pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Ti
         let place =
             if f.nodes.is_empty() || f.ready_at.is_none() { String::new() } else { format!(", on {}", some(&f.nodes)) };
         let _ = writeln!(out, "  {}: {ready}{place}", f.way.as_str());
-        // Where the pod becomes Ready, that is the last step, and stands above.
+        // The last step of a pod that becomes Ready is in the first line.
         let shown = f.steps.len() - usize::from(f.ready_at.is_some() && !f.steps.is_empty());
         for together in f.steps[..shown].chunk_by(|a, b| a.at == b.at) {
             let what = together.iter().map(|s| s.what.as_str()).collect::<Vec<_>>().join(", ");

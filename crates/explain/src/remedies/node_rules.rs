@@ -1,7 +1,7 @@
 //! Cordons, taints and node affinity: the node can change, or the pod can.
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint};
-use serde_json::{Value, json};
+use serde_json::json;
 use stead_placement::NodeInfo;
 use stead_semantics::node_selector::NodeSelectorTerm as CompiledTerm;
 use stead_semantics::taints;
@@ -34,7 +34,7 @@ fn written(t: &Taint) -> String {
     }
 }
 
-/// Whether a taint comes and goes with a node's state, and is not for people to remove.
+/// Whether Kubernetes adds and removes a taint by a node's state, so that people should not remove it.
 pub(crate) fn by_kubernetes(key: &str) -> bool {
     const BY_HAND: &str = "node.kubernetes.io/out-of-service";
     (key.starts_with("node.kubernetes.io/") && key != BY_HAND) || key.starts_with("node.cloudprovider.kubernetes.io/")
@@ -76,7 +76,7 @@ pub(super) fn taints(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
         });
         // Each at the end, so that the same can be done to the template that the pod was made from.
         let mut operations = Vec::new();
-        if !trial.raw_pod().pointer("/spec/tolerations").is_some_and(Value::is_array) {
+        if trial.view().is_none_or(|pod| pod.spec().is_none_or(|spec| spec.tolerations.is_none())) {
             operations.push(set(&["spec", "tolerations"], json!([])));
         }
         operations.extend(more.map(|t| set(&["spec", "tolerations", "-"], t)));

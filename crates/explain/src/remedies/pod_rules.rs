@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{Container, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm};
 use serde_json::{Value, json};
-use stead_placement::{NodeInfo, Pod, RejectionReason, Term};
+use stead_placement::{AffinityTerm, NodeInfo, Pod, RejectionReason};
 use stead_semantics::labels::Labels;
 
 use super::{Harm, Remedy, leave, node_key, pod_key, raw_node};
@@ -22,19 +23,16 @@ pub(super) fn ports(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     };
     let others: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| conflict(p)).collect();
     let mut out: Vec<Remedy> = leave(trial, &others).into_iter().collect();
-    let raw = trial.raw_pod();
-    if raw["spec"]["hostNetwork"] == json!(true) {
+    if trial.view().is_some_and(|pod| pod.spec().is_some_and(|spec| spec.host_network == Some(true))) {
         return out;
     }
     let mut operations = Vec::new();
     let mut what = Vec::new();
-    for list in ["initContainers", "containers"] {
-        for (c, container) in raw["spec"][list].as_array().into_iter().flatten().enumerate() {
-            for (p, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
-                if let Some(n) = port["hostPort"].as_i64().filter(|n| want.iter().any(|w| i64::from(w.port) == *n)) {
-                    operations.push(unset(&["spec", list, &c.to_string(), "ports", &p.to_string(), "hostPort"]));
-                    what.push(n.to_string());
-                }
+    for (list, c, container) in containers(trial) {
+        for (p, port) in container.ports.iter().flatten().enumerate() {
+            if let Some(n) = port.host_port.filter(|n| want.iter().any(|w| w.port == *n)) {
+                operations.push(unset(&["spec", list, &c.to_string(), "ports", &p.to_string(), "hostPort"]));
+                what.push(n.to_string());
             }
         }
     }
@@ -45,19 +43,20 @@ pub(super) fn ports(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     out
 }
 
+/// The pod's containers, with the name of their list and their place in it.
+fn containers(trial: &Trial) -> impl Iterator<Item = (&'static str, usize, &Container)> {
+    let spec = trial.view().and_then(|pod| pod.spec());
+    let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+    let main = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let lists = [("initContainers", init), ("containers", main)];
+    lists.into_iter().flat_map(|(name, list)| list.iter().enumerate().map(move |(i, c)| (name, i, c)))
+}
+
 pub(super) fn features(trial: &Trial) -> Vec<Remedy> {
-    let raw = trial.raw_pod();
     let mut operations = Vec::new();
-    for list in ["initContainers", "containers"] {
-        for (c, container) in raw["spec"][list].as_array().into_iter().flatten().enumerate() {
-            let restarts_all = container["restartPolicyRules"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|r| r["action"] == json!("RestartAllContainers"));
-            if restarts_all {
-                operations.push(unset(&["spec", list, &c.to_string(), "restartPolicyRules"]));
-            }
+    for (list, c, container) in containers(trial) {
+        if container.restart_policy_rules.iter().flatten().any(|rule| rule.action == "RestartAllContainers") {
+            operations.push(unset(&["spec", list, &c.to_string(), "restartPolicyRules"]));
         }
     }
     let mut what = "the rules that restart all containers";
@@ -70,7 +69,7 @@ pub(super) fn features(trial: &Trial) -> Vec<Remedy> {
 }
 
 /// Whether a term selects a pod.
-pub(crate) fn selects(trial: &Trial, term: &Term, other: &Pod) -> bool {
+pub(crate) fn selects(trial: &Trial, term: &AffinityTerm, other: &Pod) -> bool {
     let empty = Labels::new();
     let labels = trial.cluster.namespaces().get(&*other.key.namespace).unwrap_or(&empty);
     (term.namespaces.contains(&*other.key.namespace) || term.namespace_selector.matches(labels))
@@ -89,7 +88,7 @@ pub(super) fn affinity(trial: &Trial, info: &NodeInfo, reasons: &[RejectionReaso
     let mut out = Vec::new();
     // A term that no pod meets may be met all the same, by the first pod of a series: only the reason tells.
     if reasons.contains(&RejectionReason::PodAffinity) {
-        out.extend(prefer(trial, "podAffinity", "affinity to pods"));
+        out.extend(prefer_affinity(trial));
         out.extend(spec.affinity.iter().filter_map(|t| join_domain(trial, info, t)));
         return out;
     }
@@ -99,7 +98,7 @@ pub(super) fn affinity(trial: &Trial, info: &NodeInfo, reasons: &[RejectionReaso
             .flat_map(|t| in_domain(trial, info, &t.topology_key).filter(|p| selects(trial, t, p))),
     );
     if !against.is_empty() {
-        out.extend(prefer(trial, "podAntiAffinity", "anti-affinity to pods"));
+        out.extend(prefer_anti_affinity(trial));
         out.extend(leave(trial, &against));
         return out;
     }
@@ -126,26 +125,43 @@ fn unique<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<&'a Arc<Pod>> {
     out
 }
 
-/// What was required of other pods is only preferred.
-fn softened(rules: &Value) -> Value {
-    let mut rules = rules.clone();
-    let required = rules.as_object_mut().and_then(|o| o.remove("requiredDuringSchedulingIgnoredDuringExecution"));
-    let preferred = &mut rules["preferredDuringSchedulingIgnoredDuringExecution"];
-    if !preferred.is_array() {
-        *preferred = json!([]);
-    }
-    let terms = required.as_ref().and_then(Value::as_array).into_iter().flatten();
-    if let Some(list) = preferred.as_array_mut() {
-        list.extend(terms.map(|t| json!({"weight": 100, "podAffinityTerm": t})));
-    }
+/// Adds required terms to the preferred ones, with the highest weight.
+fn prefer(preferred: &mut Option<Vec<WeightedPodAffinityTerm>>, required: Option<Vec<PodAffinityTerm>>) {
+    let terms = required.into_iter().flatten();
+    let terms = terms.map(|term| WeightedPodAffinityTerm { weight: 100, pod_affinity_term: term });
+    preferred.get_or_insert_default().extend(terms);
+}
+
+/// The same rules with nothing required.
+fn preferred_affinity(mut rules: PodAffinity) -> PodAffinity {
+    let required = rules.required_during_scheduling_ignored_during_execution.take();
+    prefer(&mut rules.preferred_during_scheduling_ignored_during_execution, required);
     rules
 }
 
-fn prefer(trial: &Trial, field: &str, what: &str) -> Option<Remedy> {
-    let rules = &trial.raw_pod()["spec"]["affinity"][field];
-    rules.get("requiredDuringSchedulingIgnoredDuringExecution")?;
-    let change = Change::patch(&trial.key, vec![set(&["spec", "affinity", field], softened(rules))]);
-    Some(Remedy::one(Harm::Looser, format!("make the pod's required {what} a preference"), change))
+/// The same rules with nothing required.
+fn preferred_anti_affinity(mut rules: PodAntiAffinity) -> PodAntiAffinity {
+    let required = rules.required_during_scheduling_ignored_during_execution.take();
+    prefer(&mut rules.preferred_during_scheduling_ignored_during_execution, required);
+    rules
+}
+
+fn prefer_affinity(trial: &Trial) -> Option<Remedy> {
+    let rules = trial.view()?.spec()?.affinity.as_ref()?.pod_affinity.as_ref()?;
+    rules.required_during_scheduling_ignored_during_execution.as_ref()?;
+    Some(make_preference(trial, "podAffinity", "affinity to pods", json!(preferred_affinity(rules.clone()))))
+}
+
+fn prefer_anti_affinity(trial: &Trial) -> Option<Remedy> {
+    let rules = trial.view()?.spec()?.affinity.as_ref()?.pod_anti_affinity.as_ref()?;
+    rules.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let preferred = json!(preferred_anti_affinity(rules.clone()));
+    Some(make_preference(trial, "podAntiAffinity", "anti-affinity to pods", preferred))
+}
+
+fn make_preference(trial: &Trial, rules: &str, what: &str, preferred: Value) -> Remedy {
+    let change = Change::patch(&trial.key, vec![set(&["spec", "affinity", rules], preferred)]);
+    Remedy::one(Harm::Looser, format!("make the pod's required {what} a preference"), change)
 }
 
 fn relax_others(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
@@ -155,8 +171,9 @@ fn relax_others(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
     let mut changes = Vec::new();
     for pod in pods {
         let key = pod_key(pod);
-        let rules = &trial.objects.raw(&key)?["spec"]["affinity"]["podAntiAffinity"];
-        changes.push(Change::patch(&key, vec![set(&["spec", "affinity", "podAntiAffinity"], softened(rules))]));
+        let rules = trial.objects.pod(&key).ok()??.spec()?.affinity.as_ref()?.pod_anti_affinity.clone()?;
+        let preferred = json!(preferred_anti_affinity(rules));
+        changes.push(Change::patch(&key, vec![set(&["spec", "affinity", "podAntiAffinity"], preferred)]));
     }
     let names: Vec<String> = pods.iter().map(|p| p.key.to_string()).collect();
     let text = format!("make the required anti-affinity of {} a preference", super::join(&names));
@@ -164,7 +181,7 @@ fn relax_others(trial: &Trial, pods: &[&Arc<Pod>]) -> Option<Remedy> {
 }
 
 /// A node that is in no domain joins one where the pods are.
-fn join_domain(trial: &Trial, info: &NodeInfo, term: &Term) -> Option<Remedy> {
+fn join_domain(trial: &Trial, info: &NodeInfo, term: &AffinityTerm) -> Option<Remedy> {
     let key = &*term.topology_key;
     if info.node.label(key).is_some() || key == "kubernetes.io/hostname" {
         return None;

@@ -1,13 +1,17 @@
 //! Resources: the pod can request less, other pods can be deleted, a node can be added.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubernetesQuantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 use stead_placement::{Attempt, Cluster, NodeInfo, Pod, ResourceName};
 use stead_semantics::quantity::Quantity;
 
-use super::{Harm, Remedy, leave, raw_node, stays};
+use super::{Harm, Remedy, leave, stays};
 use crate::change::{Change, Trial, set};
 use stead_model::ObjectKey;
 
@@ -34,13 +38,13 @@ pub(super) fn remedies(trial: &Trial, info: &NodeInfo) -> Vec<Remedy> {
     }
     out.extend(room(trial, info, &short, full));
     if full && !short.is_empty() {
-        // One leaves for the number of pods; what else is short is the next step's matter.
+        // One pod is deleted for the number of pods; the next step handles the other resources.
         out.extend(room(trial, info, &[], true));
     }
     out
 }
 
-/// The fewest pods whose leaving makes room, the least important first.
+/// Deletes the fewest pods that make room, the lowest priority first.
 fn room(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)], full: bool) -> Option<Remedy> {
     let mut pods: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| !stays(trial, p)).collect();
     pods.sort_by_key(|p| (p.spec.priority, p.key.clone()));
@@ -53,14 +57,14 @@ fn room(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)], full: boo
     if let Some(one) = pods.iter().find(|p| enough(&[p])) {
         return leave(trial, &[one]);
     }
-    // Not one: then the largest of the least important, until it is enough.
+    // No single pod: the largest ones of the lowest priority, until it is enough.
     let size = |p: &Pod| short.iter().map(|(name, _)| p.spec.resources.taken.amount(name)).max().unwrap_or(0);
     pods.sort_by_key(|p| (p.spec.priority > trial.pod.spec.priority, -size(p), p.key.clone()));
     (2..=super::MOST_LEAVING.min(pods.len())).find(|n| enough(&pods[..*n])).and_then(|n| leave(trial, &pods[..n]))
 }
 
-/// However many have to leave a node until it takes the pod: for when nothing smaller helps. As preemption does it,
-/// all that could leave do so at first, and come back one by one, the most important first, as long as the pod fits.
+/// Deletes as many pods of a node as it takes, for when nothing smaller helps. As in preemption, all candidates are removed
+/// first, and added again one by one, the highest priority first, as long as the pod still fits.
 pub(crate) fn make_room(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
     let mut pods: Vec<&Arc<Pod>> = info.pods.iter().filter(|p| !stays(trial, p)).collect();
     if pods.is_empty() || pods.len() > MOST_IN_ALL {
@@ -95,7 +99,7 @@ pub(crate) fn make_room(trial: &Trial, info: &NodeInfo) -> Option<Remedy> {
 /// A node with more pods than this is not emptied, not even for a trial.
 const MOST_IN_ALL: usize = 64;
 
-/// The pod's requests come down to what is free; the largest request gives way first.
+/// Lowers the pod's requests to what is free, the largest request first.
 fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)]) -> Option<Remedy> {
     let mut changed = trial.clone();
     let mut operations = Vec::new();
@@ -107,7 +111,7 @@ fn ask_for_less(trial: &Trial, info: &NodeInfo, short: &[(ResourceName, i64)]) -
             if over <= 0 {
                 break;
             }
-            let ops = shrink_largest(changed.raw_pod(), name.as_str(), over)?;
+            let ops = shrink_largest(changed.view()?.spec()?, name.as_str(), over)?;
             changed = changed.with(&[Change::patch(&trial.key, ops.clone())])?;
             operations.extend(ops);
         }
@@ -144,54 +148,62 @@ pub(crate) fn shown(name: &str, amount: i64) -> String {
     }
 }
 
-fn value_of(name: &str, q: &Value) -> Option<i64> {
-    let q = Quantity::parse(q.as_str().map(str::to_owned).unwrap_or_else(|| q.to_string()).as_str()).ok()?;
-    Some(if name == "cpu" { q.milli_value() } else { q.value() })
+/// The amount of a quantity: millicores of CPU, units of everything else.
+fn amount_of(name: &str, quantity: &KubernetesQuantity) -> Option<i64> {
+    let quantity = Quantity::parse(&quantity.0).ok()?;
+    Some(if name == "cpu" { quantity.milli_value() } else { quantity.value() })
 }
 
-/// Takes an amount off the container, or the pod as a whole, that asks for most of a resource.
-fn shrink_largest(pod: &Value, name: &str, over: i64) -> Option<Vec<json_patch::PatchOperation>> {
-    let whole = pod["spec"]["resources"]["requests"].get(name).or(pod["spec"]["resources"]["limits"].get(name));
-    let mut largest: Option<(i64, Vec<String>, &Value)> = None;
-    if let Some(have) = whole.and_then(|q| value_of(name, q)) {
-        largest = Some((have, vec!["spec".into()], &pod["spec"]));
+/// How much of a resource is requested; a limit without a request is also the request.
+fn requested(name: &str, resources: Option<&ResourceRequirements>) -> Option<i64> {
+    let resources = resources?;
+    let lists = [&resources.requests, &resources.limits];
+    amount_of(name, lists.into_iter().flatten().find_map(|list| list.get(name))?)
+}
+
+/// Takes an amount off the container, or the pod as a whole, that requests most of a resource.
+fn shrink_largest(spec: &PodSpec, name: &str, over: i64) -> Option<Vec<json_patch::PatchOperation>> {
+    let mut largest: Option<(i64, Vec<String>, Option<&ResourceRequirements>)> = None;
+    if let Some(have) = requested(name, spec.resources.as_ref()) {
+        largest = Some((have, vec!["spec".into()], spec.resources.as_ref()));
     } else {
-        for list in ["containers", "initContainers"] {
-            for (i, c) in pod["spec"][list].as_array().into_iter().flatten().enumerate() {
-                let r = &c["resources"];
-                let Some(q) = r["requests"].get(name).or(r["limits"].get(name)) else { continue };
-                let have = value_of(name, q)?;
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        for (list, containers) in [("containers", spec.containers.as_slice()), ("initContainers", init)] {
+            for (i, container) in containers.iter().enumerate() {
+                let resources = container.resources.as_ref();
+                let Some(have) = requested(name, resources) else { continue };
                 if largest.as_ref().is_none_or(|(most, _, _)| have > *most) {
-                    largest = Some((have, vec!["spec".into(), list.into(), i.to_string()], c));
+                    largest = Some((have, vec!["spec".into(), list.into(), i.to_string()], resources));
                 }
             }
         }
     }
-    let (have, path, container) = largest.filter(|(have, _, _)| *have > 0)?;
+    let (have, path, resources) = largest.filter(|(have, _, _)| *have > 0)?;
     let less = shown(name, (have - over).max(0));
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let below = |field: &'static str| [path.as_slice(), &["resources", field]].concat();
     let mut operations = Vec::new();
-    if container["resources"]["requests"].is_null() {
+    if resources.is_none_or(|resources| resources.requests.is_none()) {
         operations.push(set(&below("requests"), json!({})));
     }
     operations.push(set(&[below("requests").as_slice(), &[name]].concat(), less.as_str()));
     // Huge pages and extended resources cannot be limited to more than is requested.
     let countable = !matches!(name, "cpu" | "memory" | "ephemeral-storage");
-    if countable && container["resources"]["limits"].get(name).is_some() {
+    let limits = resources.and_then(|resources| resources.limits.as_ref());
+    if countable && limits.is_some_and(|limits| limits.contains_key(name)) {
         operations.push(set(&[below("limits").as_slice(), &[name]].concat(), less.as_str()));
     }
     Some(operations)
 }
 
-/// A node more: like one that is there, without taints, with room for the pod, in each of the zones in turn.
+/// Adds a node: like an existing one, without taints, with room for the pod, in each of the zones in turn.
 pub(crate) fn new_nodes(trial: &Trial) -> Vec<Remedy> {
     let mut zones: Vec<(String, &NodeInfo)> = Vec::new();
     for info in trial.cluster.nodes() {
         let zone = ["topology.kubernetes.io/zone", "zone"].iter().find_map(|k| info.node.label(k)).unwrap_or_default();
         match zones.iter_mut().find(|(z, _)| z == zone) {
             None => zones.push((zone.to_owned(), info)),
-            // The one with the most labels is the best to be like.
+            // The one with the most labels is the best model.
             Some((_, best)) if info.node.labels.len() > best.node.labels.len() => *best = info,
             Some(_) => {}
         }
@@ -209,46 +221,53 @@ fn new_node(trial: &Trial, zone: &str, like: Option<&NodeInfo>) -> Remedy {
         n += 1;
         name = format!("new-node-{n}");
     }
-    let mut node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {}}, "spec": {}, "status": {}});
-    let mut has = json!({});
+    let mut labels = BTreeMap::new();
+    let mut allocatable = BTreeMap::new();
     if let Some(like) = like {
         for (key, value) in &like.node.labels {
-            // Whatever carries the old node's name carries the new one's.
+            // A label with the name of the old node gets the name of the new one.
             let own = **value == *like.node.name || key == "kubernetes.io/hostname";
-            node["metadata"]["labels"][key] = json!(if own { &name } else { value });
+            labels.insert(key.to_string(), if own { name.clone() } else { value.to_string() });
         }
-        has = raw_node(trial, like)["status"]["allocatable"].clone();
-        if !has.is_object() {
-            has = json!({});
-        }
+        let found = trial.objects.node(&like.node.name).ok().flatten();
+        allocatable = found.and_then(|node| node.typed().status.as_ref()?.allocatable.clone()).unwrap_or_default();
     } else {
-        node["metadata"]["labels"]["kubernetes.io/hostname"] = json!(name);
-        for (key, value) in trial.raw_pod()["spec"]["nodeSelector"].as_object().into_iter().flatten() {
-            node["metadata"]["labels"][key] = value.clone();
-        }
+        labels.insert("kubernetes.io/hostname".into(), name.clone());
+        let selector = trial.view().and_then(|pod| pod.spec()?.node_selector.clone());
+        labels.extend(selector.into_iter().flatten());
     }
     let want = &trial.pod.spec.resources.requests;
     let mut enlarged = Vec::new();
     let needs = [("cpu", want.milli_cpu), ("memory", want.memory), ("ephemeral-storage", want.ephemeral_storage)];
     let scalars = want.scalars.iter().map(|(name, n)| (&**name, *n));
     for (resource, need) in needs.into_iter().chain(scalars).filter(|(_, need)| *need > 0) {
-        if has.get(resource).and_then(|q| value_of(resource, q)).unwrap_or(0) < need {
-            has[resource] = json!(shown(resource, need));
+        if has(&allocatable, resource) < need {
+            allocatable.insert(resource.to_owned(), KubernetesQuantity(shown(resource, need)));
             enlarged.push(format!("{resource} {}", shown(resource, need)));
         }
     }
-    if has.get("pods").and_then(|q| value_of("pods", q)).unwrap_or(0) < 1 {
-        has["pods"] = json!("110");
+    if has(&allocatable, "pods") < 1 {
+        allocatable.insert("pods".into(), KubernetesQuantity("110".into()));
     }
-    node["status"]["allocatable"] = has.clone();
-    node["status"]["capacity"] = has;
-    if !trial.pod.spec.features.is_empty() {
-        node["status"]["declaredFeatures"] = json!(trial.pod.spec.features);
-    }
+    let features = &trial.pod.spec.features;
+    let node = Node {
+        metadata: ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() },
+        spec: Some(NodeSpec::default()),
+        status: Some(NodeStatus {
+            capacity: Some(allocatable.clone()),
+            allocatable: Some(allocatable),
+            declared_features: (!features.is_empty()).then(|| features.iter().map(ToString::to_string).collect()),
+            ..NodeStatus::default()
+        }),
+    };
     let place = if zone.is_empty() { String::new() } else { format!(" in {zone}") };
     let size = if enlarged.is_empty() { String::new() } else { format!(", with {}", super::join(&enlarged)) };
     let like = like.map(|l| format!(" like {}", l.node.name)).unwrap_or_default();
     let text = format!("add a node{place}{like}{size}");
-    Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::node(&name), node))
+    Remedy::one(Harm::Buys, text, Change::create(&ObjectKey::node(&name), json!(node)))
+}
+
+/// How much of a resource a list has.
+fn has(list: &BTreeMap<String, KubernetesQuantity>, name: &str) -> i64 {
+    list.get(name).and_then(|quantity| amount_of(name, quantity)).unwrap_or(0)
 }

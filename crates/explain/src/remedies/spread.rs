@@ -61,7 +61,7 @@ fn missing_label(trial: &Trial, info: &NodeInfo, at: usize, spread: &SpreadCount
     } else if let Some(value) = known_value(&trial.cluster, &info.node, key) {
         out.push(Remedy::one(Harm::None, format!("label node {name} {key}={value}"), label(&value)));
     } else {
-        // Where the node stands is not for us to say: each domain is tried.
+        // The domain of the node is unknown: each one is tried.
         let mut values: Vec<(&str, i64)> = spread.counts.iter().map(|(v, n)| (&**v, *n)).collect();
         values.sort_by_key(|(value, n)| (*n, *value));
         for (value, _) in values.into_iter().take(4) {

@@ -2,15 +2,23 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    LocalVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeSpec,
+    PersistentVolumeStatus, Volume as PodVolume, VolumeNodeAffinity, VolumeResourceRequirements,
+};
 use k8s_openapi::api::storage::v1::StorageClass as ObjectStorageClass;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 use stead_placement::{Claim, NodeInfo, Plugin, Pod, StorageClass, Volume};
 
 use super::resources::shown;
 use super::{Harm, Remedy, leave, node_key, raw_node};
 use crate::change::{Change, Trial, set, set_in, unset};
-use stead_model::ObjectKey;
+use stead_model::{ObjectKey, claim_of};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -18,22 +26,13 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// A volume of the pod with its place in the list.
 struct Slot<'a> {
     at: usize,
-    raw: &'a Value,
+    volume: &'a PodVolume,
     claim: Option<String>,
 }
 
 fn slots(trial: &Trial) -> Vec<Slot<'_>> {
-    let list = trial.raw_pod()["spec"]["volumes"].as_array();
-    let pod = &trial.pod.key.name;
-    list.into_iter()
-        .flatten()
-        .enumerate()
-        .map(|(at, raw)| {
-            let by_name = raw["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
-            let made = raw.get("ephemeral").and_then(|_| raw["name"].as_str()).map(|v| format!("{pod}-{v}"));
-            Slot { at, raw, claim: by_name.or(made) }
-        })
-        .collect()
+    let volumes = trial.view().and_then(|pod| pod.spec()?.volumes.as_deref()).unwrap_or_default().iter().enumerate();
+    volumes.map(|(at, volume)| Slot { at, volume, claim: claim_of(volume, &trial.pod.key.name).map(|(claim, _)| claim) }).collect()
 }
 
 pub(super) fn remedies(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin) -> Vec<Remedy> {
@@ -47,8 +46,8 @@ pub(super) fn remedies(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin) -
     for slot in slots(trial) {
         match &slot.claim {
             Some(name) => out.extend(of_claim(trial, info, plugin, &slot, name)),
-            None if plugin == Plugin::VolumeRestrictions && is_disk(slot.raw) => {
-                let what = slot.raw["name"].as_str().unwrap_or_default();
+            None if plugin == Plugin::VolumeRestrictions && is_disk(slot.volume) => {
+                let what = &slot.volume.name;
                 let text = format!("replace the disk of volume {what} with an empty directory; its data stays");
                 out.push(Remedy::one(Harm::Data, text, empty_dir(trial, &slot)));
             }
@@ -79,25 +78,27 @@ fn without_claims(trial: &Trial) -> Option<Remedy> {
         (Harm::Looser, "they have no volumes yet, so nothing is lost")
     };
     let names: Vec<String> = slots.iter().filter_map(|s| s.claim.clone()).collect();
-    let operations = slots.iter().map(|s| set_at(s.at, json!({"name": s.raw["name"], "emptyDir": {}}))).collect();
+    let operations = slots.iter().map(as_empty_dir).collect();
     let text = format!("run the pod without the claims {} (external storage, or none); {note}", super::join(&names));
     Some(Remedy::one(harm, text, Change::patch(&trial.key, operations)))
 }
 
-fn is_disk(volume: &Value) -> bool {
-    ["gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"].iter().any(|k| volume.get(k).is_some())
+fn is_disk(volume: &PodVolume) -> bool {
+    volume.gce_persistent_disk.is_some()
+        || volume.aws_elastic_block_store.is_some()
+        || volume.iscsi.is_some()
+        || volume.rbd.is_some()
 }
 
-/// The same volume, as an empty directory that goes with the pod.
+/// Replaces a volume with an empty directory that is deleted with the pod.
 fn empty_dir(trial: &Trial, slot: &Slot<'_>) -> Change {
-    let volume = json!({"name": slot.raw["name"], "emptyDir": {}});
-    Change::patch(&trial.key, vec![set_at(slot.at, volume)])
+    Change::patch(&trial.key, vec![as_empty_dir(slot)])
 }
 
-fn set_at(at: usize, volume: Value) -> json_patch::PatchOperation {
+fn as_empty_dir(slot: &Slot<'_>) -> json_patch::PatchOperation {
     json_patch::PatchOperation::Replace(json_patch::ReplaceOperation {
-        path: json_patch::jsonptr::PointerBuf::from_tokens(["spec", "volumes", &at.to_string()]),
-        value: volume,
+        path: json_patch::jsonptr::PointerBuf::from_tokens(["spec", "volumes", &slot.at.to_string()]),
+        value: json!({"name": slot.volume.name, "emptyDir": {}}),
     })
 }
 
@@ -178,7 +179,7 @@ fn of_claim(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin, slot: &Slot<
     let text = format!("run the pod without claim {name} (external storage, or none); {note}");
     out.push(Remedy::one(harm, text, empty_dir(trial, slot)));
     if !claim.uid.is_empty() {
-        out.extend(anew(trial, claim, slot, &key, harm));
+        out.extend(recreate(trial, claim, slot, &key, harm));
     }
     out
 }
@@ -230,45 +231,62 @@ fn classes(trial: &Trial) -> impl Iterator<Item = &StorageClass> {
         .take(4)
 }
 
-/// What a new claim of the pod's would look like.
-fn claim_object(key: &ObjectKey, class: &str, spec: &Value) -> Value {
-    let or = |field: &str, default: Value| match &spec[field] {
-        Value::Null => default,
-        value => value.clone(),
-    };
-    json!({
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": key.name, "namespace": key.namespace},
-        "spec": {
-            "accessModes": or("accessModes", json!(["ReadWriteOnce"])),
-            "resources": or("resources", json!({"requests": {"storage": "1Gi"}})),
-            "volumeMode": or("volumeMode", json!("Filesystem")),
-            "storageClassName": class,
+/// A new claim of the pod, like an existing one or a template of one.
+fn new_claim(
+    trial: &Trial,
+    slot: &Slot<'_>,
+    key: &ObjectKey,
+    class: &str,
+    like: Option<&PersistentVolumeClaimSpec>,
+) -> Value {
+    let one_gibibyte = || VolumeResourceRequirements { requests: Some(storage("1Gi".into())), limits: None };
+    let like = like.cloned().unwrap_or_default();
+    json!(PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: Some(key.name.clone()),
+            namespace: Some(key.namespace.clone()),
+            owner_references: slot.volume.ephemeral.is_some().then(|| vec![owned_by_pod(trial)]),
+            ..ObjectMeta::default()
         },
-        "status": {"phase": "Pending"},
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: like.access_modes.or_else(|| Some(vec!["ReadWriteOnce".into()])),
+            resources: like.resources.or_else(|| Some(one_gibibyte())),
+            volume_mode: like.volume_mode.or_else(|| Some("Filesystem".into())),
+            storage_class_name: Some(class.into()),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: Some(PersistentVolumeClaimStatus {
+            phase: Some("Pending".into()),
+            ..PersistentVolumeClaimStatus::default()
+        }),
     })
 }
 
-fn own(claim: &mut Value, trial: &Trial, slot: &Slot<'_>) {
-    if slot.raw.get("ephemeral").is_some() {
-        claim["metadata"]["ownerReferences"] = json!([{
-            "apiVersion": "v1", "kind": "Pod", "name": &*trial.pod.key.name, "uid": &*trial.pod.uid,
-            "controller": true, "blockOwnerDeletion": true,
-        }]);
+fn storage(amount: String) -> BTreeMap<String, Quantity> {
+    BTreeMap::from([("storage".into(), Quantity(amount))])
+}
+
+/// The owner reference of the claim of a generic ephemeral volume.
+fn owned_by_pod(trial: &Trial) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        name: trial.pod.key.name.to_string(),
+        uid: trial.pod.uid.to_string(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 
-/// A claim that does not exist is made.
+/// Creates a claim that does not exist.
 fn make_claim(trial: &Trial, slot: &Slot<'_>, key: &ObjectKey) -> Vec<Remedy> {
-    let template = &slot.raw["ephemeral"]["volumeClaimTemplate"]["spec"];
-    let wanted = template["storageClassName"].as_str();
+    let template = slot.volume.ephemeral.as_ref().and_then(|e| Some(&e.volume_claim_template.as_ref()?.spec));
+    let wanted = template.and_then(|template| template.storage_class_name.as_deref());
     classes(trial)
         .filter(|c| wanted.is_none_or(|w| *w == *c.name))
         .map(|class| {
-            let mut claim = claim_object(key, &class.name, template);
-            own(&mut claim, trial, slot);
-            let text = if template.is_null() {
+            let claim = new_claim(trial, slot, key, &class.name, template);
+            let text = if template.is_none() {
                 format!("create claim {} in class {}: it does not exist", key.name, class.name)
             } else {
                 format!(
@@ -281,14 +299,14 @@ fn make_claim(trial: &Trial, slot: &Slot<'_>, key: &ObjectKey) -> Vec<Remedy> {
         .collect()
 }
 
-/// The claim is deleted and made anew, empty.
-fn anew(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Vec<Remedy> {
+/// Deletes the claim and creates it again, empty.
+fn recreate(trial: &Trial, claim: &Claim, slot: &Slot<'_>, key: &ObjectKey, harm: Harm) -> Vec<Remedy> {
     let mut list: Vec<&StorageClass> = classes(trial).collect();
     list.sort_by_key(|c| c.name != claim.class);
-    list.into_iter().filter_map(|class| anew_in(trial, class, claim, slot, key, harm)).collect()
+    list.into_iter().filter_map(|class| recreate_in(trial, class, claim, slot, key, harm)).collect()
 }
 
-fn anew_in(
+fn recreate_in(
     trial: &Trial,
     class: &StorageClass,
     claim: &Claim,
@@ -296,9 +314,8 @@ fn anew_in(
     key: &ObjectKey,
     harm: Harm,
 ) -> Option<Remedy> {
-    let raw = trial.objects.raw(key)?;
-    let mut new = claim_object(key, &class.name, &raw["spec"]);
-    own(&mut new, trial, slot);
+    let old = trial.objects.get::<PersistentVolumeClaim>(key).ok()??;
+    let new = new_claim(trial, slot, key, &class.name, old.spec.as_ref());
     let (harm, note) = match (harm, &claim.volume) {
         (Harm::Data, Some(volume)) => {
             (Harm::Loses, format!("; its data is deleted with volume {volume}, unless the volume is retained"))
@@ -318,28 +335,28 @@ fn volume_by_hand(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<Remed
     }
     let size = shown("memory", claim.request.as_ref()?.value());
     let name = format!("{}-on-{}", claim.name, info.node.name);
-    let mut volume = json!({
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": size},
-            "accessModes": claim.access_modes,
-            "storageClassName": &*claim.class,
-            "persistentVolumeReclaimPolicy": "Retain",
-            "local": {"path": format!("/mnt/{name}")},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [
-                {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [host]}]}
-            ]}},
-        },
-        "status": {"phase": "Available"},
-    });
-    if claim.block {
-        volume["spec"]["volumeMode"] = json!("Block");
-    }
+    let on_host =
+        NodeSelectorRequirement { key: HOSTNAME.into(), operator: "In".into(), values: Some(vec![host.into()]) };
+    let term = NodeSelectorTerm { match_expressions: Some(vec![on_host]), match_fields: None };
+    let volume = PersistentVolume {
+        metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+        spec: Some(PersistentVolumeSpec {
+            capacity: Some(storage(size.clone())),
+            access_modes: Some(claim.access_modes.iter().map(ToString::to_string).collect()),
+            storage_class_name: Some(claim.class.to_string()),
+            persistent_volume_reclaim_policy: Some("Retain".into()),
+            local: Some(LocalVolumeSource { path: format!("/mnt/{name}"), fs_type: None }),
+            node_affinity: Some(VolumeNodeAffinity {
+                required: Some(NodeSelector { node_selector_terms: vec![term] }),
+            }),
+            volume_mode: claim.block.then(|| "Block".into()),
+            ..PersistentVolumeSpec::default()
+        }),
+        status: Some(PersistentVolumeStatus { phase: Some("Available".into()), ..PersistentVolumeStatus::default() }),
+    };
     let text = format!("prepare a volume of {size} in class {} on node {}", claim.class, info.node.name);
     let key = ObjectKey::cluster("PersistentVolume", &name);
-    Some(Remedy::one(Harm::None, text, Change::create(&key, volume)))
+    Some(Remedy::one(Harm::None, text, Change::create(&key, json!(volume))))
 }
 
 /// The claim asks for what the driver has left where the node can reach it.

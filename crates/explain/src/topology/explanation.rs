@@ -8,12 +8,12 @@ use serde::Serialize;
 use stead_model::{GlanceApi, ModelError, NodeView, ObjectKey, Objects, PodView, Topology, TopologyRef, controller_of};
 use stead_semantics::{Labels, Selector};
 
-use super::carries::carries;
+use super::describe::describe;
+use super::problems::{TopologyConsumer, TopologyProblem, problems};
 use super::rules::Rules;
-use super::troubles::{Consumer, Trouble, troubles};
-use super::words::says;
+use super::rules_in_pod::has_rules_of;
 use crate::explanation::some;
-use crate::references::{Level, Reference, chosen, followers, references, titled};
+use crate::references::{Reference, ReferenceLevel, chosen, followers, references, titled};
 use crate::workload_pods::{Observer, WorkloadPod};
 
 /// The rules of a Topology, who uses it, and its effect on them.
@@ -29,13 +29,14 @@ pub struct TopologyExplanation {
     /// Its rules, a line for each.
     pub says: Vec<String>,
     /// What is wrong with it, the worst first.
-    pub troubles: Vec<Trouble>,
+    #[serde(rename = "troubles")]
+    pub problems: Vec<TopologyProblem>,
     /// Who uses it.
-    pub used_by: Vec<Use>,
+    pub used_by: Vec<TopologyUse>,
     /// Every reference to it, those included that a more specific one overrides.
     pub references: Vec<Reference>,
     /// The pod counts of its spread constraints.
-    pub counts: Vec<Count>,
+    pub counts: Vec<DomainCounts>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -49,13 +50,13 @@ pub struct TopologyExplanation {
 /// A consumer of a Topology.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Use {
+pub struct TopologyUse {
     /// Kind and name.
     pub consumer: String,
     /// The reference that leads from it to the Topology.
     pub reference: Reference,
     /// Whose reference that is.
-    pub level: Level,
+    pub level: ReferenceLevel,
     /// What does not follow the reference yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lags: Vec<String>,
@@ -66,7 +67,7 @@ pub struct Use {
 /// The pod counts of a spread constraint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Count {
+pub struct DomainCounts {
     /// The node label.
     pub key: String,
     /// Which pods are counted.
@@ -102,19 +103,19 @@ pub fn explain(
         let choice = chosen(objects, api_key, api).filter(|c| c.topology.as_deref() == Some(&key.name));
         let (reference, level) = match choice {
             Some(choice) => (choice.reference, choice.level),
-            None => (Reference::new(api_key, "spec.topologyRef"), Level::Api),
+            None => (Reference::new(api_key, "spec.topologyRef"), ReferenceLevel::Api),
         };
         let pods = match &set {
             Some((set, _)) => observer.pods_of(set, domain.as_deref())?,
             None => Vec::new(),
         };
         let lags = lags(objects, key, found, api_key, api, set);
-        used_by.push(Use { consumer: titled(api_key), reference, level, lags, pods });
+        used_by.push(TopologyUse { consumer: titled(api_key), reference, level, lags, pods });
         if let Some((_, set)) = set {
             let template = set.spec.as_ref().map(|spec| &spec.template);
             let labels = template.and_then(|template| template.metadata.as_ref()?.labels.clone());
             let selector = template.and_then(|template| template.spec.as_ref()?.node_selector.clone());
-            consumers.push(Consumer {
+            consumers.push(TopologyConsumer {
                 key: api_key.clone(),
                 pod_labels: labels.unwrap_or_default(),
                 node_selector: selector.unwrap_or_default(),
@@ -126,8 +127,8 @@ pub fn explain(
         topology: format!("{}/{}", key.namespace, key.name),
         exists: found.is_some(),
         summary: String::new(),
-        says: says(&rules),
-        troubles: found.map(|topology| troubles(topology, &nodes, &consumers)).unwrap_or_default(),
+        says: describe(&rules),
+        problems: found.map(|topology| problems(topology, &nodes, &consumers)).unwrap_or_default(),
         used_by,
         references: references(objects, key),
         counts: counts(objects, key, &rules, &consumers),
@@ -177,11 +178,11 @@ fn lags(
     };
     let Some(topology) = topology else { return out };
     let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    if !carries(template, topology) {
+    if !has_rules_of(template, topology) {
         out.push(format!("{} does not have these rules yet", titled(set_key)));
         return out;
     }
-    let pods = objects.pods_controlled_by(set_key).filter(|pod| !carries(pod.spec(), topology));
+    let pods = objects.pods_controlled_by(set_key).filter(|pod| !has_rules_of(pod.spec(), topology));
     let older: Vec<String> = pods.map(|pod| pod.name().to_owned()).collect();
     if !older.is_empty() {
         let verb = if older.len() == 1 { "was" } else { "were" };
@@ -190,7 +191,7 @@ fn lags(
     out
 }
 
-fn counts(objects: &Objects, key: &ObjectKey, rules: &Rules, consumers: &[Consumer]) -> Vec<Count> {
+fn counts(objects: &Objects, key: &ObjectKey, rules: &Rules, consumers: &[TopologyConsumer]) -> Vec<DomainCounts> {
     let mut out = Vec::new();
     for rule in &rules.spread {
         match &rule.label_selector {
@@ -217,7 +218,7 @@ fn count(
     rule: &TopologySpreadConstraint,
     selector: &Selector,
     of: String,
-) -> Count {
+) -> DomainCounts {
     let honours = rule.node_affinity_policy.as_deref() != Some("Ignore");
     let nodes: BTreeMap<&str, String> = objects
         .nodes()
@@ -238,7 +239,7 @@ fn count(
         }
     }
     let (least, most) = (domains.values().min().copied().unwrap_or(0), domains.values().max().copied().unwrap_or(0));
-    Count { key: rule.topology_key.clone(), of, domains, skew: most - least, max_skew: rule.max_skew }
+    DomainCounts { key: rule.topology_key.clone(), of, domains, skew: most - least, max_skew: rule.max_skew }
 }
 
 fn notes(kinds: &BTreeSet<String>) -> Vec<String> {

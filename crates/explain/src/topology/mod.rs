@@ -1,18 +1,18 @@
 //! A Topology: its rules, who uses it, its effect on them, and its problems.
 //!
-//! [`troubles`] needs no more than the Topology, the nodes and the labels of its consumers' pods, so that a control
+//! [`problems`] needs no more than the Topology, the nodes and the labels of its consumers' pods, so that a control
 //! loop can ask it too. [`explain()`] looks at the whole cluster.
 
-mod carries;
+mod describe;
 mod explanation;
+mod problems;
 mod render;
 mod rules;
-mod troubles;
-mod words;
+mod rules_in_pod;
 
-pub(crate) use carries::{constraints, node_affinity, same_rule};
-pub use explanation::{Count, TopologyExplanation, Use, explain};
+pub use explanation::{DomainCounts, TopologyExplanation, TopologyUse, explain};
 pub(crate) use explanation::{stateful_set, there_are};
+pub use problems::{ProblemEffect, ProblemReason, TopologyConsumer, TopologyProblem, problems};
 pub use render::render;
 pub(crate) use rules::Rules;
-pub use troubles::{Consumer, Effect, Trouble, TroubleReason, troubles};
+pub(crate) use rules_in_pod::{constraints, node_affinity, same_rule};

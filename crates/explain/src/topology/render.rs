@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::explanation::{Count, TopologyExplanation, Use};
-use super::troubles::Effect;
+use super::explanation::{DomainCounts, TopologyExplanation, TopologyUse};
+use super::problems::ProblemEffect;
 use crate::table::table;
 use crate::workload_pods::render_waiting;
 use crate::wrap::{bullet, hanging, note, wrapped};
@@ -12,16 +12,16 @@ use crate::wrap::{bullet, hanging, note, wrapped};
 pub fn render(e: &TopologyExplanation) -> String {
     let mut out = String::new();
     hanging(&mut out, "", "  ", &format!("topology {}: {}", e.topology, e.summary));
-    if !e.troubles.is_empty() {
+    if !e.problems.is_empty() {
         let _ = writeln!(out, "\nProblems and notes");
     }
-    for trouble in &e.troubles {
-        let effect = match trouble.effect {
-            Effect::Blocks => "PODS STAY PENDING: ",
-            Effect::Idle => "NO EFFECT: ",
-            Effect::Note => "",
+    for problem in &e.problems {
+        let effect = match problem.effect {
+            ProblemEffect::Blocks => "PODS STAY PENDING: ",
+            ProblemEffect::Idle => "NO EFFECT: ",
+            ProblemEffect::Note => "",
         };
-        bullet(&mut out, &format!("{effect}{} ({})", trouble.message, trouble.reason.as_str()));
+        bullet(&mut out, &format!("{effect}{} ({})", problem.message, problem.reason.as_str()));
     }
     let waiting: Vec<_> = e.used_by.iter().flat_map(|u| &u.pods).filter(|p| p.waiting.is_some()).collect();
     if !waiting.is_empty() {
@@ -55,7 +55,7 @@ pub fn render(e: &TopologyExplanation) -> String {
     out
 }
 
-fn render_use(out: &mut String, one: &Use, domain: Option<&str>) {
+fn render_use(out: &mut String, one: &TopologyUse, domain: Option<&str>) {
     wrapped(out, "  ", &format!("{}, {}: {}", one.consumer, one.level.as_str(), one.reference));
     for lag in &one.lags {
         hanging(out, "    - ", "      ", lag);
@@ -95,7 +95,7 @@ fn render_references(out: &mut String, e: &TopologyExplanation) {
     }
 }
 
-fn counted(count: &Count) -> String {
+fn counted(count: &DomainCounts) -> String {
     if count.domains.is_empty() {
         return "no node has the label".into();
     }

@@ -3,7 +3,7 @@
 use expect_test::{ExpectFile, expect_file};
 use serde_json::json;
 use stead_explain::outage::Way;
-use stead_explain::{State, render};
+use stead_explain::{PodState, render};
 use stead_model::OUT_OF_SERVICE;
 
 use crate::situation::{Pod, Situation, Storage, at};
@@ -49,7 +49,7 @@ fn terminating_for_days() {
             3.0 * day + 300.0,
         )
         .now(3.0 * day + 68_400.0);
-    assert_eq!(there.explain("glance-azone-edge-api-1").state, State::Terminating);
+    assert_eq!(there.explain("glance-azone-edge-api-1").state, PodState::Terminating);
     check(&there, "glance-azone-edge-api-1", expect_file!["../golden/terminating.txt"]);
 }
 
@@ -77,7 +77,7 @@ fn cinder() -> Situation {
 
 #[test]
 fn creating_for_ever() {
-    assert_eq!(cinder().explain("web-1-y").state, State::NotReady);
+    assert_eq!(cinder().explain("web-1-y").state, PodState::NotReady);
     check(&cinder(), "web-1-y", expect_file!["../golden/creating.txt"]);
 }
 
@@ -120,7 +120,7 @@ fn a_zone_that_is_down() {
         *p = Pod::new("web-1-y", "ReplicaSet/web-1", 410.0).claim("data").0;
     });
     let explained = there.explain("web-1-y");
-    assert_eq!(explained.state, State::Unschedulable);
+    assert_eq!(explained.state, PodState::Unschedulable);
     assert_eq!(
         explained.why,
         [
@@ -181,7 +181,7 @@ fn plain_causes() {
             there = there.said(by, "p", reason, message, 590.0);
         }
         let explained = there.explain("p");
-        assert_eq!(explained.state, State::NotReady);
+        assert_eq!(explained.state, PodState::NotReady);
         let text = explained.why.join("\n");
         for word in words {
             let quoted = format!("{word:?}");

@@ -8,7 +8,7 @@ use super::label_index::LabelIndex;
 use super::tally::Tally;
 use crate::fork::{Chunks, Sorted};
 use crate::plugins::interpod::HARD_AFFINITY_WEIGHT;
-use crate::pod::{Pod, PodSpec, Term};
+use crate::pod::{AffinityTerm, Pod, PodSpec};
 
 /// The effect of an existing pod's term on a pod that it selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub(super) enum TermEffect {
 /// A term of existing pods.
 #[derive(Debug, Clone)]
 pub(super) struct ExistingTerm {
-    pub(super) term: Arc<Term>,
+    pub(super) term: Arc<AffinityTerm>,
     pub(super) effect: TermEffect,
     /// The number of pods with the term, by node.
     pub(super) tally: Tally,
@@ -31,13 +31,13 @@ pub(super) struct ExistingTerm {
 /// The distinct terms of existing pods.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ExistingTerms {
-    ids: Sorted<(TermEffect, Arc<Term>), u32>,
+    ids: Sorted<(TermEffect, Arc<AffinityTerm>), u32>,
     terms: Chunks<Option<ExistingTerm>>,
     free: Vec<u32>,
     by_label: Arc<LabelIndex>,
 }
 
-fn terms_of(spec: &PodSpec) -> impl Iterator<Item = (TermEffect, &Term)> {
+fn terms_of(spec: &PodSpec) -> impl Iterator<Item = (TermEffect, &AffinityTerm)> {
     let repels = spec.anti_affinity.iter().map(|t| (TermEffect::Repels, t));
     let hard = spec.affinity.iter().map(|t| (TermEffect::Prefers(HARD_AFFINITY_WEIGHT), t));
     let with = spec.preferred_affinity.iter().map(|(t, w)| (TermEffect::Prefers(i64::from(*w)), t));
@@ -46,7 +46,7 @@ fn terms_of(spec: &PodSpec) -> impl Iterator<Item = (TermEffect, &Term)> {
 }
 
 impl ExistingTerms {
-    fn find(&self, effect: TermEffect, term: &Term) -> Option<u32> {
+    fn find(&self, effect: TermEffect, term: &AffinityTerm) -> Option<u32> {
         self.ids.find(|(f, t)| f.cmp(&effect).then_with(|| (**t).cmp(term))).copied()
     }
 
@@ -75,7 +75,7 @@ impl ExistingTerms {
         self.terms.get_mut(id as usize).as_mut().expect("a known term exists")
     }
 
-    fn insert(&mut self, effect: TermEffect, term: &Term) -> u32 {
+    fn insert(&mut self, effect: TermEffect, term: &AffinityTerm) -> u32 {
         let term = Arc::new(term.clone());
         let existing = Some(ExistingTerm { term: Arc::clone(&term), effect, tally: Tally::default() });
         let id = match self.free.pop() {

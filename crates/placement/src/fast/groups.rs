@@ -12,7 +12,7 @@ use super::classes::{ClassKey, Identity};
 use super::label_index::LabelIndex;
 use super::tally::Tally;
 use crate::fork::{Chunks, Sorted};
-use crate::pod::{Pod, PodSpec, Term};
+use crate::pod::{AffinityTerm, Pod, PodSpec};
 
 /// The namespaces and labels that an affinity term selects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ pub(super) struct Scope {
 impl Scope {
     /// The scope of a resolved term (see `interpod::resolve`). Its namespace selector is matched against empty labels,
     /// so it selects all namespaces or none.
-    pub(super) fn of(resolved: Term) -> Scope {
+    pub(super) fn of(resolved: AffinityTerm) -> Scope {
         let all = resolved.namespace_selector.matches(&Labels::new());
         Scope { namespaces: (!all).then_some(resolved.namespaces), selector: resolved.selector }
     }

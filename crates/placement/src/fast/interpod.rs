@@ -7,7 +7,7 @@ use super::groups::Scope;
 use super::pass::{Pass, Scratch, highest, lowest};
 use super::topology::{Topologies, Topology};
 use crate::plugins::interpod::{matches, resolve, share};
-use crate::pod::Term;
+use crate::pod::AffinityTerm;
 use crate::status::Plugin;
 
 /// A value for each domain of each topology key in use.
@@ -28,12 +28,12 @@ impl<T: Copy + Default> ByDomain<T> {
 }
 
 impl<'a> Pass<'a> {
-    fn topology_of(&mut self, term: &Term) -> usize {
+    fn topology_of(&mut self, term: &AffinityTerm) -> usize {
         self.topologies.id(&term.topology_key, &self.cluster.slots)
     }
 
     /// The counter of the pods that a term selects.
-    fn counter_of(&mut self, term: &Term) -> u32 {
+    fn counter_of(&mut self, term: &AffinityTerm) -> u32 {
         self.groups.affinity(vec![Scope::of(resolve(self.cluster, term))])
     }
 
@@ -58,7 +58,7 @@ impl<'a> Pass<'a> {
         if spec.affinity.is_empty() {
             return;
         }
-        let resolved: Vec<Term> = spec.affinity.iter().map(|t| resolve(self.cluster, t)).collect();
+        let resolved: Vec<AffinityTerm> = spec.affinity.iter().map(|t| resolve(self.cluster, t)).collect();
         let own = resolved.iter().all(|t| matches(t, &spec.namespace, &spec.labels, None));
         let counter = self.groups.affinity(resolved.into_iter().map(Scope::of).collect());
         let mut found: ByDomain<u8> = ByDomain::default();

@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::node::NodeInfo;
 use crate::plugins::{volume_binding, volume_limits, volume_restrictions, volume_zone};
 use crate::pod::Pod;
-use crate::status::{Fault, Filtered, SchedulingError};
+use crate::status::{AttemptFault, Filtered, SchedulingError};
 
 struct Filters<'a> {
     cluster: &'a Cluster,
@@ -16,11 +16,11 @@ struct Filters<'a> {
 }
 
 impl<'a> Filters<'a> {
-    fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Filters<'a>, Fault> {
+    fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<Filters<'a>, AttemptFault> {
         Ok(Filters {
             cluster,
             pod,
-            restrictions: volume_restrictions::State::new(cluster, &pod.spec).map_err(Fault::Rejected)?,
+            restrictions: volume_restrictions::State::new(cluster, &pod.spec).map_err(AttemptFault::Rejected)?,
             limits: volume_limits::applies(pod),
             binding: volume_binding::State::new(cluster, pod)?,
             zone: volume_zone::State::new(cluster, &pod.spec)?,
@@ -48,8 +48,8 @@ impl<'a> Filters<'a> {
 pub(super) fn filter(cluster: &Cluster, pod: &Pod, fits: &mut [u8]) -> Result<(), SchedulingError> {
     let filters = match Filters::new(cluster, pod) {
         Ok(filters) => filters,
-        Err(Fault::Error(error)) => return Err(error),
-        Err(Fault::Rejected(_)) => {
+        Err(AttemptFault::Error(error)) => return Err(error),
+        Err(AttemptFault::Rejected(_)) => {
             fits.fill(0);
             return Ok(());
         }
@@ -57,8 +57,8 @@ pub(super) fn filter(cluster: &Cluster, pod: &Pod, fits: &mut [u8]) -> Result<()
     for (slot, fits) in fits.iter_mut().enumerate().filter(|(_, fits)| **fits != 0) {
         match filters.ask(cluster.slot(slot as u32)) {
             Ok(()) => {}
-            Err(Fault::Rejected(_)) => *fits = 0,
-            Err(Fault::Error(error)) => return Err(error),
+            Err(AttemptFault::Rejected(_)) => *fits = 0,
+            Err(AttemptFault::Error(error)) => return Err(error),
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use super::MAX_SCORE;
 use crate::node::NodeInfo;
 use crate::pod::PodSpec;
 use crate::resources::ResourceName;
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason};
+use crate::status::{AttemptFault, Code, Filtered, Plugin, Rejection, RejectionReason};
 
 pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
     let mut reasons = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Fault::Rejected(Rejection { plugin: Plugin::NodeResourcesFit, code, reasons }))
+    Err(AttemptFault::Rejected(Rejection { plugin: Plugin::NodeResourcesFit, code, reasons }))
 }
 
 /// LeastAllocated over cpu and memory, each with weight 1.

@@ -7,7 +7,7 @@ use stead_semantics::labels::Labels;
 use super::MAX_SCORE;
 use crate::cluster::Cluster;
 use crate::node::{Node, NodeInfo};
-use crate::pod::{Pod, PodSpec, Term};
+use crate::pod::{AffinityTerm, Pod, PodSpec};
 use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
 
 /// The weight of another pod's required affinity in the score (`hardPodAffinityWeight`).
@@ -15,7 +15,12 @@ pub(crate) const HARD_AFFINITY_WEIGHT: i64 = 1;
 
 /// Whether a term selects a pod. The labels of the pod's namespace are needed if the term's namespaces are not
 /// resolved.
-pub(crate) fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_labels: Option<&Labels>) -> bool {
+pub(crate) fn matches(
+    term: &AffinityTerm,
+    namespace: &str,
+    labels: &Labels,
+    namespace_labels: Option<&Labels>,
+) -> bool {
     let in_namespace = term.namespaces.contains(namespace)
         || match namespace_labels {
             Some(l) => term.namespace_selector.matches(l),
@@ -26,7 +31,7 @@ pub(crate) fn matches(term: &Term, namespace: &str, labels: &Labels, namespace_l
 
 /// A term of the pod to place, with the selected namespaces added (`mergeAffinityTermNamespacesIfNotEmpty`).
 /// kube-scheduler clears the selector of a copy, so the selector stays and is later matched against empty labels.
-pub(crate) fn resolve(cluster: &Cluster, term: &Term) -> Term {
+pub(crate) fn resolve(cluster: &Cluster, term: &AffinityTerm) -> AffinityTerm {
     let mut term = term.clone();
     if !term.namespace_selector.is_empty() {
         let selected = cluster.namespaces().iter().filter(|(_, labels)| term.namespace_selector.matches(labels));
@@ -51,8 +56,8 @@ fn add<'a>(counts: &mut Counts<'a>, node: &'a Node, key: &str, n: i64) {
 /// The counts of PreFilter.
 #[derive(Debug, Clone)]
 pub(crate) struct State<'a> {
-    affinity: Vec<Term>,
-    anti_affinity: Vec<Term>,
+    affinity: Vec<AffinityTerm>,
+    anti_affinity: Vec<AffinityTerm>,
     namespace_labels: Labels,
     /// Pods with an anti-affinity term that selects the pod to place.
     existing: Counts<'a>,
@@ -132,7 +137,7 @@ impl<'a> State<'a> {
 
 /// The scores of the feasible nodes; none if no pod has a preference.
 pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, fitting: &[&NodeInfo]) -> Option<Vec<i64>> {
-    let resolved = |terms: &[(Term, i32)]| -> Vec<(Term, i64)> {
+    let resolved = |terms: &[(AffinityTerm, i32)]| -> Vec<(AffinityTerm, i64)> {
         terms.iter().map(|(t, w)| (resolve(cluster, t), i64::from(*w))).collect()
     };
     let mut preferences = resolved(&pod.preferred_affinity);
@@ -146,7 +151,7 @@ pub(crate) fn score(cluster: &Cluster, pod: &PodSpec, fitting: &[&NodeInfo]) -> 
                     prefer(&mut sums, &info.node, &term.topology_key, *weight);
                 }
             }
-            let own = |term: &Term| matches(term, &pod.namespace, &pod.labels, Some(&namespace_labels));
+            let own = |term: &AffinityTerm| matches(term, &pod.namespace, &pod.labels, Some(&namespace_labels));
             for term in other.spec.affinity.iter().filter(|t| own(t)) {
                 prefer(&mut sums, &info.node, &term.topology_key, HARD_AFFINITY_WEIGHT);
             }

@@ -4,8 +4,8 @@ use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::plugins::volume_limits::{is_created_for, not_owner};
 use crate::pod::Pod;
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
-use crate::storage::{Claim, PersistentVolume, Storage};
+use crate::status::{AttemptFault, Code, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
+use crate::storage::{Claim, PersistentVolume, StorageState};
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
@@ -17,13 +17,13 @@ pub(crate) struct State<'a> {
     waiting: Vec<&'a Claim>,
 }
 
-fn rejection(reason: RejectionReason) -> Fault {
-    Fault::Rejected(Rejection::new(Plugin::VolumeBinding, Code::Unresolvable, reason))
+fn rejection(reason: RejectionReason) -> AttemptFault {
+    AttemptFault::Rejected(Rejection::new(Plugin::VolumeBinding, Code::Unresolvable, reason))
 }
 
 impl<'a> State<'a> {
     /// PreFilter; none if the pod has no claims.
-    pub(crate) fn new(cluster: &'a Cluster, pod: &Pod) -> Result<Option<State<'a>>, Fault> {
+    pub(crate) fn new(cluster: &'a Cluster, pod: &Pod) -> Result<Option<State<'a>>, AttemptFault> {
         let storage = cluster.storage();
         let mut claims = Vec::new();
         for (name, ephemeral) in pod.spec.volumes.iter().filter_map(|v| v.claim()) {
@@ -87,11 +87,11 @@ impl<'a> State<'a> {
         if reasons.is_empty() {
             return Ok(());
         }
-        Err(Fault::Rejected(Rejection { plugin: Plugin::VolumeBinding, code: Code::Unresolvable, reasons }))
+        Err(AttemptFault::Rejected(Rejection { plugin: Plugin::VolumeBinding, code: Code::Unresolvable, reasons }))
     }
 
     /// Whether the node can use every bound volume, and whether all of them exist. The first problem decides.
-    fn check_bound(&self, storage: &Storage, node: &Node) -> (bool, bool) {
+    fn check_bound(&self, storage: &StorageState, node: &Node) -> (bool, bool) {
         for claim in &self.bound {
             match claim.volume.as_deref().and_then(|v| storage.volume(v)) {
                 None => return (true, false),
@@ -103,7 +103,7 @@ impl<'a> State<'a> {
     }
 
     /// Whether the unbound claims can get volumes on the node, and whether there is capacity for them.
-    fn check_waiting(&self, storage: &Storage, node: &Node) -> Result<(bool, bool), Fault> {
+    fn check_waiting(&self, storage: &StorageState, node: &Node) -> Result<(bool, bool), AttemptFault> {
         let (mut to_match, mut to_provision) = (Vec::new(), Vec::new());
         for claim in &self.waiting {
             match &claim.selected_node {
@@ -123,7 +123,7 @@ impl<'a> State<'a> {
         }
         for claim in to_provision {
             let Some(class) = storage.class(&claim.class) else {
-                return Err(Fault::Error(SchedulingError::StorageClassNotFound { class: claim.class.clone() }));
+                return Err(AttemptFault::Error(SchedulingError::StorageClassNotFound { class: claim.class.clone() }));
             };
             if class.provisioner.is_empty() || *class.provisioner == *NO_PROVISIONER || !class.allows(&node.labels) {
                 return Ok((false, true));
@@ -137,17 +137,22 @@ impl<'a> State<'a> {
 }
 
 /// Whether the claim's class has binding mode `WaitForFirstConsumer`.
-fn waits(storage: &Storage, claim: &Claim) -> Result<bool, Fault> {
+fn waits(storage: &StorageState, claim: &Claim) -> Result<bool, AttemptFault> {
     match storage.class(&claim.class) {
         None => Ok(false),
-        Some(class) => {
-            class.waits.ok_or_else(|| Fault::Error(SchedulingError::BindingModeNotSet { class: class.name.clone() }))
-        }
+        Some(class) => class
+            .waits
+            .ok_or_else(|| AttemptFault::Error(SchedulingError::BindingModeNotSet { class: class.name.clone() })),
     }
 }
 
 /// The smallest available volume for the claim on the node (`FindMatchingVolume`).
-fn find_volume<'a>(storage: &'a Storage, claim: &Claim, node: &Node, chosen: &[&str]) -> Option<&'a PersistentVolume> {
+fn find_volume<'a>(
+    storage: &'a StorageState,
+    claim: &Claim,
+    node: &Node,
+    chosen: &[&str],
+) -> Option<&'a PersistentVolume> {
     let mut smallest: Option<&PersistentVolume> = None;
     // kube-scheduler lists only the volumes of the claim's class.
     for volume in storage.volumes.values().filter(|v| v.class == claim.class) {
@@ -178,7 +183,7 @@ fn find_volume<'a>(storage: &'a Storage, claim: &Claim, node: &Node, chosen: &[&
 }
 
 /// Whether the driver has enough capacity for the claim that the node can access.
-fn has_room(storage: &Storage, provisioner: &str, claim: &Claim, node: &Node) -> bool {
+fn has_room(storage: &StorageState, provisioner: &str, claim: &Claim, node: &Node) -> bool {
     let Some(request) = &claim.request else { return true };
     if !storage.publishes_room(provisioner) {
         return true;

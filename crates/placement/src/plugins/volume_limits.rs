@@ -7,10 +7,10 @@ use crate::csi_migration::{self, AWS_EBS, AZURE_DISK, CINDER, GCE_PD, PORTWORX};
 use crate::node::NodeInfo;
 use crate::pod::{Pod, Volume};
 use crate::status::{
-    ClaimNotOwned, Code, CsiTranslationError, Fault, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
-    reject,
+    AttemptFault, ClaimNotOwned, Code, CsiTranslationError, Filtered, Plugin, Rejection, RejectionReason,
+    SchedulingError, reject,
 };
-use crate::storage::{Attachment, Claim, Source, Storage};
+use crate::storage::{Attachment, Claim, StorageState, VolumeSource};
 
 /// An attachable volume: its driver and its handle.
 type Attachable = (Box<str>, Box<str>);
@@ -33,7 +33,7 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Filtered 
     for Attachment { node, driver, volume } in storage.attachments.values() {
         if **node == *info.node.name
             && !driver.is_empty()
-            && let Some(Source::Csi(_, handle)) = storage.volume(volume).map(|v| &v.source)
+            && let Some(VolumeSource::Csi(_, handle)) = storage.volume(volume).map(|v| &v.source)
         {
             attached.insert((driver.clone(), handle.clone()));
         }
@@ -52,7 +52,12 @@ pub(crate) fn filter(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Filtered 
 }
 
 /// A pod's volumes that a CSI driver attaches. A claim without a volume counts by its class.
-fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Result<BTreeSet<Attachable>, Fault> {
+fn attachable(
+    storage: &StorageState,
+    pod: &Pod,
+    has_csi_node: bool,
+    new: bool,
+) -> Result<BTreeSet<Attachable>, AttemptFault> {
     let mut out = BTreeSet::new();
     for volume in &pod.spec.volumes {
         let inline = |driver: &str, handle: &str| has_csi_node.then(|| (driver.into(), handle.into()));
@@ -79,12 +84,14 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
                         let reason =
                             RejectionReason::ClaimLookupFailed { namespace: (**namespace).into(), claim: name.clone() };
                         let rejection = Rejection::new(Plugin::NodeVolumeLimits, Code::Unresolvable, reason);
-                        return Err(Fault::Rejected(rejection));
+                        return Err(AttemptFault::Rejected(rejection));
                     }
                     None => None,
                     Some(claim) => {
                         if matches!(volume, Volume::Ephemeral(_)) && !is_created_for(claim, pod) {
-                            return Err(Fault::Error(SchedulingError::EphemeralClaimNotOwned(not_owner(claim, pod))));
+                            return Err(AttemptFault::Error(SchedulingError::EphemeralClaimNotOwned(not_owner(
+                                claim, pod,
+                            ))));
                         }
                         of_claim(storage, claim, has_csi_node)
                     }
@@ -96,8 +103,8 @@ fn attachable(storage: &Storage, pod: &Pod, has_csi_node: bool, new: bool) -> Re
     Ok(out)
 }
 
-fn not_translated(volume: &str, cause: CsiTranslationError) -> Fault {
-    Fault::Error(SchedulingError::CsiTranslation { volume: volume.into(), cause })
+fn not_translated(volume: &str, cause: CsiTranslationError) -> AttemptFault {
+    AttemptFault::Error(SchedulingError::CsiTranslation { volume: volume.into(), cause })
 }
 
 /// Whether an ephemeral volume's claim was created for the pod.
@@ -109,11 +116,11 @@ pub(crate) fn not_owner(claim: &Claim, pod: &Pod) -> ClaimNotOwned {
     ClaimNotOwned { claim: claim.name.clone(), pod: pod.key.clone() }
 }
 
-fn of_claim(storage: &Storage, claim: &Claim, has_csi_node: bool) -> Option<Attachable> {
+fn of_claim(storage: &StorageState, claim: &Claim, has_csi_node: bool) -> Option<Attachable> {
     if let Some(volume) = claim.volume.as_deref().and_then(|v| storage.volume(v)) {
         return match &volume.source {
-            Source::Csi(driver, handle) => Some((driver.clone(), handle.clone())),
-            Source::Migrated(driver, handle) if has_csi_node => Some(((*driver).into(), handle.clone())),
+            VolumeSource::Csi(driver, handle) => Some((driver.clone(), handle.clone())),
+            VolumeSource::Migrated(driver, handle) if has_csi_node => Some(((*driver).into(), handle.clone())),
             _ => None,
         };
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::pod::{PodSpec, Volume};
-use crate::status::{Code, Fault, Filtered, Plugin, Rejection, RejectionReason, reject};
+use crate::status::{AttemptFault, Code, Filtered, Plugin, Rejection, RejectionReason, reject};
 
 const KEYS: [&str; 4] = [
     "failure-domain.beta.kubernetes.io/zone",
@@ -31,10 +31,11 @@ pub(crate) struct State {
 
 impl State {
     /// PreFilter; none if no volume has such a label.
-    pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, Fault> {
+    pub(crate) fn new(cluster: &Cluster, pod: &PodSpec) -> Result<Option<State>, AttemptFault> {
         let storage = cluster.storage();
-        let no =
-            |reason: RejectionReason| Fault::Rejected(Rejection::new(Plugin::VolumeZone, Code::Unresolvable, reason));
+        let no = |reason: RejectionReason| {
+            AttemptFault::Rejected(Rejection::new(Plugin::VolumeZone, Code::Unresolvable, reason))
+        };
         let mut places = Vec::new();
         for volume in &pod.volumes {
             let Volume::Claim(name) = volume else { continue };

@@ -1,4 +1,4 @@
-//! How a pool that exists comes under Stead, and what it is back: docs/GLUSTER.md's steps, on a real control plane.
+//! The steps of docs/GLUSTER-MIGRATE.md on a real control plane: an existing pool moves to Stead and back.
 
 use std::time::Duration;
 

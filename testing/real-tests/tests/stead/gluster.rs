@@ -51,27 +51,21 @@ async fn a_pool_is_held_against_the_cluster() -> Result<()> {
         &["--storage-class", "disk"],
         "error: --storage-class: the cluster has no StorageClass disk\nhint: it has: disks;",
     )?;
-    refused(&["--storage-class=disks", "-n", "nowhere"], "error: --namespace: there is no namespace nowhere")?;
+    refused(&["--storage-class=disks", "-n", "nowhere"], "error: --namespace: namespace nowhere does not exist")?;
     plane.kubectl_with(&["apply", "-f", "-"], FOREIGN).await?.ok()?;
-    refused(&["--storage-class=disks", "--name=taken"], "Service taken is there already, and is not of pool taken")?;
+    refused(&["--storage-class=disks", "--name=taken"], "Service taken exists and does not belong to pool taken")?;
     plane.kubectl(&["create", "configmap", "mine-pool"]).await?.ok()?;
-    refused(
-        &["--storage-class=disks", "--name=mine"],
-        "ConfigMap mine-pool is there already, and is not of pool mine",
-    )?;
+    refused(&["--storage-class=disks", "--name=mine"], "ConfigMap mine-pool exists and does not belong to pool mine")?;
     plane.kubectl(&["create", "namespace", "strict"]).await?.ok()?;
     plane.kubectl(&["label", "ns", "strict", "pod-security.kubernetes.io/enforce=restricted"]).await?.ok()?;
-    refused(&["--storage-class=disks", "-n", "strict"], "error: --namespace: strict lets only restricted pods in")?;
+    refused(&["--storage-class=disks", "-n", "strict"], "error: --namespace: strict admits only restricted pods")?;
 
     let fine = check(&["--storage-class=disks"])?;
     ensure!((fine.code, fine.err.as_str()) == (Some(0), ""), "{}", fine.err);
     plane.kubectl_with(&["apply", "-f", "-"], &fine.out).await?.ok()?;
     let again = check(&["--storage-class=disks", "--replicas=5"])?;
     ensure!(again.code == Some(0), "the pool itself may be there: {}", again.err);
-    refused(
-        &["--storage-class=disks", "--brick-size=20Gi"],
-        "error: the cluster does not take statefulset/glusterfs: ",
-    )?;
+    refused(&["--storage-class=disks", "--brick-size=20Gi"], "error: the API server rejects statefulset/glusterfs: ")?;
 
     // A record that outlived its pool.
     plane.kubectl(&["delete", "statefulset", "glusterfs"]).await?.ok()?;

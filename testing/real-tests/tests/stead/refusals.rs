@@ -254,7 +254,7 @@ async fn nothing_is_written() -> Result<()> {
 async fn uninstall_is_refused(here: &Refusals) -> Result<()> {
     let (code, out, err) = here.stage.stead_ran(&["uninstall", "--yes", "--timeout", "300s"]).await?;
     ensure!(code == Some(1), "{code:?}: {out}{err}");
-    for words in ["recoveries are not over: node a (Recovered)", "nothing was done", "stead recover node/a"] {
+    for words in ["unfinished recoveries: node a (Recovered)", "nothing was changed", "stead recover node/a"] {
         ensure!(err.contains(words), "not {words:?}: {err}");
     }
     let records = here.stage.kubectl(&["get", "noderecoveries", "-o", "name"]).await?;

@@ -1,4 +1,4 @@
-//! What somebody decides about a pool, by flags or in a file: the names are the same.
+//! The values of a pool, as flags or in a file under the same names.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use stead_manifests::gluster::{Probe, Source};
 
-/// What somebody decides about a pool. What is not said has a default.
+/// The values of a pool. A missing value has a default.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct PoolValues {
@@ -148,7 +148,7 @@ pub(crate) struct PoolValues {
 }
 
 impl PoolValues {
-    /// These, and where they say nothing, those.
+    /// These values, and `those` where one is missing.
     pub(crate) fn over(self, those: PoolValues) -> PoolValues {
         PoolValues {
             name: self.name.or(those.name),
@@ -188,7 +188,7 @@ impl PoolValues {
     }
 }
 
-/// Texts by name: `cpu=500m,memory=1Gi`, or in a file a map.
+/// Values by name: `cpu=500m,memory=1Gi`, or in a file a map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Amounts(pub(crate) BTreeMap<String, String>);
 
@@ -205,16 +205,16 @@ impl<'de> Deserialize<'de> for Amounts {
         let map: BTreeMap<String, Value> = BTreeMap::deserialize(deserializer)?;
         let text = |(key, value): (String, Value)| match value {
             Value::String(text) => Ok((key, text)),
-            // `cpu: 2` and `encrypted: true` are texts to Kubernetes.
+            // `cpu: 2` and `encrypted: true` are strings to Kubernetes.
             Value::Number(number) => Ok((key, number.to_string())),
             Value::Bool(flag) => Ok((key, flag.to_string())),
-            other => Err(serde::de::Error::custom(format!("{key}: {other} is no text"))),
+            other => Err(serde::de::Error::custom(format!("{key}: {other} is not a string"))),
         };
         map.into_iter().map(text).collect::<Result<_, _>>().map(Amounts)
     }
 }
 
-/// When a probe asks: `period=30,failures=4`, or in a file a map. What is not said stays as it is.
+/// The times of a probe: `period=30,failures=4`, or in a file a map. Missing ones keep their default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Times {
@@ -225,7 +225,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// A probe with these times.
+    /// The probe with these times.
     pub(crate) fn over(self, probe: Probe) -> Probe {
         Probe {
             delay: self.delay.unwrap_or(probe.delay),
@@ -249,7 +249,7 @@ impl FromStr for Times {
                 "failures" => &mut times.failures,
                 _ => return Err(format!("{name} is none of delay, period, timeout, failures")),
             };
-            *field = Some(value.parse().map_err(|_| format!("{name}={value} is no number"))?);
+            *field = Some(value.parse().map_err(|_| format!("{name}={value} is not a number"))?);
         }
         Ok(times)
     }
@@ -269,7 +269,7 @@ fn pairs(text: &str) -> Result<BTreeMap<String, String>, String> {
     Ok(map)
 }
 
-/// Where connections may come from: a list, or texts that are separated by commas.
+/// Where connections may come from: a list, or a text with commas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sources(pub(crate) Vec<Source>);
 
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_as_pairs() {
+    fn probe_times_are_parsed() {
         let times = Probe { delay: 1, period: 2, timeout: 3, failures: 4 };
         let read = |text: &str| text.parse::<Times>().map(|t| t.over(times));
         assert_eq!(read("period=30"), Ok(Probe { period: 30, ..times }));
@@ -320,7 +320,7 @@ mod tests {
         for (text, error) in [
             ("perod=1", "perod is none of delay, period, timeout, failures"),
             ("period", "\"period\" is not of the form KEY=VALUE"),
-            ("period=x", "period=x is no number"),
+            ("period=x", "period=x is not a number"),
             ("period=1,period=2", "period is given twice"),
             ("", "\"\" is not of the form KEY=VALUE"),
         ] {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_count_more_than_a_file() {
+    fn flags_override_a_file() {
         let file: PoolValues = serde_saphyr::from_str(
             "name: a\nreplicas: 5\nhost-network: true\nrequests: {cpu: 2, memory: 1Gi}\nliveness: {period: 30}",
         )

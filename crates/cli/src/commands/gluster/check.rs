@@ -1,12 +1,14 @@
-//! A pool's objects, held against the cluster that they are for. Nothing is changed.
+//! Checks the objects of a pool with the cluster that they are for. Nothing is changed.
 
 use anyhow::{Context as _, anyhow};
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 use stead_manifests::Manifest;
 use stead_manifests::gluster::{self, Pool};
 use stead_pool::config_map;
 
 use crate::connect::{ConnectArgs, connect};
+use crate::live_object::LiveObject;
 use crate::output::{Hinted, complain};
 use crate::server::{self, Server};
 
@@ -17,54 +19,61 @@ pub(crate) fn run(pool: &Pool, manifests: &[Manifest], args: &ConnectArgs) -> an
     server::run(async {
         let server = Server::new(connect(args).await?);
         classes(&server, pool).await?;
-        let there = namespace(&server, pool).await?;
+        let namespace_exists = namespace(&server, pool).await?;
         names(&server, pool, manifests).await?;
         record(&server, pool).await?;
-        if there {
-            tried(&server, manifests).await?;
+        if namespace_exists {
+            dry_run(&server, manifests).await?;
         }
         Ok(())
     })
 }
 
-/// The classes are there, or are made.
+/// The storage classes exist, or are created.
 async fn classes(server: &Server, pool: &Pool) -> anyhow::Result<()> {
     let all = server.list("/apis/storage.k8s.io/v1/storageclasses").await?;
-    let names: Vec<&str> = all.iter().filter_map(|c| c["metadata"]["name"].as_str()).collect();
-    let made = pool.new_class.as_ref().and(pool.storage_class.as_deref());
+    let all: Vec<LiveObject> =
+        all.iter().map(|class| LiveObject::read("storageclass", class)).collect::<Result<_, _>>()?;
+    let names: Vec<&str> = all.iter().map(LiveObject::name).collect();
+    let created = pool.new_class.as_ref().and(pool.storage_class.as_deref());
     for (flag, class) in [("storage-class", &pool.storage_class), ("state-storage-class", &pool.state_storage_class)] {
         let Some(class) = class.as_deref() else { continue };
-        if made != Some(class) && !names.contains(&class) {
+        if created != Some(class) && !names.contains(&class) {
             return Err(Hinted {
                 message: format!("--{flag}: the cluster has no StorageClass {class}"),
                 hint: match names.as_slice() {
-                    [] => "it has none at all; --storage-class-provisioner makes one".to_owned(),
-                    some => format!("it has: {}; --storage-class-provisioner makes one", some.join(", ")),
+                    [] => "it has no StorageClass; --storage-class-provisioner creates one".to_owned(),
+                    some => format!("it has: {}; --storage-class-provisioner creates one", some.join(", ")),
                 },
             }
             .into());
         }
     }
-    let default = all.iter().any(|c| c["metadata"]["annotations"][DEFAULT_CLASS] == "true");
+    let is_default = |class: &LiveObject| {
+        let annotations = class.metadata.annotations.as_ref();
+        annotations.and_then(|annotations| annotations.get(DEFAULT_CLASS)).is_some_and(|value| value == "true")
+    };
+    let default = all.iter().any(is_default);
     if pool.storage_class.is_none() && !default {
         return Err(anyhow!("--storage-class: the cluster has no default StorageClass: name one"));
     }
     Ok(())
 }
 
-/// The namespace is there and lets such pods in. False where it is still to be made.
+/// The namespace admits such pods. False where it does not exist yet and will be created.
 async fn namespace(server: &Server, pool: &Pool) -> anyhow::Result<bool> {
     let name = &pool.namespace;
     let Some(live) = server.get(&format!("/api/v1/namespaces/{name}")).await? else {
         return match pool.create_namespace {
             true => Ok(false),
-            false => Err(anyhow!("--namespace: there is no namespace {name}: make it, or say --create-namespace")),
+            false => Err(anyhow!("--namespace: namespace {name} does not exist: create it, or use --create-namespace")),
         };
     };
-    let enforced = live["metadata"]["labels"][ENFORCE].as_str().filter(|level| *level != "privileged");
+    let labels = LiveObject::read("namespace", &live)?.metadata.labels.unwrap_or_default();
+    let enforced = labels.get(ENFORCE).filter(|level| *level != "privileged");
     if let (Some(level), false) = (enforced, pool.create_namespace) {
         return Err(Hinted {
-            message: format!("--namespace: {name} lets only {level} pods in, and glusterd needs more"),
+            message: format!("--namespace: {name} admits only {level} pods, and glusterd needs privileged ones"),
             hint: format!("kubectl label namespace {name} --overwrite {ENFORCE}=privileged"),
         }
         .into());
@@ -72,7 +81,7 @@ async fn namespace(server: &Server, pool: &Pool) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// What has one of the pool's names is the pool's own.
+/// Existing objects with the pool's names belong to the pool.
 async fn names(server: &Server, pool: &Pool, manifests: &[Manifest]) -> anyhow::Result<()> {
     let shared = |m: &&Manifest| !matches!(m.kind(), "Namespace" | "StorageClass");
     for manifest in manifests.iter().filter(shared) {
@@ -87,15 +96,15 @@ fn own(live: &Value, kind: &str, pool: &Pool, flag: &str) -> anyhow::Result<()> 
     if gluster::is_of(live, &pool.name) {
         return Ok(());
     }
-    let name = live["metadata"]["name"].as_str().unwrap_or_default();
+    let name = LiveObject::read(kind, live)?.name().to_owned();
     Err(Hinted {
-        message: format!("--{flag}: {kind} {name} is there already, and is not of pool {}", pool.name),
-        hint: "choose another name; docs/GLUSTER.md says how a pool that exists comes under Stead".to_owned(),
+        message: format!("--{flag}: {kind} {name} exists and does not belong to pool {}", pool.name),
+        hint: "choose another name; docs/GLUSTER-MIGRATE.md says how to move an existing pool to Stead".to_owned(),
     }
     .into())
 }
 
-/// A record of the same name is the pool's own; one that outlived its StatefulSet is worth a word.
+/// A record of the same name belongs to the pool; one without its StatefulSet is worth a warning.
 async fn record(server: &Server, pool: &Pool) -> anyhow::Result<()> {
     let (namespace, name) = (&pool.namespace, config_map::name(&pool.name));
     let Some(live) = server.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await? else {
@@ -103,23 +112,24 @@ async fn record(server: &Server, pool: &Pool) -> anyhow::Result<()> {
     };
     own(&live, "ConfigMap", pool, "name")?;
     let set = server.get(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{}", pool.name)).await?;
-    // One that was installed and never filled says nothing.
-    if set.is_none() && live["data"].is_object() {
+    // A record that was installed and never filled has no data.
+    let record: ConfigMap = stead_model::parse("configmap", &live)?;
+    if set.is_none() && record.data.is_some() {
         complain(
             "warning",
             &format!(
-                "ConfigMap {name} is the record of an earlier pool of this name: the pods will come back as its peers; delete it to begin anew"
+                "ConfigMap {name} is the record of an earlier pool of this name: the pods will get the identities of its peers; delete it to start a new pool"
             ),
         );
     }
     Ok(())
 }
 
-/// The API server takes all of it.
-async fn tried(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
+/// The API server accepts every object.
+async fn dry_run(server: &Server, manifests: &[Manifest]) -> anyhow::Result<()> {
     for manifest in manifests {
         let answer = server.apply(&manifest.path(), &manifest.object, true).await;
-        answer.with_context(|| format!("the cluster does not take {manifest}"))?;
+        answer.with_context(|| format!("the API server rejects {manifest}"))?;
     }
     Ok(())
 }

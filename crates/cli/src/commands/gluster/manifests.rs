@@ -1,4 +1,4 @@
-//! `stead gluster manifests`: a pool as one file.
+//! `stead gluster manifests`: the objects of a pool.
 
 use std::path::Path;
 
@@ -46,12 +46,10 @@ fn pool(values: PoolValues) -> anyhow::Result<Pool> {
     let default = Pool::default();
     let name = values.name.unwrap_or(default.name);
     if values.topology.is_some() && values.spread_by.is_some() {
-        return Err(anyhow!("--spread-by: a Topology says how the pods are spread: give one of the two"));
+        return Err(anyhow!("--spread-by: cannot be used with --topology, which also spreads the pods"));
     }
     if values.storage_class_parameters.is_some() && values.storage_class_provisioner.is_none() {
-        return Err(anyhow!(
-            "--storage-class-parameters: only a class that is made has them: --storage-class-provisioner"
-        ));
+        return Err(anyhow!("--storage-class-parameters: needs --storage-class-provisioner, which creates the class"));
     }
     let parameters = values.storage_class_parameters.unwrap_or_default().0;
     Ok(Pool {

@@ -1,4 +1,4 @@
-//! `stead gluster`: a pool's objects, and how it stands.
+//! `stead gluster`: the objects and the state of a pool.
 
 mod agent;
 mod check;

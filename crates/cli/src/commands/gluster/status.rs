@@ -1,13 +1,17 @@
-//! `stead gluster status`: how a pool stands.
+//! `stead gluster status`: the state of a pool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
-use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod as KubernetesPod};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stead_manifests::gluster::AGENT_PORT_NAME;
+use stead_model::{parse, stateful_set};
 use stead_pool::config_map::RecordError;
 use stead_pool::status::{Answer, NoAnswer, Pod, PoolPage, Said, Seen, render, status};
 use stead_pool::{Record, Report, Wanted, config_map};
@@ -21,18 +25,18 @@ use crate::server::{self, Server};
 /// The labels of a pool's StatefulSet.
 const POOLS: &str = "app.kubernetes.io%2Fname%3Dgluster%2Capp.kubernetes.io%2Fpart-of%3Dstead";
 
-/// Who makes the events that are shown, and how many of them are.
+/// The component whose events are shown, and how many.
 const COMPONENT: &str = "stead-gluster-agent";
 const EVENTS: usize = 10;
 
-/// The port of an agent that does not say it.
-const AGENT_PORT: u64 = 24080;
+/// The port of an agent whose pod does not name it.
+const AGENT_PORT: i32 = 24080;
 
-/// How long an agent may take to answer. The API server itself would wait for half a minute.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How long an agent may take to answer. The API server itself would wait for 30 seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How much the clocks of two machines may differ.
-const SKEW: i64 = 60;
+const MAX_CLOCK_SKEW: i64 = 60;
 
 pub(crate) fn run(args: &GlusterStatusArgs) -> anyhow::Result<Outcome> {
     let seen = server::run(look(args))?;
@@ -52,15 +56,16 @@ async fn look(args: &GlusterStatusArgs) -> anyhow::Result<Seen> {
     let set = find(&server, &namespace, args.name.as_deref()).await?;
     let wanted = wanted(&set, &namespace)?;
     let name = config_map::name(wanted.name());
-    let record = server.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await?;
-    let lease = server.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")).await?;
+    let record: Option<ConfigMap> = get(&server, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await?;
+    let lease: Option<Lease> =
+        get(&server, &format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")).await?;
     let pods = pods(&server, &namespace, &set, &wanted).await?;
     let answers = ask(&server, &namespace, &pods).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Seen {
-        record: record.map(|object| kept(&object)).transpose(),
+        record: record.map(stored).transpose(),
         decider: lease.and_then(|lease| holder(&lease, now)),
-        pods: pods.iter().map(|(ordinal, object)| (*ordinal, pod(object))).collect(),
+        pods: pods.iter().map(|(ordinal, pod)| (*ordinal, pod_state(pod))).collect(),
         events: events(&server, &namespace, &wanted).await,
         namespace,
         wanted,
@@ -69,98 +74,114 @@ async fn look(args: &GlusterStatusArgs) -> anyhow::Result<Seen> {
     })
 }
 
-/// The pool's StatefulSet: the one that is named, or the only one there is.
-async fn find(server: &Server, namespace: &str, name: Option<&str>) -> anyhow::Result<Value> {
+/// An object as its Kubernetes type; none where it does not exist.
+async fn get<T: DeserializeOwned>(server: &Server, path: &str) -> anyhow::Result<Option<T>> {
+    Ok(server.get(path).await?.map(|object| parse(path, &object)).transpose()?)
+}
+
+/// The objects of a list as their Kubernetes type.
+async fn list<T: DeserializeOwned>(server: &Server, path: &str) -> anyhow::Result<Vec<T>> {
+    let objects = server.list(path).await?;
+    Ok(objects.iter().map(|object| parse(path, object)).collect::<Result<_, _>>()?)
+}
+
+/// The pool's StatefulSet: the named one, or the only one.
+async fn find(server: &Server, namespace: &str, name: Option<&str>) -> anyhow::Result<StatefulSet> {
     let all = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets");
     if let Some(name) = name {
         let missing = || anyhow!("namespace {namespace} has no StatefulSet {name}");
-        return server.get(&format!("{all}/{name}")).await?.ok_or_else(missing);
+        return get(server, &format!("{all}/{name}")).await?.ok_or_else(missing);
     }
-    let mut pools = server.list(&format!("{all}?labelSelector={POOLS}")).await?;
+    let mut pools: Vec<StatefulSet> = list(server, &format!("{all}?labelSelector={POOLS}")).await?;
     match (pools.pop(), pools.as_slice()) {
         (Some(one), []) => Ok(one),
         (None, _) => Err(Hinted {
             message: format!("namespace {namespace} has no Gluster pool"),
-            hint: "name the namespace with -n; `stead gluster manifests` prints a pool".to_owned(),
+            hint: "choose another namespace with -n, or create a pool with `stead gluster manifests`".to_owned(),
         }
         .into()),
         (Some(last), others) => {
-            let names = others.iter().chain([&last]).filter_map(|p| p["metadata"]["name"].as_str());
+            let names = others.iter().chain([&last]).filter_map(|pool| pool.metadata.name.as_deref());
             let message = format!("namespace {namespace} has more than one Gluster pool");
-            Err(Hinted { message, hint: format!("name one of: {}", names.collect::<Vec<_>>().join(", ")) }.into())
+            Err(Hinted { message, hint: format!("give one of these names: {}", names.collect::<Vec<_>>().join(", ")) }
+                .into())
         }
     }
 }
 
-fn wanted(set: &Value, namespace: &str) -> anyhow::Result<Wanted> {
-    let spec = &set["spec"];
-    let number = |value: &Value, default: u64| u32::try_from(value.as_u64().unwrap_or(default)).unwrap_or(u32::MAX);
-    let containers = spec["template"]["spec"]["containers"].as_array().into_iter().flatten();
-    let mut arguments = containers.flat_map(|c| c["args"].as_array().into_iter().flatten()).filter_map(Value::as_str);
+fn wanted(set: &StatefulSet, namespace: &str) -> anyhow::Result<Wanted> {
+    let spec = set.spec.as_ref();
+    let containers = spec.and_then(|spec| spec.template.spec.as_ref()).into_iter().flat_map(|spec| &spec.containers);
+    let mut arguments = containers.flat_map(|container| container.args.iter().flatten());
     let domain = arguments.find_map(|a| a.strip_prefix("--cluster-domain=")).unwrap_or("cluster.local");
-    let name = set["metadata"]["name"].as_str().unwrap_or_default();
-    let domain = format!("{}.{namespace}.svc.{domain}", spec["serviceName"].as_str().unwrap_or_default());
-    let wanted = Wanted::new(name, &domain, number(&spec["replicas"], 1), number(&spec["ordinals"]["start"], 0));
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let service = spec.and_then(|spec| spec.service_name.as_deref()).unwrap_or_default();
+    let domain = format!("{service}.{namespace}.svc.{domain}");
+    let wanted = Wanted::new(name, &domain, stateful_set::replicas(set), stateful_set::start_ordinal(set));
     wanted.with_context(|| format!("the names of the pods of StatefulSet {name}"))
 }
 
-fn kept(object: &Value) -> Result<Record, RecordError> {
-    let data = object["data"].as_object().into_iter().flatten();
-    let data = data.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-    config_map::record(&data)
+fn stored(object: ConfigMap) -> Result<Record, RecordError> {
+    config_map::record(&object.data.unwrap_or_default())
 }
 
-/// The pod that holds the Lease, unless it has been silent for longer than it may.
-fn holder(lease: &Value, now: u64) -> Option<String> {
-    let spec = &lease["spec"];
-    let identity = spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
-    let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|time| time.parse().ok());
-    let until = renewed?.as_second() + spec["leaseDurationSeconds"].as_i64().unwrap_or(0) + SKEW;
+/// The pod that holds the Lease, unless the Lease has expired.
+fn holder(lease: &Lease, now: u64) -> Option<String> {
+    let spec = lease.spec.as_ref()?;
+    let identity = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
+    let renewed = spec.renew_time.as_ref()?.0.as_second();
+    let until = renewed + i64::from(spec.lease_duration_seconds.unwrap_or(0)) + MAX_CLOCK_SKEW;
     let valid = i64::try_from(now).is_ok_and(|now| now <= until);
-    // What follows an underscore tells two processes of one pod apart.
+    // A suffix after an underscore distinguishes two processes of one pod.
     valid.then(|| identity.split('_').next().unwrap_or(identity).to_owned())
 }
 
-async fn pods(server: &Server, namespace: &str, set: &Value, wanted: &Wanted) -> anyhow::Result<BTreeMap<u32, Value>> {
-    let labels = set["spec"]["selector"]["matchLabels"].as_object().into_iter().flatten();
-    let pairs = labels.filter_map(|(key, value)| Some(format!("{}%3D{}", key.replace('/', "%2F"), value.as_str()?)));
+async fn pods(
+    server: &Server,
+    namespace: &str,
+    set: &StatefulSet,
+    wanted: &Wanted,
+) -> anyhow::Result<BTreeMap<u32, KubernetesPod>> {
+    let labels = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref()).into_iter().flatten();
+    let pairs = labels.map(|(key, value)| format!("{}%3D{value}", key.replace('/', "%2F")));
     let selector = pairs.collect::<Vec<_>>().join("%2C");
-    let all = server.list(&format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")).await?;
-    let numbered = |pod: Value| Some((wanted.ordinal(pod["metadata"]["name"].as_str()?)?, pod));
+    let all: Vec<KubernetesPod> =
+        list(server, &format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")).await?;
+    let numbered = |pod: KubernetesPod| Some((wanted.ordinal(pod.metadata.name.as_deref()?)?, pod));
     Ok(all.into_iter().filter_map(numbered).collect())
 }
 
-fn pod(object: &Value) -> Pod {
-    let phase = object["status"]["phase"].as_str().unwrap_or("Pending");
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = conditions.clone().any(|c| c["type"] == "Ready" && c["status"] == "True");
-    let state = match phase {
-        _ if !object["metadata"]["deletionTimestamp"].is_null() => "ending",
+fn pod_state(pod: &KubernetesPod) -> Pod {
+    let status = pod.status.as_ref();
+    let mut conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let state = match status.and_then(|status| status.phase.as_deref()).unwrap_or("Pending") {
+        _ if pod.metadata.deletion_timestamp.is_some() => "ending",
         "Running" if ready => "ready",
         "Running" => "not ready",
         other => other,
     };
-    Pod { node: object["spec"]["nodeName"].as_str().map(str::to_owned), state: state.to_owned() }
+    Pod { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), state: state.to_owned() }
 }
 
 /// Asks all agents at once, through the API server.
 async fn ask(
     server: &Arc<Server>,
     namespace: &str,
-    pods: &BTreeMap<u32, Value>,
+    pods: &BTreeMap<u32, KubernetesPod>,
 ) -> BTreeMap<u32, Result<Answer, NoAnswer>> {
     let mut answers = JoinSet::new();
     for (ordinal, pod) in pods {
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
         let base = format!("/api/v1/namespaces/{namespace}/pods/{name}:{}/proxy", port(pod));
         let (ordinal, server) = (*ordinal, Arc::clone(server));
-        let placed = pod["status"]["podIP"].is_string();
+        let has_address = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
         answers.spawn(async move {
-            if !placed {
+            if !has_address {
                 return (ordinal, Err(NoAnswer::NoAddress));
             }
-            let answer = tokio::time::timeout(PATIENCE, one(&server, &base)).await;
-            (ordinal, answer.unwrap_or(Err(NoAnswer::Late(PATIENCE))))
+            let answer = tokio::time::timeout(ANSWER_TIMEOUT, one(&server, &base)).await;
+            (ordinal, answer.unwrap_or(Err(NoAnswer::Late(ANSWER_TIMEOUT))))
         });
     }
     answers.join_all().await.into_iter().collect()
@@ -173,7 +194,7 @@ async fn one(server: &Server, base: &str) -> Result<Answer, NoAnswer> {
         Err(error) => Err(NoAnswer::Refused(error.root_cause().to_string())),
     };
     let report = Report::from_json(page("state").await?.to_string().as_bytes())?;
-    // An agent that is older or newer may have no such page: its report is worth more than this.
+    // An older or newer agent may not have this page; its report is used all the same.
     let PoolPage { unready, notes, .. } = match page("pool").await {
         Ok(page) => serde_json::from_value(page).unwrap_or_default(),
         Err(_) => PoolPage::default(),
@@ -181,32 +202,32 @@ async fn one(server: &Server, base: &str) -> Result<Answer, NoAnswer> {
     Ok(Answer { report, unready, notes })
 }
 
-fn port(pod: &Value) -> u64 {
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let mut ports = containers.flat_map(|c| c["ports"].as_array().into_iter().flatten());
-    let agents = ports.find(|p| p["name"] == AGENT_PORT_NAME);
-    agents.and_then(|p| p["containerPort"].as_u64()).unwrap_or(AGENT_PORT)
+fn port(pod: &KubernetesPod) -> i32 {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let agents = ports.find(|port| port.name.as_deref() == Some(AGENT_PORT_NAME));
+    agents.map_or(AGENT_PORT, |port| port.container_port)
 }
 
-/// The last events of the pool's agents. Who may not read them gets the rest of the answer.
+/// The last events of the pool's agents. Without permission to read them, only a warning is printed.
 async fn events(server: &Server, namespace: &str, wanted: &Wanted) -> Vec<Said> {
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=source%3D{COMPONENT}");
-    let all = match server.list(&path).await {
+    let all: Vec<Value> = match server.list(&path).await {
         Ok(all) => all,
         Err(error) => {
             output::complain("warning", &format!("events cannot be read: {}", error.root_cause()));
             return Vec::new();
         }
     };
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let said = |event: &Value| Said {
-        time: text(&event["lastTimestamp"]),
-        pod: text(&event["involvedObject"]["name"]),
-        reason: text(&event["reason"]),
-        text: text(&event["message"]),
-        severity: text(&event["type"]),
+    let said = |event: Event| Said {
+        time: event.last_timestamp.map(|time| time.0.to_string()).unwrap_or_default(),
+        pod: event.involved_object.name.unwrap_or_default(),
+        reason: event.reason.unwrap_or_default(),
+        text: event.message.unwrap_or_default(),
+        severity: event.type_.unwrap_or_default(),
     };
-    let mut events: Vec<Said> = all.iter().map(said).filter(|e| wanted.ordinal(&e.pod).is_some()).collect();
+    let events = all.iter().filter_map(|event| parse("event", event).ok());
+    let mut events: Vec<Said> = events.map(said).filter(|e| wanted.ordinal(&e.pod).is_some()).collect();
     events.sort_by(|a, b| (&a.time, &a.pod).cmp(&(&b.time, &b.pod)));
     events.split_off(events.len().saturating_sub(EVENTS))
 }

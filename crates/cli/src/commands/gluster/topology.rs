@@ -1,4 +1,4 @@
-//! The Topology that a pool's pods follow.
+//! The Topology that places the pods of a pool.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::args::DumpLimitArgs;
 use crate::cluster::read_dump;
 use crate::connect::{ConnectArgs, connect};
+use crate::live_object::LiveObject;
 use crate::output::Hinted;
 use crate::server::{self, Server};
 
@@ -33,7 +34,7 @@ fn live(name: &str, namespace: &str, args: &ConnectArgs) -> anyhow::Result<Value
     });
     let missing = |why: String| Hinted {
         message: format!("--topology: {why}"),
-        hint: "a Topology in a file is read with --from FILE; --spread-by LABEL needs none".to_owned(),
+        hint: "use --from FILE for a Topology in a file, or --spread-by LABEL without a Topology".to_owned(),
     };
     let found = found.map_err(|error| missing(format!("{error:#}")))?;
     found.ok_or_else(|| missing(format!("namespace {namespace} has no Topology {name}")).into())
@@ -41,9 +42,11 @@ fn live(name: &str, namespace: &str, args: &ConnectArgs) -> anyhow::Result<Value
 
 fn dumped(name: &str, namespace: &str, place: &Place<'_>) -> anyhow::Result<Value> {
     let dump = read_dump(place.from, place.limit, &|_, kind| kind == "Topology")?;
-    // A file that somebody wrote may leave the namespace out; a dump does not.
-    let of = |value: &Value| value["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned();
-    let mut found = dump.items.into_iter().map(|item| item.value);
-    let found = found.rfind(|v| v["metadata"]["name"] == name && of(v) == namespace);
+    // A file written by hand may omit the namespace; a dump does not.
+    let is_wanted = |value: &Value| {
+        let object = LiveObject::read("topology", value);
+        object.is_ok_and(|o| o.name() == name && o.metadata.namespace.as_deref().unwrap_or(namespace) == namespace)
+    };
+    let found = dump.items.into_iter().map(|item| item.value).rfind(is_wanted);
     found.ok_or_else(|| anyhow!("--topology: the files have no Topology {name} for namespace {namespace}"))
 }

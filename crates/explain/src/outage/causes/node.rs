@@ -2,13 +2,13 @@
 
 use stead_model::{NodeHealth, OUT_OF_SERVICE, Readiness, SHUTDOWN};
 
-use super::Why;
+use super::OutageExplainer;
 use crate::outage::events;
 use crate::outage::eviction::{self, Brake};
 use crate::outage::node::health;
-use crate::outage::words::{moment, when};
+use crate::outage::time_text::{moment, when};
 
-impl Why<'_> {
+impl OutageExplainer<'_> {
     /// The health of a node: since when it is unreachable, by which evidence, and what the control plane did.
     pub(crate) fn node(&self, name: &str) -> Vec<String> {
         let now = self.clock.now;

@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use stead_model::{ObjectKey, PodView, PodVolume, VolumeAttachmentView, pod_volumes};
 
-use super::Why;
+use super::OutageExplainer;
 use crate::explanation::some;
 use crate::outage::detaching::{holders, released_before};
 use crate::outage::forecast::{Scene, is_lost};
 use crate::outage::risk::may_be_mounted;
-use crate::outage::words::{moment, span, when};
+use crate::outage::time_text::{moment, span, when};
 
-impl Why<'_> {
+impl OutageExplainer<'_> {
     /// Volumes that can be used on unreachable nodes only.
     pub(crate) fn out_of_reach(&self, pod: PodView) -> Vec<String> {
         let mut out = Vec::new();

@@ -28,7 +28,7 @@ pub(crate) fn same_rule(in_topology: &TopologySpreadConstraint, in_pod: &Topolog
 }
 
 /// Whether a pod has all rules of a Topology.
-pub(crate) fn carries(pod: Option<&PodSpec>, topology: &Topology) -> bool {
+pub(crate) fn has_rules_of(pod: Option<&PodSpec>, topology: &Topology) -> bool {
     let own = pod.and_then(|pod| pod.topology_spread_constraints.as_deref()).unwrap_or_default();
     let spread = match constraints(topology) {
         (_, Some(rules)) => rules.iter().all(|rule| own.iter().any(|o| same_rule(rule, o))),

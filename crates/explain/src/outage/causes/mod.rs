@@ -10,18 +10,18 @@ use std::collections::BTreeSet;
 use stead_model::{Objects, PodView, pod_volumes};
 
 use super::forecast::Scene;
+use super::time_text::when;
 use super::timers::Clock;
-use super::words::when;
 
 /// Explains pods and nodes of an outage.
-pub(crate) struct Why<'a> {
+pub(crate) struct OutageExplainer<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) clock: &'a Clock,
     /// The kinds that were read.
     pub(crate) kinds: &'a BTreeSet<String>,
 }
 
-impl Why<'_> {
+impl OutageExplainer<'_> {
     /// Why a pod that has a node is not Ready.
     pub(crate) fn not_ready(&self, pod: PodView, scene: &Scene) -> Vec<String> {
         let mut out = Vec::new();

@@ -5,14 +5,14 @@ use stead_model::{
     replacement_of,
 };
 
-use super::Why;
+use super::OutageExplainer;
 use crate::managers::managers_of;
 use crate::outage::eviction::{self, tolerance};
 use crate::outage::forecast::Scene;
 use crate::outage::node::health;
-use crate::outage::words::{span, when};
+use crate::outage::time_text::{span, when};
 
-impl Why<'_> {
+impl OutageExplainer<'_> {
     /// Why a pod is Terminating.
     pub(crate) fn terminating(&self, pod: PodView, scene: &Scene) -> Vec<String> {
         let now = self.clock.now;
@@ -149,7 +149,7 @@ impl Why<'_> {
         if not_ready { self.left_behind(pod) } else { Vec::new() }
     }
 
-    /// About a pod on a node that is unreachable or not ready, whose deletion nobody has requested yet.
+    /// About a pod on a node that is unreachable or not ready, whose deletion has not been requested yet.
     pub(crate) fn left_behind(&self, pod: PodView) -> Vec<String> {
         let now = self.clock.now;
         let Some(name) = pod.node() else { return Vec::new() };

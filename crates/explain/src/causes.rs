@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorTerm, TopologySpreadConstraint};
 use stead_model::{GlanceApi, ObjectKey, PodView, Topology};
-use stead_placement::{Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, SpreadCounts, Term};
+use stead_placement::{AffinityTerm, Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, SpreadCounts};
 use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
@@ -15,7 +15,7 @@ use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, 
 use crate::topology::{constraints, node_affinity as node_affinity_of, same_rule};
 
 /// The causes of a node's rejection, line by line.
-pub(crate) fn because(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
+pub(crate) fn causes(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &RejectionReason) -> Vec<String> {
     let mut lines = by_plugin(trial, info, plugin, reason);
     if lines.is_empty() {
         lines.extend(nominated(trial, info));
@@ -69,8 +69,8 @@ pub(crate) fn affinity_origin<'a>(trial: &'a Trial, own: &NodeAffinity) -> Optio
     topologies(trial).find(|(_, topology)| node_affinity_of(topology).as_ref() == Some(own)).map(|(key, _)| key)
 }
 
-/// The Topologies of the pod's namespace: first the one that whoever made the pod refers to, as several may say the
-/// same.
+/// The Topologies of the pod's namespace. Several may have the same rules, so the one that the pod's GlanceAPI refers to
+/// comes first.
 fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Topology)> {
     let api = glance_api(trial).and_then(|(_, api)| api.spec.topology_ref.as_ref()?.topology());
     let namespace = &trial.key.namespace;
@@ -226,7 +226,7 @@ fn no_volume(trial: &Trial, info: &NodeInfo, claim: &Claim) -> Option<String> {
 }
 
 /// The causes of a rejection that comes before any node is examined.
-pub(crate) fn because_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
+pub(crate) fn causes_for_all(trial: &Trial, rejection: &Rejection) -> Vec<String> {
     match rejection.reasons.first() {
         Some(RejectionReason::ClaimDeleting { .. }) => {
             vec!["it is not given to new pods, and is deleted once no pod uses it".into()]
@@ -374,7 +374,7 @@ fn selected(selector: &Selector) -> String {
     }
 }
 
-fn written(t: &Term) -> String {
+fn written(t: &AffinityTerm) -> String {
     format!("{} by {}", selected(&t.selector), t.topology_key)
 }
 

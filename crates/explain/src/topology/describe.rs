@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use stead_semantics::Selector;
 
 use super::rules::{PodRule, Rules};
-use crate::because::term;
+use crate::causes::term;
 
 /// A line for each rule.
-pub(super) fn says(rules: &Rules) -> Vec<String> {
+pub(super) fn describe(rules: &Rules) -> Vec<String> {
     let mut out: Vec<String> = rules.spread.iter().map(spread).collect();
     if let Some(required) = &rules.nodes {
         let terms: Vec<String> = required.node_selector_terms.iter().map(term).collect();

@@ -5,13 +5,13 @@ use k8s_openapi::api::core::v1::ContainerStatus;
 use stead_model::PodView;
 use stead_model::times::near;
 
-use super::Why;
-use crate::outage::words::when;
+use super::OutageExplainer;
+use crate::outage::time_text::when;
 
 /// How long a running container may be not ready without being reported.
 const STARTING: SignedDuration = SignedDuration::from_secs(5);
 
-impl Why<'_> {
+impl OutageExplainer<'_> {
     /// What a pod's containers and events report.
     pub(crate) fn containers(&self, pod: PodView) -> Vec<String> {
         let mut out: Vec<String> = pod.container_statuses().filter_map(|status| self.container(status)).collect();

@@ -1,4 +1,4 @@
-//! The problems of a Topology, in sentences for somebody who has never seen one.
+//! The problems of a Topology, in sentences for people who do not know the resource.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use stead_model::{ObjectKey, Topology};
 use stead_semantics::{Labels, Selector};
 
 use super::rules::{DRAFT, PodRule, Rules, SPREAD};
-use crate::because::term;
+use crate::causes::term;
 use crate::explanation::some;
 use crate::references::titled;
 use crate::remedies::join;
 
 /// Something that follows a Topology, such as a GlanceAPI.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Consumer {
+pub struct TopologyConsumer {
     /// Which object it is.
     pub key: ObjectKey,
     /// The labels that its pods carry.
@@ -26,18 +26,18 @@ pub struct Consumer {
 
 /// A problem of a Topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct TopologyProblem {
     /// One word that stays the same from release to release.
-    pub reason: TroubleReason,
+    pub reason: ProblemReason,
     /// Its effect.
-    pub effect: Effect,
+    pub effect: ProblemEffect,
     /// A sentence.
     pub message: String,
 }
 
 /// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum TroubleReason {
+pub enum ProblemReason {
     /// Kubernetes rejects a pod with such a rule.
     InvalidRule,
     /// No node matches the required node affinity.
@@ -54,23 +54,23 @@ pub enum TroubleReason {
     NodesWithoutKey,
     /// The list of constraints is spelled as in the draft of the resource.
     DraftSpelling,
-    /// It is being deleted, and is gone once nobody uses it any more.
+    /// It is being deleted, and remains until it is no longer used.
     BeingDeleted,
 }
 
-impl TroubleReason {
+impl ProblemReason {
     /// The word, as in a condition's reason.
     pub fn as_str(self) -> &'static str {
         match self {
-            TroubleReason::InvalidRule => "InvalidRule",
-            TroubleReason::NoNodeMatches => "NoNodeMatches",
-            TroubleReason::NoNodeHasKey => "NoNodeHasKey",
-            TroubleReason::SelectorMatchesNothing => "SelectorMatchesNothing",
-            TroubleReason::SelectorMissing => "SelectorMissing",
-            TroubleReason::SaysNothing => "SaysNothing",
-            TroubleReason::NodesWithoutKey => "NodesWithoutKey",
-            TroubleReason::DraftSpelling => "DraftSpelling",
-            TroubleReason::BeingDeleted => "BeingDeleted",
+            ProblemReason::InvalidRule => "InvalidRule",
+            ProblemReason::NoNodeMatches => "NoNodeMatches",
+            ProblemReason::NoNodeHasKey => "NoNodeHasKey",
+            ProblemReason::SelectorMatchesNothing => "SelectorMatchesNothing",
+            ProblemReason::SelectorMissing => "SelectorMissing",
+            ProblemReason::SaysNothing => "SaysNothing",
+            ProblemReason::NodesWithoutKey => "NodesWithoutKey",
+            ProblemReason::DraftSpelling => "DraftSpelling",
+            ProblemReason::BeingDeleted => "BeingDeleted",
         }
     }
 }
@@ -78,7 +78,7 @@ impl TroubleReason {
 /// The effect of a problem, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Effect {
+pub enum ProblemEffect {
     /// New pods cannot be created, or stay Pending.
     Blocks,
     /// A rule has no effect.
@@ -89,14 +89,14 @@ pub enum Effect {
 
 /// The problems of a Topology, the worst first. Nodes are given by name and labels; without any, nothing is said about them.
 ///
-/// A Topology is satisfiable where no trouble has another effect than [`Effect::Note`].
-pub fn troubles(topology: &Topology, nodes: &[(&str, Labels)], consumers: &[Consumer]) -> Vec<Trouble> {
+/// A Topology is satisfiable where no problem has another effect than [`ProblemEffect::Note`].
+pub fn problems(topology: &Topology, nodes: &[(&str, Labels)], consumers: &[TopologyConsumer]) -> Vec<TopologyProblem> {
     let rules = Rules::of(topology);
     let mut out = Vec::new();
     for fault in &rules.faults {
-        out.push(trouble(
-            TroubleReason::InvalidRule,
-            Effect::Blocks,
+        out.push(problem(
+            ProblemReason::InvalidRule,
+            ProblemEffect::Blocks,
             format!("Kubernetes rejects a pod with this rule: {fault}"),
         ));
     }
@@ -110,7 +110,7 @@ pub fn troubles(topology: &Topology, nodes: &[(&str, Labels)], consumers: &[Cons
     if rules.empty {
         let message = "the spec has neither topologySpreadConstraints nor affinity: pods are placed as if there were \
                        no Topology";
-        out.push(trouble(TroubleReason::SaysNothing, Effect::Idle, message.into()));
+        out.push(problem(ProblemReason::SaysNothing, ProblemEffect::Idle, message.into()));
     }
     out.extend(spelling(topology, &rules));
     out.extend(being_deleted(topology));
@@ -118,8 +118,8 @@ pub fn troubles(topology: &Topology, nodes: &[(&str, Labels)], consumers: &[Cons
     out
 }
 
-fn trouble(reason: TroubleReason, effect: Effect, message: String) -> Trouble {
-    Trouble { reason, effect, message }
+fn problem(reason: ProblemReason, effect: ProblemEffect, message: String) -> TopologyProblem {
+    TopologyProblem { reason, effect, message }
 }
 
 /// The names of the first nodes, and how many more there are.
@@ -127,7 +127,7 @@ fn named(nodes: &[&(&str, Labels)]) -> String {
     some(&nodes.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
 }
 
-fn no_node_matches(rules: &Rules, nodes: &[(&str, Labels)], consumers: &[Consumer]) -> Vec<Trouble> {
+fn no_node_matches(rules: &Rules, nodes: &[(&str, Labels)], consumers: &[TopologyConsumer]) -> Vec<TopologyProblem> {
     let allowed: Vec<&(&str, Labels)> = nodes.iter().filter(|(name, labels)| rules.allows(name, labels)).collect();
     let Some(selector) = rules.nodes.as_ref().filter(|s| !s.node_selector_terms.is_empty()) else { return Vec::new() };
     let written: Vec<String> = selector.node_selector_terms.iter().map(term).collect();
@@ -138,7 +138,7 @@ fn no_node_matches(rules: &Rules, nodes: &[(&str, Labels)], consumers: &[Consume
             "no node matches the required node affinity ({written}), so no node can run a pod that follows it: {}",
             join(&seen)
         );
-        return vec![trouble(TroubleReason::NoNodeMatches, Effect::Blocks, message)];
+        return vec![problem(ProblemReason::NoNodeMatches, ProblemEffect::Blocks, message)];
     }
     // The affinity alone can be satisfied, but a consumer asks for more.
     let stuck = consumers.iter().filter(|c| {
@@ -154,7 +154,7 @@ fn no_node_matches(rules: &Rules, nodes: &[(&str, Labels)], consumers: &[Consume
                 titled(&c.key),
                 named(&allowed)
             );
-            trouble(TroubleReason::NoNodeMatches, Effect::Blocks, message)
+            problem(ProblemReason::NoNodeMatches, ProblemEffect::Blocks, message)
         })
         .collect()
 }
@@ -181,7 +181,7 @@ fn values(key: &str, nodes: &[(&str, Labels)]) -> String {
     format!("the nodes' label {key} is {}", some(&values))
 }
 
-/// The labels that may have been meant where nobody has the one that is asked for.
+/// Labels that may have been meant, where no node has the requested one.
 fn likely(key: &str, nodes: &[(&str, Labels)]) -> String {
     let last = |k: &str| k.rsplit('/').next().unwrap_or_default().to_lowercase();
     let labels = || nodes.iter().flat_map(|(_, labels)| labels);
@@ -197,7 +197,7 @@ fn likely(key: &str, nodes: &[(&str, Labels)]) -> String {
     }
 }
 
-fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, Labels)]) -> Option<Trouble> {
+fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, Labels)]) -> Option<TopologyProblem> {
     let key = rule.topology_key.as_str();
     let hard = rule.when_unsatisfiable == "DoNotSchedule";
     let honours = rule.node_affinity_policy.as_deref() != Some("Ignore");
@@ -211,9 +211,9 @@ fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, L
         return None;
     }
     let (effect, so) = if hard {
-        (Effect::Blocks, "no node can run a pod that follows it")
+        (ProblemEffect::Blocks, "no node can run a pod that follows it")
     } else {
-        (Effect::Idle, "the pods are not spread")
+        (ProblemEffect::Idle, "the pods are not spread")
     };
     if without.len() == counted.len() {
         let none = if bounded && nodes.iter().any(|(_, labels)| labels.contains_key(key)) {
@@ -222,7 +222,7 @@ fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, L
             format!("no node has the label {key}{}", likely(key, nodes))
         };
         let message = format!("pods are to be spread by the node label {key}, but {none}: {so}");
-        return Some(trouble(TroubleReason::NoNodeHasKey, effect, message));
+        return Some(problem(ProblemReason::NoNodeHasKey, effect, message));
     }
     let verb = if without.len() == 1 { "has" } else { "have" };
     let message = format!(
@@ -232,7 +232,7 @@ fn spread_keys(rules: &Rules, rule: &TopologySpreadConstraint, nodes: &[(&str, L
         counted.len(),
         named(&without)
     );
-    hard.then(|| trouble(TroubleReason::NodesWithoutKey, Effect::Note, message))
+    hard.then(|| problem(ProblemReason::NodesWithoutKey, ProblemEffect::Note, message))
 }
 
 fn sort(rule: &PodRule) -> String {
@@ -240,25 +240,25 @@ fn sort(rule: &PodRule) -> String {
     format!("{strength} pod {}", if rule.anti { "anti-affinity" } else { "affinity" })
 }
 
-fn pod_key(rule: &PodRule, nodes: &[(&str, Labels)]) -> Option<Trouble> {
+fn pod_key(rule: &PodRule, nodes: &[(&str, Labels)]) -> Option<TopologyProblem> {
     let key = rule.term.topology_key.as_str();
     if key.is_empty() || nodes.iter().any(|(_, labels)| labels.contains_key(key)) {
         return None;
     }
     let (effect, so) = if rule.required && !rule.anti {
-        (Effect::Blocks, "no node can run a pod that follows it")
+        (ProblemEffect::Blocks, "no node can run a pod that follows it")
     } else {
-        (Effect::Idle, "the rule has no effect")
+        (ProblemEffect::Idle, "the rule has no effect")
     };
     let message =
         format!("the {} uses the node label {key}, but no node has it{}: {so}", sort(rule), likely(key, nodes));
-    Some(trouble(TroubleReason::NoNodeHasKey, effect, message))
+    Some(problem(ProblemReason::NoNodeHasKey, effect, message))
 }
 
-/// A constraint without a selector gets the labels of whoever follows it, so that it always matches.
-fn selector(rule: &TopologySpreadConstraint, consumers: &[Consumer]) -> Option<Trouble> {
+/// A constraint without a selector gets the labels of its consumer, so that it always matches.
+fn selector(rule: &TopologySpreadConstraint, consumers: &[TopologyConsumer]) -> Option<TopologyProblem> {
     let selector = Selector::from_label_selector(Some(rule.label_selector.as_ref()?)).ok()?;
-    let missed: Vec<&Consumer> = consumers.iter().filter(|c| !selector.matches(&c.pod_labels)).collect();
+    let missed: Vec<&TopologyConsumer> = consumers.iter().filter(|c| !selector.matches(&c.pod_labels)).collect();
     let first = missed.first()?;
     let names: Vec<String> = missed.iter().map(|c| titled(&c.key)).collect();
     let whose = if missed.len() == 1 { "they".into() } else { format!("those of {}", titled(&first.key)) };
@@ -269,27 +269,27 @@ fn selector(rule: &TopologySpreadConstraint, consumers: &[Consumer]) -> Option<T
         join(&names),
         if first.pod_labels.is_empty() { "no labels".into() } else { pairs(&first.pod_labels) }
     );
-    Some(trouble(TroubleReason::SelectorMatchesNothing, Effect::Idle, message))
+    Some(problem(ProblemReason::SelectorMatchesNothing, ProblemEffect::Idle, message))
 }
 
-fn selector_missing(rule: &PodRule) -> Option<Trouble> {
+fn selector_missing(rule: &PodRule) -> Option<TopologyProblem> {
     if rule.term.label_selector.is_some() {
         return None;
     }
     let (effect, so) = if rule.required && !rule.anti {
-        (Effect::Blocks, "no node can run a pod that follows it")
+        (ProblemEffect::Blocks, "no node can run a pod that follows it")
     } else {
-        (Effect::Idle, "the rule has no effect")
+        (ProblemEffect::Idle, "the rule has no effect")
     };
     let message = format!(
         "the {} by the node label {} has no labelSelector, which selects no pods: {so}",
         sort(rule),
         rule.term.topology_key
     );
-    Some(trouble(TroubleReason::SelectorMissing, effect, message))
+    Some(problem(ProblemReason::SelectorMissing, effect, message))
 }
 
-fn spelling(topology: &Topology, rules: &Rules) -> Option<Trouble> {
+fn spelling(topology: &Topology, rules: &Rules) -> Option<TopologyProblem> {
     topology.spec.topology_spread_constraint.as_ref()?;
     let then = if rules.draft {
         "Stead accepts it, the released OpenStack operators do not".to_owned()
@@ -297,17 +297,17 @@ fn spelling(topology: &Topology, rules: &Rules) -> Option<Trouble> {
         format!("only {SPREAD} counts")
     };
     let message = format!("spec.{DRAFT} is the draft's spelling of {SPREAD}: {then}");
-    Some(trouble(TroubleReason::DraftSpelling, Effect::Note, message))
+    Some(problem(ProblemReason::DraftSpelling, ProblemEffect::Note, message))
 }
 
-fn being_deleted(topology: &Topology) -> Option<Trouble> {
+fn being_deleted(topology: &Topology) -> Option<TopologyProblem> {
     let since = topology.metadata.deletion_timestamp.as_ref()?.0;
     let holders: Vec<String> = holders(topology);
     let message = format!(
         "it was deleted at {since} and is kept until nobody uses it any more; it is used by {}",
         if holders.is_empty() { "nobody".into() } else { join(&holders) }
     );
-    Some(trouble(TroubleReason::BeingDeleted, Effect::Note, message))
+    Some(problem(ProblemReason::BeingDeleted, ProblemEffect::Note, message))
 }
 
 /// Who holds a Topology by a finalizer, in words. The OpenStack operators call theirs `openstack.org/KIND-NAME`.

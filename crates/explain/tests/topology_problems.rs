@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use stead_explain::topology::{Consumer, troubles};
+use stead_explain::topology::{TopologyConsumer, problems};
 use stead_model::{ObjectKey, Topology};
 
 fn nodes() -> Vec<(&'static str, BTreeMap<String, String>)> {
@@ -16,8 +16,8 @@ fn nodes() -> Vec<(&'static str, BTreeMap<String, String>)> {
     ]
 }
 
-fn consumer(name: &str, labels: Value) -> Consumer {
-    Consumer {
+fn consumer(name: &str, labels: Value) -> TopologyConsumer {
+    TopologyConsumer {
         key: ObjectKey::new("GlanceAPI", "openstack", name),
         pod_labels: serde_json::from_value(labels).expect("labels"),
         node_selector: Default::default(),
@@ -30,7 +30,7 @@ fn read(topology: Value) -> Topology {
 
 fn check(topology: Value, expect: Expect) {
     let consumers = [consumer("glance-default-single", json!({"service": "glance", "owner": "glance-default-single"}))];
-    let lines = troubles(&read(topology), &nodes(), &consumers);
+    let lines = problems(&read(topology), &nodes(), &consumers);
     let lines: Vec<String> =
         lines.iter().map(|t| format!("{} ({:?}): {}\n", t.reason.as_str(), t.effect, t.message)).collect();
     expect.assert_eq(&lines.concat());
@@ -113,8 +113,8 @@ fn affinity_that_no_node_matches() {
         "#]],
     );
     let pins = consumer("glance-azone-edge", json!({}));
-    let pins = Consumer { node_selector: [("disk".to_owned(), "fast".to_owned())].into(), ..pins };
-    let said = troubles(&read(pinned("zone", json!(["zoneA"]))), &nodes(), &[pins]);
+    let pins = TopologyConsumer { node_selector: [("disk".to_owned(), "fast".to_owned())].into(), ..pins };
+    let said = problems(&read(pinned("zone", json!(["zoneA"]))), &nodes(), &[pins]);
     expect!["no node matches both the required node affinity (zone In [zoneA]) and the nodeSelector disk=fast of GlanceAPI glance-azone-edge: the affinity allows a"].assert_eq(&said[0].message);
 }
 
@@ -133,7 +133,7 @@ fn selectors_that_match_nothing() {
         consumer("glance-default-single", json!({"service": "glance", "owner": "glance-default-single"})),
     ];
     let selector = json!({"matchLabels": {"owner": "glance-default-single"}});
-    let said = troubles(&read(spread("kubernetes.io/hostname", "DoNotSchedule", selector)), &nodes(), &consumers);
+    let said = problems(&read(spread("kubernetes.io/hostname", "DoNotSchedule", selector)), &nodes(), &consumers);
     expect!["the spread by the node label kubernetes.io/hostname counts pods with owner=glance-default-single, but no pod of GlanceAPI glance-azone-edge and GlanceAPI glance-bzone-edge has these labels, so they are not spread: those of GlanceAPI glance-azone-edge have owner=glance-azone-edge,service=glance"].assert_eq(&said[0].message);
 }
 
