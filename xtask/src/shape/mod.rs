@@ -1,6 +1,8 @@
-//! Figures about the shape of the code: accesses to JSON by field names in strings, errors that are mere strings, lines.
+//! Figures about the shape of the code: accesses to JSON by field names in strings, errors that are mere strings, lines,
+//! and public types of the same name.
 
 mod accesses;
+mod names;
 mod source;
 
 use std::collections::BTreeMap;
@@ -107,6 +109,9 @@ pub(crate) fn run() -> Result<Outcome> {
         MOST_ACCESSES,
     );
     verdict("Result<_, String> in core crates", errors, MOST_STRING_ERRORS);
+    let duplicates = names::duplicates()?;
+    let listed = duplicates.iter().map(|(name, crates)| format!("{name} ({})", crates.join(", ")));
+    println!("public types of the same name: {}", listed.collect::<Vec<_>>().join("; "));
     Ok(Outcome::Passed)
 }
 
