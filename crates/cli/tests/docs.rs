@@ -85,7 +85,7 @@ fn relative_links_resolve() {
 #[test]
 fn quoted_output_is_what_the_program_prints() {
     let mut compared = 0;
-    for page in ["README.md", "docs/EXPLAIN.md"] {
+    for page in ["README.md", "docs/EXPLAIN.md", "docs/reports/cinder.md", "docs/reports/glance.md"] {
         let text = read(page);
         let mut blocks = text.split("```").skip(1).step_by(2).peekable();
         while let Some(block) = blocks.next() {

@@ -32,7 +32,9 @@ struct Slot<'a> {
 
 fn slots(trial: &Trial) -> Vec<Slot<'_>> {
     let volumes = trial.view().and_then(|pod| pod.spec()?.volumes.as_deref()).unwrap_or_default().iter().enumerate();
-    volumes.map(|(at, volume)| Slot { at, volume, claim: claim_of(volume, &trial.pod.key.name).map(|(claim, _)| claim) }).collect()
+    volumes
+        .map(|(at, volume)| Slot { at, volume, claim: claim_of(volume, &trial.pod.key.name).map(|(claim, _)| claim) })
+        .collect()
 }
 
 pub(super) fn remedies(trial: &Trial, info: Option<&NodeInfo>, plugin: Plugin) -> Vec<Remedy> {
