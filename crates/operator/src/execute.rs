@@ -15,11 +15,11 @@ use tracing::{debug, error, info, warn};
 
 use crate::api::{Api, Fault, get, path_of};
 use crate::cluster::Reader;
+use crate::foreign_fields;
 use crate::queue::Ended;
+use crate::recent_events::{self, RecentEvents};
 use crate::references;
-use crate::said::{self, Said};
 use crate::shared::Shared;
-use crate::whole;
 
 /// After how many transient failures in a row the loop is told, and a conflict is no longer retried at once.
 const PERSISTENT: u32 = 3;
@@ -39,7 +39,7 @@ pub(crate) struct Executor<A> {
 #[derive(Debug, Default)]
 struct Memory {
     troubles: BTreeMap<ObjectKey, Trouble>,
-    said: Said,
+    recent_events: RecentEvents,
     /// Applies after which the object still differs from what was wanted: digests of the object and of what was wanted.
     unsettled: BTreeMap<ObjectKey, (u64, u64)>,
 }
@@ -300,7 +300,7 @@ impl<A: Api> Executor<A> {
             self.learn(answer);
             self.settle(target, wanted);
         }
-        let extra = self.live(target).and_then(|live| whole::removal(&live, wanted, paths));
+        let extra = self.live(target).and_then(|live| foreign_fields::removal(&live, wanted, paths));
         if let Some(extra) = extra {
             let answer = self.api.send(patch(path, target, &extra)).await?;
             self.learn(answer);
@@ -398,7 +398,7 @@ impl<A: Api> Executor<A> {
     /// Creates an event. If that fails, the reconcile goes on.
     async fn event(&self, event: &Event) -> Made {
         let now = self.shared.clock.now();
-        if !self.memory().said.is_news(now, event) {
+        if !self.memory().recent_events.is_new(now, event) {
             return Made::Nothing;
         }
         let about = &event.about;
@@ -416,7 +416,7 @@ impl<A: Api> Executor<A> {
             "action": "Reconcile",
             "type": if event.warning { "Warning" } else { "Normal" },
             "reason": event.reason,
-            "note": said::note(&event.message),
+            "note": recent_events::note(&event.message),
             "regarding": {
                 "apiVersion": live["apiVersion"],
                 "kind": about.kind,
@@ -432,7 +432,7 @@ impl<A: Api> Executor<A> {
             Ok(_) => Made::Wrote("create"),
             Err(fault) => {
                 debug!("event {} about {about}: {fault}", event.reason);
-                self.memory().said.unsaid(event);
+                self.memory().recent_events.forget(event);
                 Made::Nothing
             }
         }

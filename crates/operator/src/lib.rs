@@ -2,7 +2,7 @@
 //!
 //! Data flows in a circle: watches → index of objects → whom a change concerns → queue → a worker asks the loop → the
 //! writes that change something → answers back into the index. Everything that decides is pure and told the time
-//! (`queue`, `index`, `whole`, `said`); `execute` knows a cluster only as something that answers requests;
+//! (`queue`, `index`, `foreign_fields`, `recent_events`); `execute` knows a cluster only as something that answers requests;
 //! `client`, `watch`, `definitions` and `web` are the thin shell. Who leads is the business of `stead-election`. What the loops want is not known here.
 
 mod api;
@@ -10,18 +10,18 @@ mod client;
 mod cluster;
 mod definitions;
 mod execute;
+mod foreign_fields;
 mod index;
 pub mod log;
 mod logic;
 mod metrics;
 mod queue;
+mod recent_events;
 mod references;
 mod run;
-mod said;
 mod shared;
 mod watch;
 mod web;
-mod whole;
 
 pub use logic::Logic;
 pub use run::{Options, run};

@@ -1,13 +1,13 @@
-//! What others put where nobody else has a say.
+//! Removes fields that others set where only Stead may set fields.
 //!
-//! The API server records who set each field. A field that is there, is not wanted, and was set by somebody else is
-//! taken away; one that nobody set is the server's own default, or what an admission plugin filled in, and stays.
+//! The API server records who set each field. A field that is not wanted and was set by somebody else is removed. A field
+//! that nobody set is a default of the server or of an admission plugin, and stays.
 
 use serde_json::{Map, Value, json};
 use stead_loops::MANAGER;
 
-/// The merge patch that takes away what others put under `paths` (JSON pointers) and `wanted` does not have; none
-/// where there is nothing of that kind. It holds only for the version of the object that it was made from.
+/// The merge patch that removes the fields under `paths` (JSON pointers) that others set and `wanted` does not have; none if
+/// there are none. The server accepts it only for this version of the object.
 pub(crate) fn removal(live: &Value, wanted: &Value, paths: &[&str]) -> Option<Value> {
     let mut clean = live.clone();
     for fields in foreign(live) {
@@ -26,7 +26,7 @@ pub(crate) fn removal(live: &Value, wanted: &Value, paths: &[&str]) -> Option<Va
     Some(patch)
 }
 
-/// The fields that others than Stead set, outside of subresources.
+/// The fields that others set, without those of subresources.
 fn foreign(live: &Value) -> impl Iterator<Item = &Value> {
     let entries = live["metadata"]["managedFields"].as_array().into_iter().flatten();
     entries
@@ -34,7 +34,7 @@ fn foreign(live: &Value) -> impl Iterator<Item = &Value> {
         .filter_map(|e| e.get("fieldsV1"))
 }
 
-/// Takes what `fields` names and `wanted` does not have out of `live`.
+/// Removes from `live` what `fields` names and `wanted` does not have.
 fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
     let Some(fields) = fields.as_object() else { return };
     match live {
@@ -43,7 +43,7 @@ fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
                 let Some(name) = field.strip_prefix("f:") else { continue };
                 let Some(value) = map.get_mut(name) else { continue };
                 match wanted.get(name) {
-                    None if whole(below) => {
+                    None if is_owned(below) => {
                         map.remove(name);
                     }
                     inner => {
@@ -61,7 +61,7 @@ fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
                 let Some(item) = Item::of(field) else { continue };
                 let Some(place) = items.iter().position(|i| item.is(i)) else { continue };
                 match wanted.iter().find(|w| item.may_be(w)) {
-                    None if whole(below) => {
+                    None if is_owned(below) => {
                         items.remove(place);
                     }
                     inner => remove(&mut items[place], inner.unwrap_or(&Value::Null), below),
@@ -72,8 +72,8 @@ fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
     }
 }
 
-/// Whether a set of fields names the thing itself, and not only something inside it.
-fn whole(below: &Value) -> bool {
+/// Whether a set of fields names the field itself, not only fields inside it.
+fn is_owned(below: &Value) -> bool {
     below.as_object().is_none_or(|b| b.is_empty() || b.contains_key("."))
 }
 
@@ -81,7 +81,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// An item of a list, as a set of fields names it: by its keys, or by its value.
+/// An item of a list as `managedFields` names it: by its keys, or by its value.
 enum Item {
     Keyed(Map<String, Value>),
     Value(Value),
@@ -102,7 +102,7 @@ impl Item {
         }
     }
 
-    /// Like `is`, for an item that may leave out keys that the server fills in, such as a port's protocol.
+    /// Like `is`, for an item without keys that the server defaults, such as a port's protocol.
     fn may_be(&self, wanted: &Value) -> bool {
         match self {
             Item::Keyed(keys) => {
@@ -114,7 +114,7 @@ impl Item {
     }
 }
 
-/// The merge patch from one value to another; none where they are the same.
+/// The merge patch from one value to another; none if they are equal.
 fn difference(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_set_is_taken_away_and_defaults_stay() {
+    fn fields_of_others_are_removed_and_defaults_stay() {
         let ours = json!({"manager": "stead", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
         let theirs = |fields: Value| json!([ours.clone(), {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": fields}}]);
         let guard = json!({"uid": "u", "resourceVersion": "7"});
@@ -196,12 +196,12 @@ mod tests {
         ] {
             let live = live(spec, theirs(fields));
             assert_eq!(removal(&live, &json!({"spec": wanted}), &["/spec"]), patch, "{what}");
-            assert_eq!(removal(&live, &json!({"spec": wanted}), &[]), None, "{what}: no path, no say");
+            assert_eq!(removal(&live, &json!({"spec": wanted}), &[]), None, "{what}: no path");
         }
     }
 
     #[test]
-    fn only_what_is_under_the_paths() {
+    fn only_fields_under_the_paths_are_removed() {
         let managed = json!([{"manager": "x", "operation": "Update",
             "fieldsV1": {"f:spec": {"f:template": {"f:a": {}}, "f:b": {}}}}]);
         let live = live(json!({"template": {"a": 1}, "b": 2}), managed);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_subresource_or_stead_itself_set_stays() {
+    fn fields_of_subresources_and_of_stead_stay() {
         let managed = json!([
             {"manager": "stead", "operation": "Update", "fieldsV1": {"f:spec": {"f:a": {}}}},
             {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status",

@@ -1,0 +1,74 @@
+//! Events that were created recently, so that a loop can return the same event at each reconcile.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use stead_loops::{Event, ObjectKey};
+
+/// How long the same event is not repeated.
+const REPEAT_AFTER: Duration = Duration::from_secs(600);
+
+/// The longest note that the API server accepts.
+const MAX_NOTE: usize = 1024;
+
+/// Events, and when they were created.
+#[derive(Debug, Default)]
+pub(crate) struct RecentEvents {
+    last: BTreeMap<(ObjectKey, String, String), Duration>,
+}
+
+impl RecentEvents {
+    /// Whether an event is new; if so, it is remembered.
+    pub(crate) fn is_new(&mut self, now: Duration, event: &Event) -> bool {
+        self.last.retain(|_, at| now.saturating_sub(*at) < REPEAT_AFTER);
+        let event = (event.about.clone(), event.reason.clone(), event.message.clone());
+        if self.last.contains_key(&event) {
+            return false;
+        }
+        self.last.insert(event, now);
+        true
+    }
+
+    /// Forgets an event that could not be created.
+    pub(crate) fn forget(&mut self, event: &Event) {
+        self.last.remove(&(event.about.clone(), event.reason.clone(), event.message.clone()));
+    }
+}
+
+/// A note that the API server accepts, cut at a character boundary.
+pub(crate) fn note(message: &str) -> &str {
+    let mut end = message.len().min(MAX_NOTE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_event_is_created_once_in_ten_minutes() {
+        let event = |message: &str| Event {
+            about: ObjectKey::new("Glance", "n", "g"),
+            warning: false,
+            reason: "Created".into(),
+            message: message.into(),
+        };
+        let mut recent = RecentEvents::default();
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        for (at, message, new) in [(0, "a", true), (1, "a", false), (1, "b", true), (9, "a", false), (10, "a", true)] {
+            assert_eq!(recent.is_new(minutes(at), &event(message)), new, "{message} at {at}");
+        }
+        recent.forget(&event("a"));
+        assert!(recent.is_new(minutes(10), &event("a")));
+    }
+
+    #[test]
+    fn notes_are_cut_at_a_character_boundary() {
+        assert_eq!(note("short"), "short");
+        assert_eq!(note(&"ä".repeat(600)).len(), 1024);
+        assert_eq!(note(&format!("x{}", "ä".repeat(600))).len(), 1023);
+    }
+}
