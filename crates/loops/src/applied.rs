@@ -1,14 +1,17 @@
-//! Whether an apply would change anything: what Stead owns of an object, compared with what it wants to say about it.
+//! Whether an apply would change anything: the fields that Stead owns of an object, compared with those it wants.
 
 use serde_json::{Map, Value};
 
-use crate::step::MANAGER;
+use crate::managed_fields::{is_applied_by_stead, managed_fields};
 
 /// Whether applying `wanted` under Stead's name would change `live`: a field that Stead owns has another value or is
-/// no longer wanted, or a wanted field is not (or no longer) Stead's.
+/// no longer wanted, or a wanted field is not (or no longer) owned by Stead.
 pub fn differs(live: &Value, wanted: &Value) -> bool {
-    let Some(fields) = owned_fields(live) else { return true };
-    let mut owned = extract(live, fields);
+    let entry = managed_fields(live).into_iter().find(is_applied_by_stead);
+    let Some(Value::Object(fields)) = entry.and_then(|entry| entry.fields_v1).map(|fields| fields.0) else {
+        return true;
+    };
+    let mut owned = extract(live, &fields);
     let mut wanted = wanted.clone();
     for object in [&mut owned, &mut wanted] {
         strip(object);
@@ -16,16 +19,8 @@ pub fn differs(live: &Value, wanted: &Value) -> bool {
     owned != wanted
 }
 
-/// The fields of an object that Stead applied, as the API server keeps them in managedFields.
-fn owned_fields(live: &Value) -> Option<&Map<String, Value>> {
-    let entries = live["metadata"]["managedFields"].as_array()?;
-    let ours =
-        entries.iter().find(|e| e["manager"] == MANAGER && e["operation"] == "Apply" && e["subresource"].is_null())?;
-    ours["fieldsV1"].as_object()
-}
-
-/// The part of `live` that a set of fields names: Kubernetes' own "extract", for a set as in managedFields, where
-/// `f:` names a field, `k:` the item of a list by its keys, `v:` an item by its value.
+/// The part of `live` that a set of fields names, as client-go's extract functions compute it. In a set of managedFields
+/// `f:` names a field, `k:` an item of a list by its keys, and `v:` an item by its value.
 fn extract(live: &Value, fields: &Map<String, Value>) -> Value {
     let inner = |live: &Value, fields: &Value| match fields.as_object() {
         Some(fields) if fields.keys().any(|k| k != ".") => extract(live, fields),
@@ -65,19 +60,18 @@ fn extract(live: &Value, fields: &Map<String, Value>) -> Value {
     }
 }
 
-/// Takes away what says which object it is, and what has no value.
+/// Removes what identifies the object, its status, and metadata that is then empty.
 fn strip(object: &mut Value) {
-    if let Some(map) = object.as_object_mut() {
-        for key in ["apiVersion", "kind", "status"] {
-            map.remove(key);
+    let Some(fields) = object.as_object_mut() else { return };
+    for field in ["apiVersion", "kind", "status"] {
+        fields.remove(field);
+    }
+    if let Some(Value::Object(mut metadata)) = fields.remove("metadata") {
+        for field in ["name", "namespace", "managedFields"] {
+            metadata.remove(field);
         }
-        if let Some(meta) = map.get_mut("metadata").and_then(Value::as_object_mut) {
-            for key in ["name", "namespace", "managedFields"] {
-                meta.remove(key);
-            }
-        }
-        if map.get("metadata").is_some_and(|m| m.as_object().is_some_and(Map::is_empty)) {
-            map.remove("metadata");
+        if !metadata.is_empty() {
+            fields.insert("metadata".into(), metadata.into());
         }
     }
 }

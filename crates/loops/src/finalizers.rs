@@ -1,50 +1,48 @@
-//! Finalizers: a word on an object that it must not go yet.
+//! Finalizers: an object that has one is not deleted until it is removed.
 
-use serde_json::{Value, json};
-use stead_model::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 
-use crate::object::{deleting, texts};
+use crate::metadata::{is_deleting, name};
+use crate::owner::Owner;
 use crate::step::Write;
 
-/// Puts a finalizer on an object that does not have it.
-pub(crate) fn add(object: &Value, finalizer: &str) -> Option<Write> {
-    let mut finalizers: Vec<&str> = texts(object, "/metadata/finalizers").collect();
-    if finalizers.contains(&finalizer) {
+/// Adds a finalizer to an object that does not have it.
+pub(crate) fn add(object: Owner<'_>, finalizer: &str) -> Option<Write> {
+    let mut finalizers = finalizers(object.metadata).to_vec();
+    if finalizers.iter().any(|f| f == finalizer) {
         return None;
     }
-    finalizers.push(finalizer);
-    patch(object, &finalizers)
+    finalizers.push(finalizer.to_owned());
+    Some(patch(object, finalizers))
 }
 
-/// Takes a finalizer off an object that has it.
-pub(crate) fn remove(object: &Value, finalizer: &str) -> Option<Write> {
-    let finalizers: Vec<&str> = texts(object, "/metadata/finalizers").collect();
-    let kept: Vec<&str> = finalizers.iter().copied().filter(|f| *f != finalizer).collect();
-    if kept.len() == finalizers.len() {
-        return None;
-    }
-    patch(object, &kept)
+/// Removes a finalizer from an object that has it.
+pub(crate) fn remove(object: Owner<'_>, finalizer: &str) -> Option<Write> {
+    let finalizers = finalizers(object.metadata);
+    let kept: Vec<String> = finalizers.iter().filter(|f| *f != finalizer).cloned().collect();
+    (kept.len() < finalizers.len()).then(|| patch(object, kept))
 }
 
-/// The patch is made only if nobody has touched the object since: others have finalizers there too.
-fn patch(object: &Value, finalizers: &[&str]) -> Option<Write> {
-    let finalizers = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
-    let metadata = &object["metadata"];
-    let body = json!({"metadata": {
-        "uid": metadata["uid"],
-        "resourceVersion": metadata["resourceVersion"],
-        "finalizers": finalizers,
-    }});
-    Some(Write::Patch { key: ObjectKey::of(object)?, body })
+fn finalizers(metadata: &ObjectMeta) -> &[String] {
+    metadata.finalizers.as_deref().unwrap_or_default()
 }
 
-/// Why a finalizer cannot be put on an object whose end has been asked for, in the API server's words.
-pub(crate) fn refused(object: &Value, resource: &str, finalizer: &str) -> Option<String> {
-    let has = texts(object, "/metadata/finalizers").any(|f| f == finalizer);
-    (deleting(object) && !has).then(|| {
+/// The patch succeeds only if nobody has changed the object since: others have finalizers there too.
+fn patch(object: Owner<'_>, finalizers: Vec<String>) -> Write {
+    let ObjectMeta { uid, resource_version, .. } = object.metadata;
+    let finalizers = Some(finalizers).filter(|finalizers| !finalizers.is_empty());
+    let body = json!({"metadata": {"uid": uid, "resourceVersion": resource_version, "finalizers": finalizers}});
+    Write::Patch { key: object.key(), body }
+}
+
+/// Why a finalizer cannot be added to an object that is being deleted, in the API server's words.
+pub(crate) fn refused(object: &ObjectMeta, resource: &str, finalizer: &str) -> Option<String> {
+    let has = finalizers(object).iter().any(|f| f == finalizer);
+    (is_deleting(object) && !has).then(|| {
         format!(
             "{resource} \"{}\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{finalizer:?}}}",
-            crate::object::name(object),
+            name(object),
         )
     })
 }

@@ -1,15 +1,20 @@
-//! As much of oslo.config's file format as is needed to see what somebody set.
+//! Reads options from oslo.config's file format, as far as the loops need it.
 
-/// The value of an option: the last one of that section wins, as in the service itself.
+/// The value of an option: the last one in its section, as in oslo.config.
 pub(crate) fn option<'a>(config: &'a str, section: &str, key: &str) -> Option<&'a str> {
     settings(config).filter(|(s, k, _)| *s == section && *k == key).last().map(|(_, _, value)| value)
 }
 
-/// The stores of an API, `name:type` each, in whichever section they stand.
+/// The stores of an API, `name:type` each, whatever the section.
 pub(crate) fn enabled_backends(config: &str) -> Vec<&str> {
     let value = settings(config).filter(|(_, key, _)| *key == "enabled_backends").last().map_or("", |(_, _, v)| v);
     let value = value.split('#').next().unwrap_or_default();
     value.split(',').map(str::trim).filter(|backend| backend.contains(':')).collect()
+}
+
+/// Whether one of the stores is Cinder. It is the only one that accesses its host.
+pub(crate) fn uses_cinder(config: &str) -> bool {
+    enabled_backends(config).iter().any(|backend| backend.ends_with(":cinder"))
 }
 
 fn settings(config: &str) -> impl Iterator<Item = (&str, &str, &str)> {

@@ -1,77 +1,78 @@
-//! The kinds that the loops look at, and what is kept of them.
+//! The kinds that the loops read, and what is kept of their objects.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use stead_model::Kind;
 
 use crate::step::MANAGER;
 
 /// A kind that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// API group and version.
-    pub api_version: &'static str,
     /// The kind.
-    pub kind: &'static str,
-    /// The kind's name in a path.
-    pub plural: &'static str,
-    /// Whether its objects live in a namespace.
-    pub namespaced: bool,
-    /// The label selector that bounds what is watched; empty for all.
+    pub kind: &'static Kind,
+    /// The label selector that limits what is watched; empty for all objects.
     pub selector: &'static str,
-    /// Whether the kind may be unknown to the cluster.
+    /// Whether the cluster may not have the kind.
     pub optional: bool,
 }
 
-const fn kind(api_version: &'static str, kind: &'static str, plural: &'static str, selector: &'static str) -> Watched {
-    Watched { api_version, kind, plural, namespaced: true, selector, optional: false }
+impl Watched {
+    /// A kind of which all objects are watched. In a constant, a kind that is not in the table does not compile.
+    pub const fn all(kind: &str) -> Watched {
+        Watched { kind: Kind::known(kind), selector: "", optional: false }
+    }
+
+    /// A kind of which only Glance's objects are watched.
+    const fn of_glance(kind: &str) -> Watched {
+        Watched { kind: Kind::known(kind), selector: "service=glance", optional: false }
+    }
 }
 
 /// The kinds of which the loops read single objects by name ([`crate::references`]). They are never listed or watched:
 /// the operator needs no right to see Secrets that no spec refers to.
-pub const READ_BY_NAME: &[Watched] = &[kind("v1", "Secret", "secrets", "")];
+pub const READ_BY_NAME: &[Watched] = &[Watched::all("Secret")];
 
 /// The kinds that the loops watch.
 pub const WATCHED: &[Watched] = &[
-    kind("topology.openstack.org/v1beta1", "Topology", "topologies", ""),
-    kind("glance.openstack.org/v1beta1", "Glance", "glances", ""),
-    kind("glance.openstack.org/v1beta1", "GlanceAPI", "glanceapis", ""),
-    kind("core.openstack.org/v1beta1", "OpenStackControlPlane", "openstackcontrolplanes", ""),
-    kind("apps/v1", "StatefulSet", "statefulsets", "service=glance"),
-    kind("batch/v1", "Job", "jobs", "service=glance"),
-    kind("batch/v1", "CronJob", "cronjobs", ""),
-    kind("v1", "Pod", "pods", "service=glance"),
-    kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "service=glance"),
-    kind("v1", "Service", "services", ""),
-    kind("v1", "ServiceAccount", "serviceaccounts", "service=glance"),
-    kind("rbac.authorization.k8s.io/v1", "Role", "roles", "service=glance"),
-    kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", "service=glance"),
-    Watched {
-        optional: true,
-        ..kind("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "network-attachment-definitions", "")
-    },
-    Watched { namespaced: false, ..kind("v1", "Node", "nodes", "") },
+    Watched::all("Topology"),
+    Watched::all("Glance"),
+    Watched::all("GlanceAPI"),
+    Watched::all("OpenStackControlPlane"),
+    Watched::of_glance("StatefulSet"),
+    Watched::of_glance("Job"),
+    Watched::all("CronJob"),
+    Watched::of_glance("Pod"),
+    Watched::of_glance("PersistentVolumeClaim"),
+    Watched::all("Service"),
+    Watched::of_glance("ServiceAccount"),
+    Watched::of_glance("Role"),
+    Watched::of_glance("RoleBinding"),
+    Watched { optional: true, ..Watched::all("NetworkAttachmentDefinition") },
+    Watched::all("Node"),
 ];
 
-/// What is kept of an object: enough to decide by, and no secret.
+/// What is kept of an object: what the loops need, and no values of Secrets.
 pub fn trim(mut object: Value) -> Value {
-    if let Some(fields) = object["metadata"]["managedFields"].as_array_mut() {
-        // Who else set something matters only where Stead applied something too.
-        let applied = fields.iter().any(|f| f["manager"] == MANAGER && f["operation"] == "Apply");
-        fields.retain(|f| applied && f["subresource"].as_str().unwrap_or_default().is_empty());
+    if let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields") {
+        // What others set matters only where Stead applied something too.
+        let is_ours = |entry: &Value| entry["manager"] == MANAGER && entry["operation"] == "Apply";
+        let applied = entries.iter().any(is_ours);
+        entries.retain(|entry| applied && entry["subresource"].as_str().unwrap_or_default().is_empty());
     }
     match object["kind"].as_str() {
         Some("Secret") => digest(&mut object),
-        Some("Node") => heartless(&mut object),
+        Some("Node") => without_heartbeat(&mut object),
         _ => {}
     }
     object
 }
 
-/// Values of a Secret give way to their digests: that they changed is all that anyone here may know.
+/// Replaces the values of a Secret by their digests: the loops only need to know whether they changed.
 fn digest(secret: &mut Value) {
-    // kubectl apply leaves a copy of all that was applied, in plain sight.
-    if let Some(meta) = secret.get_mut("metadata").and_then(Value::as_object_mut) {
-        meta.remove("annotations");
+    // kubectl apply keeps a copy of the values in an annotation.
+    if let Some(Value::Object(metadata)) = secret.pointer_mut("/metadata") {
+        metadata.remove("annotations");
     }
     for field in ["data", "stringData"] {
         let Some(data) = secret.get_mut(field).and_then(Value::as_object_mut) else { continue };
@@ -81,16 +82,12 @@ fn digest(secret: &mut Value) {
     }
 }
 
-/// A node without what changes with each of its heartbeats.
-fn heartless(node: &mut Value) {
-    let kept: Vec<Value> = node["status"]["conditions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|c| json!({"type": c["type"], "status": c["status"]}))
-        .collect();
-    let status = json!({"allocatable": node["status"]["allocatable"], "conditions": kept});
-    node["status"] = status;
+/// Removes what changes with each heartbeat of a node.
+fn without_heartbeat(node: &mut Value) {
+    let status = node["status"].take();
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let conditions: Vec<Value> = conditions.map(|c| json!({"type": c["type"], "status": c["status"]})).collect();
+    node["status"] = json!({"allocatable": status["allocatable"], "conditions": conditions});
 }
 
 /// The SHA-256 of a text, in hexadecimal.

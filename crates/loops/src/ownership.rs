@@ -5,39 +5,28 @@
 //! and it has lost its controller since (`kubectl delete --cascade=orphan`).
 
 use serde_json::Value;
+use stead_model::{ObjectKey, controller_of, metadata_of};
 
-use crate::object::{flag, items, name, namespace, text};
-use crate::step::MANAGER;
+use crate::managed_fields::{is_applied_by_stead, managed_fields};
 
 /// Why `wanted` must not be applied over `live`, an object of the same kind and name; none if it may be. `wanted` names
 /// its controller in its owner references.
 pub fn conflict(wanted: &Value, live: &Value) -> Option<String> {
-    let object = format!("{} {}/{}", text(live, "/kind"), namespace(live), name(live));
-    match (controlled_by(live), controlled_by(wanted)) {
-        (Some(live), Some(wanted)) if text(live, "/uid") == text(wanted, "/uid") => None,
-        (Some(other), _) => {
-            let (kind, name) = (text(other, "/kind"), text(other, "/name"));
-            Some(format!("{object} is already controlled by {kind} {name}"))
-        }
-        (None, _) if was_applied(live) => None,
+    let key = ObjectKey::of(live)?;
+    let object = format!("{} {}/{}", key.kind, key.namespace, key.name);
+    let (wanted, metadata) = match (metadata_of(&key, wanted), metadata_of(&key, live)) {
+        (Ok(wanted), Ok(live)) => (wanted, live),
+        (Err(error), _) | (_, Err(error)) => return Some(error.to_string()),
+    };
+    match (controller_of(&metadata), controller_of(&wanted)) {
+        (Some(live), Some(wanted)) if live.uid == wanted.uid => None,
+        (Some(other), _) => Some(format!("{object} is already controlled by {} {}", other.kind, other.name)),
+        (None, _) if managed_fields(live).iter().any(is_applied_by_stead) => None,
         (None, _) => Some(format!(
             "{object} already exists, has no controller and was not created by Stead; delete or rename it to let \
              Stead create its own"
         )),
     }
-}
-
-/// The owner reference of the object that controls this one.
-fn controlled_by(object: &Value) -> Option<&Value> {
-    items(object, "/metadata/ownerReferences").find(|r| flag(r, "/controller"))
-}
-
-/// Whether Stead has applied this object, and not only its status.
-fn was_applied(object: &Value) -> bool {
-    items(object, "/metadata/managedFields").any(|entry| {
-        let main = text(entry, "/subresource").is_empty();
-        main && text(entry, "/manager") == MANAGER && text(entry, "/operation") == "Apply"
-    })
 }
 
 #[cfg(test)]

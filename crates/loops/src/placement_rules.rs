@@ -1,40 +1,43 @@
-//! What a Topology does to a pod.
+//! How a Topology changes the placement of a pod.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use stead_model::Topology;
 
 use crate::layout::SERVICE;
-use crate::object::{Texts, present, set};
+use crate::metadata::Texts;
 
-/// The spread constraints of a Topology, under either spelling: the draft of the resource had it in the singular.
-pub(crate) fn spread(topology: &Value) -> Option<&Value> {
-    present(topology, "/spec/topologySpreadConstraints").or_else(|| present(topology, "/spec/topologySpreadConstraint"))
+/// The fields of a pod's spec that place it: those of the Topology, with the workload's own labels where a constraint has
+/// no selector, and the default anti-affinity unless the Topology has an affinity of its own (or `replace` is set, and
+/// any Topology replaces it).
+pub(crate) fn placement(topology: Option<&Topology>, labels: &Texts, replace: bool) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let affinity = topology.and_then(|topology| topology.spec.affinity.clone());
+    let default = || (topology.is_none() || !replace).then(default_anti_affinity);
+    fields.extend(affinity.or_else(default).map(|affinity| ("affinity".into(), affinity)));
+    let constraints: Vec<Value> = constraints(topology).map(|constraint| with_selector(constraint, labels)).collect();
+    if !constraints.is_empty() {
+        fields.insert("topologySpreadConstraints".into(), constraints.into());
+    }
+    fields
 }
 
-/// Puts placement into a pod's spec: what the Topology says, with the workload's own labels where a constraint selects
-/// nothing, and the default anti-affinity unless the Topology brings an affinity of its own (or `replace` is set, and
-/// any Topology takes it away).
-pub(crate) fn place(pod: &mut Value, topology: Option<&Value>, labels: &Texts, replace: bool) {
-    let affinity = topology.and_then(|t| present(t, "/spec/affinity"));
-    match (affinity, topology) {
-        (Some(affinity), _) => set(pod, "affinity", affinity.clone()),
-        (None, Some(_)) if replace => {}
-        (None, _) => set(pod, "affinity", apart()),
-    }
-    let spread = topology.and_then(spread).and_then(Value::as_array);
-    if let Some(constraints) = spread.filter(|c| !c.is_empty()) {
-        let selected = constraints.iter().map(|c| {
-            let mut constraint = c.clone();
-            if present(c, "/labelSelector").is_none() {
-                set(&mut constraint, "labelSelector", json!({"matchLabels": labels}));
-            }
-            constraint
-        });
-        set(pod, "topologySpreadConstraints", selected.collect());
-    }
+/// The spread constraints of a Topology.
+pub(crate) fn constraints(topology: Option<&Topology>) -> impl Iterator<Item = &Value> {
+    topology.and_then(|topology| topology.spec.spread().1?.as_array()).into_iter().flatten()
 }
 
-/// Pods of the service keep away from each other's nodes, if they can.
-fn apart() -> Value {
+fn with_selector(constraint: &Value, labels: &Texts) -> Value {
+    let mut constraint = constraint.clone();
+    if let Value::Object(fields) = &mut constraint
+        && fields.get("labelSelector").is_none_or(Value::is_null)
+    {
+        fields.insert("labelSelector".into(), json!({"matchLabels": labels}));
+    }
+    constraint
+}
+
+/// Pods of the service prefer nodes without another pod of the service.
+fn default_anti_affinity() -> Value {
     json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
         "weight": 100,
         "podAffinityTerm": {

@@ -1,4 +1,4 @@
-//! What a loop is given and what it gives back.
+//! The input and output of a loop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,37 +9,37 @@ use stead_model::{ObjectKey, Objects};
 
 use crate::store::Store;
 
-/// The name under which Stead applies: what it owns of an object is what it applied under this name.
+/// The field manager: Stead owns the fields of an object that it applied under this name.
 pub const MANAGER: &str = "stead";
 
-/// What an owner of the operator decides for all of its loops.
+/// Settings for all loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether a Topology takes the default anti-affinity away even where it brings no affinity of its own, as the
-    /// released OpenStack operators do.
+    /// Whether a Topology replaces the default anti-affinity even if it has no affinity of its own, as in the released
+    /// OpenStack operators.
     pub replace_default_anti_affinity: bool,
-    /// The image of a Glance that names none.
+    /// The image of a Glance that does not name one.
     pub glance_image: String,
-    /// The domain of the cluster's own names.
+    /// The cluster's DNS domain.
     pub cluster_domain: String,
 }
 
-/// What a loop sees.
+/// What a loop reads.
 #[derive(Debug, Clone, Copy)]
 pub struct World<'a> {
-    /// The objects as they were last seen.
+    /// The objects as they were last observed.
     pub store: &'a Store,
-    /// The whole cluster, as placement needs it: only there after a step that asked for it.
+    /// The whole cluster, as placement needs it: only after a step that asked for it.
     pub cluster: Option<&'a Objects>,
-    /// What went wrong when this object's writes were last made.
+    /// Which of this object's writes failed when they were last tried.
     pub failures: &'a Failures,
     /// The time.
     pub now: Timestamp,
-    /// What holds for all loops.
+    /// The settings of all loops.
     pub settings: &'a Settings,
 }
 
-/// Writes that failed, by the object that was to be written. One is forgotten when that write succeeds.
+/// Writes that failed, by the object that was to be written. One is removed when that write succeeds.
 pub type Failures = BTreeMap<ObjectKey, Failure>;
 
 /// Why a write failed.
@@ -53,71 +53,71 @@ pub struct Failure {
     pub message: String,
 }
 
-/// What a loop wants.
+/// The result of a loop.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// The writes, in their order. The first that fails ends the step; the loop is then asked once more, knowing of
-    /// the failure, and of that step only the [`Write::Status`] and [`Write::Event`] are made.
+    /// The writes, in order. The first that fails ends the step. The loop then runs once more with that failure in
+    /// [`World::failures`], and of the new step only [`Write::Status`] and [`Write::Event`] are executed.
     pub writes: Vec<Write>,
-    /// When to look again though nothing changed.
+    /// When to run again if nothing changes.
     pub again: Option<Duration>,
-    /// Whether the step could say more if it were given the whole cluster.
+    /// Whether the step could report more if it were given the whole cluster.
     pub wants_cluster: bool,
 }
 
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// An object as it should be, to be applied on the server under [`MANAGER`]. Made only where it differs.
+    /// Server-side apply under [`MANAGER`]. Executed only if it changes something.
     Apply {
-        /// What Stead says about the object, with apiVersion, kind and metadata.
+        /// The fields that Stead sets, with apiVersion, kind and metadata.
         object: Value,
-        /// Paths under which nobody else has a say: what stands there and was not applied is taken away.
-        whole: Vec<&'static str>,
+        /// Paths that Stead owns exclusively: fields below them that others set and Stead does not want are removed.
+        exclusive: Vec<&'static str>,
     },
-    /// The status of an object, to be applied to its status subresource. Made only where it differs.
+    /// Server-side apply of an object's status subresource. Executed only if it changes something.
     Status {
         /// apiVersion, kind, metadata (name, namespace, uid) and status.
         object: Value,
     },
-    /// A merge patch of metadata, such as its finalizers; carries the uid and resourceVersion that it was decided for.
+    /// A merge patch of metadata, such as finalizers, with the UID and resourceVersion that it was decided for.
     Patch {
         /// Which object.
         key: ObjectKey,
         /// The patch, with metadata.uid and metadata.resourceVersion.
         body: Value,
     },
-    /// The end of an object.
+    /// Deletes an object.
     Delete {
         /// Which object.
         key: ObjectKey,
-        /// The identity that this was decided for.
+        /// The UID that it was decided for.
         uid: String,
-        /// What becomes of what it owns.
+        /// When its dependents are deleted.
         propagation: Propagation,
     },
-    /// A word to whoever looks at an object's events.
+    /// Creates an event.
     Event(Event),
 }
 
-/// What becomes of what a deleted object owns.
+/// When the dependents of a deleted object are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// It goes too, afterwards.
+    /// After it.
     Background,
-    /// It goes first.
+    /// Before it.
     Foreground,
 }
 
-/// A word to whoever looks at an object's events.
+/// An event about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is about.
+    /// The object.
     pub about: ObjectKey,
-    /// Whether something is wrong.
+    /// Whether its type is Warning.
     pub warning: bool,
-    /// One word in capitals and small letters, such as `StatefulSetRecreated`.
+    /// The reason, such as `StatefulSetRecreated`.
     pub reason: String,
-    /// A sentence.
+    /// The message.
     pub message: String,
 }

@@ -1,47 +1,77 @@
-//! The loop of a Topology: who uses it, and whether the nodes can satisfy it.
+//! The loop of a Topology: which objects use it, and whether the nodes can satisfy it.
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 use stead_explain::topology::{ProblemEffect, ProblemReason, TopologyConsumer, problems};
-use stead_model::{ObjectKey, Topology, parse};
+use stead_model::{Glance, GlanceApi, ObjectKey, OpenStackControlPlane, Topology, TopologyRef, Typed};
 
-use crate::conditions::{seconds, status};
+use crate::conditions::seconds;
 use crate::layout::labels;
-use crate::object::{deleting, fields, items, name, namespace, text};
-use crate::placement_rules::spread;
-use crate::step::{Step, World, Write};
-use crate::topology_ref;
+use crate::metadata::{is_deleting, name, namespace};
+use crate::owner::Owner;
+use crate::placement_rules::constraints;
+use crate::step::{Step, World};
+use crate::topology_ref::topology as topology_name;
 
-/// So many users are named; the definition allows no more.
-const MOST_NAMED: usize = 4096;
+/// How many users are named at most: the maximum of the definition.
+const MAX_USERS_NAMED: usize = 4096;
 
-/// What a Topology's loop wants: a status, and nothing else.
-pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
-    let space = namespace(topology);
-    let follows = |api: &&Value| !deleting(api) && topology_ref::of(&api["spec"]) == Some(name(topology));
-    let consumers: Vec<TopologyConsumer> = world.store.list("GlanceAPI", space).filter(follows).map(consumer).collect();
-    let planes = world.store.list("OpenStackControlPlane", space);
-    let mut used_by: Vec<Value> =
-        planes.filter(|p| topology_ref::of(&p["spec"]) == Some(name(topology))).map(user).collect();
-    used_by.extend(world.store.list("Glance", space).filter(follows).map(user));
-    used_by.extend(world.store.list("GlanceAPI", space).filter(follows).map(user));
-    let nodes: Vec<(&str, BTreeMap<String, String>)> =
-        world.store.of_kind("Node").map(|node| (name(node), texts_at(node, "/metadata/labels"))).collect();
-    // The API server has accepted it: what could be malformed are its rules, and these are read one by one.
-    let read: Topology = parse(name(topology), topology).unwrap_or_default();
-    let found = problems(&read, &nodes, &consumers);
-    let mut conditions = Vec::new();
-    let worst = found.iter().find(|t| t.effect != ProblemEffect::Note);
-    let all: Vec<&str> = found.iter().filter(|t| t.effect != ProblemEffect::Note).map(|t| t.message.as_str()).collect();
-    conditions.push(match worst {
-        Some(worst) => ("Satisfiable", "False", worst.reason.as_str(), all.join("; ")),
-        None if world.store.keys("Node").next().is_none() => {
-            ("Satisfiable", "Unknown", "NoNodes", "there are no nodes to judge it by".to_owned())
-        }
-        None => ("Satisfiable", "True", "Satisfiable", "the nodes can satisfy it".to_owned()),
+/// The step of a Topology: a status, and nothing else.
+pub(crate) fn step(world: &World<'_>, topology: &Topology) -> Step {
+    let space = namespace(&topology.metadata);
+    let follows = |reference: &Option<TopologyRef>| topology_name(reference) == Some(name(&topology.metadata));
+    let apis: Vec<&GlanceApi> = world
+        .store
+        .all_in::<GlanceApi>(space)
+        .filter(|api| !is_deleting(&api.metadata) && follows(&api.spec.topology_ref))
+        .collect();
+    let planes = world.store.all_in::<OpenStackControlPlane>(space);
+    let mut used_by: Vec<Value> = planes.filter(|plane| follows(&plane.spec.topology_ref)).map(user).collect();
+    let glances = world.store.all_in::<Glance>(space);
+    let glances = glances.filter(|glance| !is_deleting(&glance.metadata) && follows(&glance.spec.topology_ref));
+    used_by.extend(glances.map(user));
+    used_by.extend(apis.iter().map(|api| user(*api)));
+
+    let conditions: Vec<Value> = conditions(world, topology, &apis)
+        .into_iter()
+        .map(|(kind, status, reason, message)| condition(topology, world, kind, status, reason, &message))
+        .collect();
+    let keys: Vec<&str> = constraints(Some(topology)).map(|c| c["topologyKey"].as_str().unwrap_or_default()).collect();
+    let users = used_by.len();
+    used_by.truncate(MAX_USERS_NAMED);
+    let status = json!({
+        "observedGeneration": topology.metadata.generation,
+        "spreadBy": keys.join(","),
+        "users": users,
+        "usedBy": used_by,
+        "conditions": conditions,
     });
-    for note in found.iter().filter(|t| t.effect == ProblemEffect::Note) {
+    Step { writes: vec![Owner::of(topology).status(status)], ..Step::default() }
+}
+
+/// Type, status, reason and message of each condition.
+fn conditions(
+    world: &World<'_>,
+    topology: &Topology,
+    apis: &[&GlanceApi],
+) -> Vec<(&'static str, &'static str, &'static str, String)> {
+    let consumers: Vec<TopologyConsumer> = apis.iter().map(|api| consumer(api)).collect();
+    let nodes: Vec<(&str, BTreeMap<String, String>)> = world
+        .store
+        .all::<Node>()
+        .map(|node| (name(&node.metadata), node.metadata.labels.clone().unwrap_or_default()))
+        .collect();
+    let found = problems(topology, &nodes, &consumers);
+    let (notes, unmet): (Vec<_>, Vec<_>) = found.iter().partition(|problem| problem.effect == ProblemEffect::Note);
+    let messages: Vec<&str> = unmet.iter().map(|problem| problem.message.as_str()).collect();
+    let mut conditions = vec![match unmet.first() {
+        Some(worst) => ("Satisfiable", "False", worst.reason.as_str(), messages.join("; ")),
+        None if nodes.is_empty() => ("Satisfiable", "Unknown", "NoNodes", "the cluster has no nodes".to_owned()),
+        None => ("Satisfiable", "True", "Satisfiable", "the nodes can satisfy it".to_owned()),
+    }];
+    for note in notes {
         let kind = match note.reason {
             ProblemReason::DraftSpelling => "DraftSpelling",
             ProblemReason::BeingDeleted => "Terminating",
@@ -51,50 +81,29 @@ pub(crate) fn step(world: &World<'_>, topology: &Value) -> Step {
             conditions.push((kind, "True", note.reason.as_str(), note.message.clone()));
         }
     }
-    let conditions: Vec<Value> = conditions
-        .into_iter()
-        .map(|(kind, is, reason, message)| condition(topology, world, kind, is, reason, &message))
-        .collect();
-    let keys: Vec<&str> =
-        spread(topology).and_then(Value::as_array).into_iter().flatten().map(|c| text(c, "/topologyKey")).collect();
-    let users = used_by.len();
-    used_by.truncate(MOST_NAMED);
-    let said = json!({
-        "observedGeneration": topology["metadata"]["generation"],
-        "spreadBy": keys.join(","),
-        "users": users,
-        "usedBy": used_by,
-        "conditions": conditions,
-    });
-    Step { writes: vec![Write::Status { object: status(topology, said) }], ..Step::default() }
+    conditions
 }
 
-fn user(object: &Value) -> Value {
-    json!({"kind": object["kind"], "name": object["metadata"]["name"]})
+fn user<T: Typed>(object: &T) -> Value {
+    json!({"kind": T::KIND, "name": object.metadata().name})
 }
 
-/// The map of texts at a JSON pointer.
-fn texts_at(object: &Value, pointer: &str) -> BTreeMap<String, String> {
-    let fields = fields(object, pointer);
-    fields.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
-}
-
-fn consumer(api: &Value) -> TopologyConsumer {
+fn consumer(api: &GlanceApi) -> TopologyConsumer {
     TopologyConsumer {
-        key: ObjectKey::new("GlanceAPI", namespace(api), name(api)),
+        key: ObjectKey::namespaced("GlanceAPI", namespace(&api.metadata), name(&api.metadata)),
         pod_labels: labels(api),
-        node_selector: texts_at(api, "/spec/nodeSelector"),
+        node_selector: api.spec.node_selector.clone().unwrap_or_default(),
     }
 }
 
-fn condition(topology: &Value, world: &World<'_>, kind: &str, is: &str, reason: &str, message: &str) -> Value {
-    let before = items(topology, "/status/conditions").find(|c| c["type"] == kind && c["status"] == is);
-    let since = before.map(|c| text(c, "/lastTransitionTime").to_owned());
+fn condition(topology: &Topology, world: &World<'_>, kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    let before = topology.status.conditions.iter().find(|c| c.r#type == kind && c.status == status);
+    let since = before.and_then(|c| c.last_transition_time.as_ref()).map_or(world.now, |time| time.0);
     json!({
         "type": kind,
-        "status": is,
+        "status": status,
         "reason": reason,
         "message": message,
-        "lastTransitionTime": since.unwrap_or_else(|| seconds(world.now)),
+        "lastTransitionTime": seconds(since),
     })
 }

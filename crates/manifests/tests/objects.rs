@@ -64,13 +64,13 @@ fn every_list_and_map_of_a_spec_is_bounded() {
 #[test]
 fn the_operator_may_watch_what_its_loops_look_at() {
     for watched in stead_loops::WATCHED {
-        let group = watched.api_version.split_once('/').map_or("", |(group, _)| group);
+        let kind = watched.kind;
         for verb in ["list", "watch"] {
-            let rights = if watched.namespaced { rights::NAMESPACED } else { rights::CLUSTER_SCOPED };
+            let rights = if kind.namespaced { rights::NAMESPACED } else { rights::CLUSTER_SCOPED };
             let may = rights
                 .iter()
-                .any(|r| r.group == group && r.resources.contains(&watched.plural) && r.verbs.contains(&verb));
-            assert!(may, "{verb} {}", watched.plural);
+                .any(|r| r.group == kind.group() && r.resources.contains(&kind.plural) && r.verbs.contains(&verb));
+            assert!(may, "{verb} {}", kind.plural);
         }
     }
 }

@@ -25,4 +25,17 @@ impl ModelError {
     pub fn malformed(object: impl ToString, field: impl Into<String>, reason: impl ToString) -> ModelError {
         ModelError::Malformed { object: object.to_string(), field: field.into(), reason: reason.to_string() }
     }
+
+    /// The same error of an object whose part at `parent` was parsed alone.
+    pub fn below(self, parent: &str) -> ModelError {
+        match self {
+            ModelError::Malformed { object, field, reason } if field == "." => {
+                ModelError::malformed(object, parent, reason)
+            }
+            ModelError::Malformed { object, field, reason } => {
+                ModelError::malformed(object, format!("{parent}.{field}"), reason)
+            }
+            other => other,
+        }
+    }
 }

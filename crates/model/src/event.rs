@@ -61,6 +61,10 @@ impl Typed for Event {
         parse(key, raw)
     }
 
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }

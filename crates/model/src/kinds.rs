@@ -23,6 +23,19 @@ impl Kind {
         KINDS.iter().find(|k| k.kind == kind)
     }
 
+    /// The kind of this name, for a table of constants: where it is evaluated at compile time, a name that is not in the
+    /// table does not compile.
+    pub const fn known(kind: &str) -> &'static Kind {
+        let mut i = 0;
+        while i < KINDS.len() {
+            if same_text(KINDS[i].kind.as_bytes(), kind.as_bytes()) {
+                return &KINDS[i];
+            }
+            i += 1;
+        }
+        panic!("the kind is not in the table")
+    }
+
     /// The kind of this name and API group, whatever the version: the versions differ in nothing that is read.
     pub fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
         KINDS.iter().find(|k| k.kind == kind && k.group() == group_of(api_version))
@@ -32,6 +45,15 @@ impl Kind {
     pub fn group(&self) -> &'static str {
         group_of(self.api_version)
     }
+}
+
+/// Equality of texts, which `==` cannot decide at compile time.
+const fn same_text(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 /// The API group of an `apiVersion`; empty for the core group.
@@ -157,6 +179,13 @@ mod tests {
             ("serving.knative.dev/v1", "Service", None),
         ] {
             assert_eq!(Kind::find(api_version, kind).map(|k| k.api_version), found, "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_known_by_its_name() {
+        for kind in KINDS {
+            assert_eq!(Some(Kind::known(kind.kind)), Kind::named(kind.kind));
         }
     }
 

@@ -37,16 +37,19 @@ pub use node::{
     BootId, HeartbeatClock, LeaseView, NODE_LEASES, NOT_READY, NodeHealth, NodeView, OUT_OF_SERVICE, Readiness,
     SHUTDOWN, UNREACHABLE,
 };
-pub use objects::{ObjectRef, Objects};
+pub use objects::{Object, ObjectRef, Objects};
 pub use openstack::{
-    Condition, ConditionedStatus, Glance, GlanceApi, GlanceApiSpec, GlanceApiTemplate, GlanceSection, GlanceSpec,
-    OpenStackControlPlane, OpenStackControlPlaneSpec, Storage, Topology, TopologyRef, TopologySpec,
+    Condition, ConditionedStatus, DbPurge, EndpointTls, ExtraMounts, ExtraVolumes, Glance, GlanceApi,
+    GlanceApiOverride, GlanceApiSpec, GlanceApiStatus, GlanceSection, GlanceSpec, GlanceStatus, GlanceTls, ImageCache,
+    MetadataOverride, OpenStackControlPlane, OpenStackControlPlaneSpec, PasswordSelectors, ProbeOverrides,
+    ServiceOverride, Storage, TlsSecret, Topology, TopologyCondition, TopologyRef, TopologySpec, TopologyStatus,
+    reported_conditions,
 };
 pub use owner::{controller_of, is_controlled_by, same_controller};
 pub use pod::PodView;
 pub use recreation::{NotRecreated, PodController, deployment_of, not_recreated, replacement_of, same_workload};
 pub use tolerations::{TolerationTime, min_toleration_time};
-pub use typed::{Typed, parse};
+pub use typed::{Typed, metadata_of, parse};
 pub use volumes::{
     PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,
 };

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::sync::{Arc, OnceLock};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::kinds::{KINDS, Kind, placement_kinds};
-use crate::typed::Typed;
+use crate::typed::{Typed, metadata_of};
 
 /// A cluster's objects. A fork (a clone) shares them and keeps its own changes beside them.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +23,7 @@ pub struct Objects {
 }
 
 /// One object: its JSON, and its Kubernetes type once somebody has asked for it.
-struct Object {
+pub struct Object {
     raw: Value,
     /// None where it could not be parsed.
     typed: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
@@ -31,7 +32,8 @@ struct Object {
 }
 
 impl Object {
-    fn new(raw: Value) -> Object {
+    /// An object that nobody has asked for yet.
+    pub fn new(raw: Value) -> Object {
         Object { raw, typed: OnceLock::new(), fault: OnceLock::new() }
     }
 }
@@ -50,6 +52,11 @@ pub struct ObjectRef<'a> {
 }
 
 impl<'a> ObjectRef<'a> {
+    /// An object that is kept under this key.
+    pub fn new(key: &'a ObjectKey, object: &'a Object) -> ObjectRef<'a> {
+        ObjectRef { key, object }
+    }
+
     /// Its key.
     pub fn key(self) -> &'a ObjectKey {
         self.key
@@ -58,6 +65,11 @@ impl<'a> ObjectRef<'a> {
     /// Its JSON: for patches, and for data that is passed through.
     pub fn raw(self) -> &'a Value {
         &self.object.raw
+    }
+
+    /// Its metadata, whatever its kind.
+    pub fn metadata(self) -> Result<ObjectMeta, ModelError> {
+        metadata_of(self.key, self.raw())
     }
 
     /// The object as its Kubernetes type, which is kept.

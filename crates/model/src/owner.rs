@@ -4,7 +4,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::key::ObjectKey;
 use crate::objects::Objects;
-use crate::typed::parse;
 
 /// The owner that controls an object (`GetControllerOf` in `k8s.io/apimachinery/pkg/apis/meta/v1`).
 pub fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
@@ -28,7 +27,7 @@ impl Objects {
     pub fn controllers(&self, object: &ObjectKey) -> Vec<ObjectKey> {
         let mut out: Vec<ObjectKey> = Vec::new();
         let of = |key: &ObjectKey| {
-            let metadata: ObjectMeta = parse(key, self.raw(key)?.get("metadata")?).ok()?;
+            let metadata = self.object(key)?.metadata().ok()?;
             let owner = controller_of(&metadata)?;
             Some(ObjectKey::new(&owner.kind, &object.namespace, &owner.name))
         };

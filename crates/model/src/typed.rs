@@ -27,6 +27,9 @@ pub trait Typed: DeserializeOwned + Clone + Send + Sync + 'static {
     /// Parses an object. Each type implements it for itself, so that its parser is compiled once, in this crate.
     fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError>;
 
+    /// The object's metadata.
+    fn metadata(&self) -> &ObjectMeta;
+
     /// The object's metadata, to change it.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 }
@@ -38,6 +41,10 @@ macro_rules! typed {
 
             fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError> {
                 parse(key, raw)
+            }
+
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
             }
 
             fn metadata_mut(&mut self) -> &mut ObjectMeta {
@@ -56,4 +63,9 @@ typed! {
 /// Parses a value, or a part of one. The error names the object and the field.
 pub fn parse<T: DeserializeOwned>(object: impl ToString, value: &Value) -> Result<T, ModelError> {
     reader::read(value).map_err(|error| ModelError::malformed(object, error.field(), error))
+}
+
+/// The metadata of an object of any kind. The error names the object and the field.
+pub fn metadata_of(object: impl ToString, raw: &Value) -> Result<ObjectMeta, ModelError> {
+    parse(object, &raw["metadata"]).map_err(|error| error.below("metadata"))
 }

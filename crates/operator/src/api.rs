@@ -14,7 +14,7 @@ pub(crate) trait Api: Send + Sync + 'static {
 
 /// Where the objects of a kind are.
 pub(crate) fn path_of(watched: &Watched) -> ApiPath<'static> {
-    ApiPath { api_version: watched.api_version, plural: watched.plural, namespaced: watched.namespaced }
+    ApiPath::from(watched.kind)
 }
 
 /// Reads an object.

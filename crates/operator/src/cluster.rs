@@ -76,8 +76,8 @@ impl Reader {
         {
             // Explanations name the Topology that a rule comes from.
             let index = shared.index();
-            let ours = shared.logic.reconciled.iter().flat_map(|kind| index.store().of_kind(kind));
-            items.extend(ours.cloned());
+            let ours = shared.loops.reconciled.iter().flat_map(|kind| index.store().of_kind(kind));
+            items.extend(ours.map(|object| object.raw().clone()));
         }
         let objects = Arc::new(Objects::from_items(items));
         let took = shared.clock.now().saturating_sub(began);

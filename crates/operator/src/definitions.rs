@@ -45,8 +45,8 @@ pub(crate) async fn keep(client: Client, shared: Arc<Shared>) {
     loop {
         let mut all = true;
         let mut changed = false;
-        for kind in shared.logic.reconciled {
-            let Some(watched) = shared.logic.kind(kind) else { continue };
+        for kind in shared.loops.reconciled {
+            let Some(watched) = shared.loops.kind(kind) else { continue };
             match look(&client, watched, &shared).await {
                 Some(news) => changed |= news,
                 None => all = false,
@@ -61,41 +61,41 @@ pub(crate) async fn keep(client: Client, shared: Arc<Shared>) {
 
 /// Reads one CRD. Returns whether something about it has changed; none if it does not exist.
 async fn look(client: &Client, watched: &'static Watched, shared: &Shared) -> Option<bool> {
-    let group = watched.api_version.split('/').next().unwrap_or_default();
-    let name = format!("{}.{group}", watched.plural);
+    let group = watched.kind.group();
+    let name = format!("{}.{group}", watched.kind.plural);
     let path = ApiPath::of::<CustomResourceDefinition>().object("", &name);
     let definition: Definition = match client.find(path).await {
         Ok(Some(definition)) => definition,
         Ok(None) => {
             // The next CRD of this name may be installed by somebody else.
-            shared.undefine(watched.kind);
-            if shared.define(watched.kind, &name, None) {
+            shared.undefine(watched.kind.kind);
+            if shared.define(watched.kind.kind, &name, None) {
                 warn!("waiting for the CRD {name}: it does not exist");
             }
             return None;
         }
         // A CRD that was there counts as being there while it cannot be read.
-        Err(error) if shared.is_defined(watched.kind) => {
+        Err(error) if shared.is_defined(watched.kind.kind) => {
             debug!("reading the CRD {name}: {error}");
             return Some(false);
         }
         Err(error) => {
-            if shared.define(watched.kind, &name, None) {
+            if shared.define(watched.kind.kind, &name, None) {
                 warn!("reading the CRD {name}: {error}");
             }
             return None;
         }
     };
     if !definition.is_established() {
-        shared.define(watched.kind, &name, None);
+        shared.define(watched.kind.kind, &name, None);
         return None;
     }
     let foreign = !definition.is_ours();
-    let news = shared.define(watched.kind, &name, Some(foreign));
+    let news = shared.define(watched.kind.kind, &name, Some(foreign));
     if news {
-        shared.metrics.companion(watched.kind, foreign);
+        shared.metrics.companion(watched.kind.kind, foreign);
         if foreign {
-            warn!("the CRD {name} was not installed by Stead: {} is watched and never written", watched.kind);
+            warn!("the CRD {name} was not installed by Stead: {} is watched and never written", watched.kind.kind);
         } else {
             info!("the CRD {name} exists");
         }

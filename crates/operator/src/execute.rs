@@ -11,6 +11,7 @@ use stead_client::{ApiPath, ApiRequest, DeletePolicy, Preconditions};
 use stead_loops::{
     Event, Failures, MANAGER, ObjectKey, Objects, Propagation, Settings, Step, World, Write, applied, ownership, trim,
 };
+use stead_model::Kind;
 use tracing::{debug, error, info, warn};
 
 use crate::api::{Api, Fault, get, path_of};
@@ -164,7 +165,7 @@ impl<A: Api> Executor<A> {
     /// A panic over one object must not stop the others: it is logged, and the object is retried later. A loop is pure, so
     /// nothing is left half done.
     fn guarded(&self, world: &World<'_>, key: &ObjectKey) -> Result<Step, Panicked> {
-        let step = AssertUnwindSafe(|| (self.shared.logic.step)(world, key));
+        let step = AssertUnwindSafe(|| (self.shared.loops.step)(world, key));
         catch_unwind(step).map_err(|_| {
             error!(object = %key, "the loop panicked: this is a bug in Stead; the object is retried later");
             Panicked
@@ -253,20 +254,10 @@ impl<A: Api> Executor<A> {
             debug!("{target} is not written: its CRD belongs to somebody else");
             return Ok(Made::Nothing);
         }
-        let api_version = match write {
-            Write::Apply { object, .. } | Write::Status { object } => object["apiVersion"].as_str(),
-            _ => None,
-        };
-        let plural = plural(&target.kind);
-        let path = match (self.shared.logic.kind(&target.kind), api_version) {
-            (Some(watched), _) => path_of(watched),
-            (None, Some(api_version)) => {
-                ApiPath { api_version, plural: &plural, namespaced: !target.namespace.is_empty() }
-            }
-            (None, None) => return Err(Fault::unknown_kind(target)),
-        };
+        let Some(kind) = Kind::named(&target.kind) else { return Err(Fault::unknown_kind(target)) };
+        let path = ApiPath::from(kind);
         match write {
-            Write::Apply { object, whole } => self.apply(path, target, object, whole).await,
+            Write::Apply { object, exclusive } => self.apply(path, target, object, exclusive).await,
             Write::Status { object } => self.status(path, target, object).await,
             Write::Patch { body, .. } => match self.api.send(patch(path, target, body)).await {
                 Err(fault) if fault.is_not_found() => self.gone(target),
@@ -312,7 +303,7 @@ impl<A: Api> Executor<A> {
     /// Reads an object that no watch has shown: its kind is watched with a label selector that it may not match. It is not
     /// kept in the index, since no watch would update it.
     async fn unseen(&self, path: ApiPath<'_>, target: &ObjectKey) -> Result<Option<Value>, Fault> {
-        if self.shared.logic.knows_all(&target.kind) || self.live(target).is_some() {
+        if self.shared.loops.knows_all(&target.kind) || self.live(target).is_some() {
             return Ok(None);
         }
         match self.api.send(get(path, target)).await {
@@ -376,21 +367,22 @@ impl<A: Api> Executor<A> {
         };
         let request = ApiRequest::delete(path.object(&target.namespace, &target.name), &same, policy);
         match self.api.send(request).await {
-            Err(fault) if fault.is_not_found() => self.shared.learn(|index| index.delete(target, &json!(uid))),
+            Err(fault) if fault.is_not_found() => self.shared.learn(|index| index.delete(target, uid)),
             Err(fault) => return Err(fault),
             // An object with finalizers is returned; otherwise the answer is a Status.
             Ok(answer) if answer["kind"] == target.kind.as_str() && answer["metadata"]["uid"] == uid => {
                 self.learn(answer);
             }
-            Ok(_) => self.shared.learn(|index| index.delete(target, &json!(uid))),
+            Ok(_) => self.shared.learn(|index| index.delete(target, uid)),
         }
         Ok(Made::Wrote("delete"))
     }
 
     /// An object to be changed no longer exists: there is nothing to do.
     fn gone(&self, target: &ObjectKey) -> Result<Made, Fault> {
-        if let Some(live) = self.live(target) {
-            self.shared.learn(|index| index.delete(target, &live["metadata"]["uid"]));
+        let uid = self.shared.index().uid(target).map(str::to_owned);
+        if let Some(uid) = uid {
+            self.shared.learn(|index| index.delete(target, &uid));
         }
         Ok(Made::Nothing)
     }
@@ -439,20 +431,20 @@ impl<A: Api> Executor<A> {
     }
 
     fn live(&self, key: &ObjectKey) -> Option<Value> {
-        self.shared.index().store().get(key).cloned()
+        self.shared.index().store().raw(key).cloned()
     }
 
     /// Puts the answer to a write into the index, so that the next reconcile sees it. An object of a kind that is not
     /// watched is not kept, since no watch would update it.
     fn learn(&self, answer: Value) {
-        if answer["kind"].as_str().is_some_and(|kind| self.shared.logic.kind(kind).is_some()) {
+        if answer["kind"].as_str().is_some_and(|kind| self.shared.loops.kind(kind).is_some()) {
             self.shared.learn(|index| index.put(trim(answer)));
         }
     }
 
     /// Reads an object after a conflict, without waiting for its watch.
     async fn refresh(&self, target: &ObjectKey) {
-        let Some(watched) = self.shared.logic.kind(&target.kind) else { return };
+        let Some(watched) = self.shared.loops.kind(&target.kind) else { return };
         match self.api.send(get(path_of(watched), target)).await {
             Ok(object) => self.learn(object),
             Err(fault) if fault.is_not_found() => {
@@ -487,16 +479,6 @@ fn target(write: &Write) -> Option<ObjectKey> {
         Write::Apply { object, .. } | Write::Status { object } => ObjectKey::of(object),
         Write::Patch { key, .. } | Write::Delete { key, .. } => Some(key.clone()),
         Write::Event(event) => Some(event.about.clone()),
-    }
-}
-
-/// The plural of a kind that is written but not watched, by Kubernetes' naming rules.
-fn plural(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    match kind.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None if kind.ends_with('s') => format!("{kind}es"),
-        None => format!("{kind}s"),
     }
 }
 

@@ -8,9 +8,10 @@ use serde_json::Map;
 use stead_client::Verb;
 use stead_election::{ElectionRole, Term};
 use stead_loops::{Failure, Store};
+use stead_model::ObjectRef;
 
 use super::*;
-use crate::logic::Logic;
+use crate::loop_set::LoopSet;
 
 /// A server that keeps objects by their path, and rejects requests on demand.
 #[derive(Clone, Default)]
@@ -151,7 +152,7 @@ fn merge(into: &mut Value, patch: &Value) {
 
 /// A Topology gets a Service of its name, and a ServiceAccount if its spec says so; its status reports the result.
 fn step(world: &World<'_>, key: &ObjectKey) -> Step {
-    let Some(topology) = world.store.get(key) else { return Step::default() };
+    let Some(topology) = world.store.raw(key) else { return Step::default() };
     assert!(topology["spec"]["panic"].is_null(), "a panic");
     let service = ObjectKey::new("Service", &key.namespace, &key.name);
     let mut writes = Vec::new();
@@ -162,15 +163,17 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
         writes.push(Write::Apply {
             object: json!({"apiVersion": "v1", "kind": "Service",
                 "metadata": {"name": key.name, "namespace": key.namespace}, "spec": {"value": topology["spec"]["value"]}}),
-            whole: vec!["/spec"],
+            exclusive: vec!["/spec"],
         });
     }
     if topology["spec"]["account"] == true {
         let metadata = json!({"name": key.name, "namespace": key.namespace, "labels": {"service": "glance"}});
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
-        writes.push(Write::Apply { object, whole: Vec::new() });
+        writes.push(Write::Apply { object, exclusive: Vec::new() });
     }
-    let secret = topology["spec"]["secret"].as_str().and_then(|name| world.store.find("Secret", "n", name));
+    let secret = topology["spec"]["secret"]
+        .as_str()
+        .and_then(|name| world.store.raw(&ObjectKey::namespaced("Secret", "n", name)));
     let fine = secret.map_or("fine", |s| s["data"]["value"].as_str().unwrap_or("fine"));
     let said = world.failures.values().next().map_or(fine, |f| f.message.as_str());
     writes.push(Write::Status {
@@ -186,22 +189,22 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
     Step { writes, again: Some(Duration::from_secs(60)), wants_cluster: false }
 }
 
-fn concerned(_: &Store, _: Option<&Value>, _: Option<&Value>) -> Vec<ObjectKey> {
+fn affected(_: &Store, _: Option<ObjectRef<'_>>, _: Option<ObjectRef<'_>>) -> Vec<ObjectKey> {
     Vec::new()
 }
 
-const LOGIC: Logic = Logic {
+const LOOPS: LoopSet = LoopSet {
     watched: stead_loops::WATCHED,
     read_by_name: stead_loops::READ_BY_NAME,
     references,
     reconciled: &["Topology"],
     step,
-    concerned,
+    affected,
 };
 
 /// A Topology may refer to one Secret.
-fn references(topology: &Value) -> Vec<ObjectKey> {
-    let name = topology["spec"]["secret"].as_str();
+fn references(topology: ObjectRef<'_>) -> Vec<ObjectKey> {
+    let name = topology.raw()["spec"]["secret"].as_str();
     name.map(|name| ObjectKey::new("Secret", "n", name)).into_iter().collect()
 }
 
@@ -222,7 +225,7 @@ fn scene() -> (Server, Executor<Server>) {
     let topology = json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
         "metadata": {"name": "a", "namespace": "n", "uid": "t", "resourceVersion": "0"}, "spec": {"value": 1}});
     server.state().objects.insert(TOPOLOGY.into(), topology.clone());
-    let shared = Arc::new(Shared::new(LOGIC, Vec::new()));
+    let shared = Arc::new(Shared::new(LOOPS, Vec::new()));
     shared.leadership.set(ElectionRole::Leader(Term::Endless));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     shared.learn(|index| index.put(topology));
@@ -441,17 +444,8 @@ async fn an_object_that_no_watch_shows_is_not_adopted() {
 
 #[test]
 fn an_unknown_crd_is_not_ours() {
-    let shared = Shared::new(LOGIC, Vec::new());
+    let shared = Shared::new(LOOPS, Vec::new());
     assert!(!shared.is_ours("Topology") && shared.is_ours("Service"));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     assert!(shared.is_ours("Topology"));
-}
-
-#[test]
-fn plurals() {
-    for (kind, expected) in
-        [("ConfigMap", "configmaps"), ("NetworkPolicy", "networkpolicies"), ("Ingress", "ingresses")]
-    {
-        assert_eq!(plural(kind), expected);
-    }
 }

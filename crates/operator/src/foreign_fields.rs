@@ -1,18 +1,18 @@
-//! Removes fields that others set where only Stead may set fields.
+//! Removes fields that others set where Stead owns everything.
 //!
-//! The API server records who set each field. A field that is not wanted and was set by somebody else is removed. A field
-//! that nobody set is a default of the server or of an admission plugin, and stays.
+//! The API server records who set each field. A field that exists, is not wanted, and was set by somebody else is removed.
+//! One that nobody set is a default of the server, or was set by an admission plugin, and stays.
 
 use serde_json::{Map, Value, json};
-use stead_loops::MANAGER;
+use stead_loops::{MANAGER, managed_fields};
 
-/// The merge patch that removes the fields under `paths` (JSON pointers) that others set and `wanted` does not have; none if
-/// there are none. The server accepts it only for this version of the object.
+/// The merge patch that removes what others set under `paths` (JSON pointers) and `wanted` does not have; none if there is
+/// no such field. It is only valid for this version of the object.
 pub(crate) fn removal(live: &Value, wanted: &Value, paths: &[&str]) -> Option<Value> {
     let mut clean = live.clone();
     for fields in foreign(live) {
         for path in paths {
-            let Some(below) = path.split('/').skip(1).try_fold(fields, |f, part| f.get(format!("f:{part}"))) else {
+            let Some(below) = path.split('/').skip(1).try_fold(&fields, |f, part| f.get(format!("f:{part}"))) else {
                 continue;
             };
             let Some(part) = clean.pointer_mut(path) else { continue };
@@ -20,21 +20,21 @@ pub(crate) fn removal(live: &Value, wanted: &Value, paths: &[&str]) -> Option<Va
         }
     }
     let mut patch = difference(live, &clean)?;
-    for field in ["uid", "resourceVersion"] {
-        patch["metadata"][field] = live["metadata"][field].clone();
+    let identity = |field: &str| live.pointer(&format!("/metadata/{field}"));
+    let metadata = json!({"uid": identity("uid"), "resourceVersion": identity("resourceVersion")});
+    if let Value::Object(patch) = &mut patch {
+        patch.insert("metadata".into(), metadata);
     }
     Some(patch)
 }
 
-/// The fields that others set, without those of subresources.
-fn foreign(live: &Value) -> impl Iterator<Item = &Value> {
-    let entries = live["metadata"]["managedFields"].as_array().into_iter().flatten();
-    entries
-        .filter(|e| e["manager"] != MANAGER && e["subresource"].as_str().unwrap_or_default().is_empty())
-        .filter_map(|e| e.get("fieldsV1"))
+/// The fields that others than Stead set, outside of subresources.
+fn foreign(live: &Value) -> impl Iterator<Item = Value> {
+    let entries = managed_fields(live).into_iter().filter(|entry| entry.manager.as_deref() != Some(MANAGER));
+    entries.filter_map(|entry| Some(entry.fields_v1?.0))
 }
 
-/// Removes from `live` what `fields` names and `wanted` does not have.
+/// Removes what `fields` names and `wanted` does not have from `live`.
 fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
     let Some(fields) = fields.as_object() else { return };
     match live {
@@ -43,7 +43,7 @@ fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
                 let Some(name) = field.strip_prefix("f:") else { continue };
                 let Some(value) = map.get_mut(name) else { continue };
                 match wanted.get(name) {
-                    None if is_owned(below) => {
+                    None if is_whole(below) => {
                         map.remove(name);
                     }
                     inner => {
@@ -61,7 +61,7 @@ fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
                 let Some(item) = Item::of(field) else { continue };
                 let Some(place) = items.iter().position(|i| item.is(i)) else { continue };
                 match wanted.iter().find(|w| item.may_be(w)) {
-                    None if is_owned(below) => {
+                    None if is_whole(below) => {
                         items.remove(place);
                     }
                     inner => remove(&mut items[place], inner.unwrap_or(&Value::Null), below),
@@ -72,8 +72,8 @@ fn remove(live: &mut Value, wanted: &Value, fields: &Value) {
     }
 }
 
-/// Whether a set of fields names the field itself, not only fields inside it.
-fn is_owned(below: &Value) -> bool {
+/// Whether a set of fields names the value itself, and not only something inside it.
+fn is_whole(below: &Value) -> bool {
     below.as_object().is_none_or(|b| b.is_empty() || b.contains_key("."))
 }
 
@@ -81,7 +81,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// An item of a list as `managedFields` names it: by its keys, or by its value.
+/// An item of a list, as a set of fields names it: by its keys, or by its value.
 enum Item {
     Keyed(Map<String, Value>),
     Value(Value),
@@ -102,7 +102,7 @@ impl Item {
         }
     }
 
-    /// Like `is`, for an item without keys that the server defaults, such as a port's protocol.
+    /// Like `is`, for an item that may lack keys that the server sets, such as a port's protocol.
     fn may_be(&self, wanted: &Value) -> bool {
         match self {
             Item::Keyed(keys) => {
@@ -114,7 +114,7 @@ impl Item {
     }
 }
 
-/// The merge patch from one value to another; none if they are equal.
+/// The merge patch from one value to another; none where they are the same.
 fn difference(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_others_are_removed_and_defaults_stay() {
+    fn fields_that_others_set_are_removed_and_defaults_stay() {
         let ours = json!({"manager": "stead", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
         let theirs = |fields: Value| json!([ours.clone(), {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": fields}}]);
         let guard = json!({"uid": "u", "resourceVersion": "7"});
@@ -152,7 +152,7 @@ mod tests {
         };
         for (what, spec, fields, wanted, patch) in [
             (
-                "a field of theirs goes, a default stays",
+                "a field of theirs is removed, a default stays",
                 json!({"replicas": 3, "paused": true, "policy": "Default"}),
                 json!({"f:paused": {}}),
                 json!({"replicas": 3}),
@@ -166,7 +166,7 @@ mod tests {
                 None,
             ),
             (
-                "a map of theirs goes with what is in it",
+                "a map of theirs is removed with its content",
                 json!({"template": {"nodeSelector": {"zone": "a"}, "dns": "x"}}),
                 json!({"f:template": {"f:nodeSelector": {".": {}, "f:zone": {}}}}),
                 json!({"template": {}}),
@@ -180,7 +180,7 @@ mod tests {
                 Some(json!({"metadata": guard, "spec": {"labels": {"theirs": null}}})),
             ),
             (
-                "an item of a list goes, the others stay as they are",
+                "an item of a list is removed, the others stay",
                 json!({"containers": containers(&["a", "sidecar"])}),
                 json!({"f:containers": {"k:{\"name\":\"sidecar\"}": {".": {}, "f:name": {}, "f:image": {}}}}),
                 json!({"containers": [{"name": "a", "image": "i"}]}),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_fields_under_the_paths_are_removed() {
+    fn fields_outside_of_the_paths_stay() {
         let managed = json!([{"manager": "x", "operation": "Update",
             "fieldsV1": {"f:spec": {"f:template": {"f:a": {}}, "f:b": {}}}}]);
         let live = live(json!({"template": {"a": 1}, "b": 2}), managed);

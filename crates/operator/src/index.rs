@@ -1,39 +1,41 @@
-//! What is known of the cluster, kept up to date by watches and by the answers to our own writes. Each change says
-//! whose loops it concerns.
+//! The observed state of the cluster, updated by watches and by the answers to our own writes. Each change says which loops
+//! have to run.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use serde_json::Value;
-use stead_loops::{ObjectKey, Store, Watched};
+use serde_json::{Map, Value};
+use stead_loops::{ObjectKey, Store, Watched, revision};
+use stead_model::{Object, ObjectRef};
 
-use crate::logic::Logic;
+use crate::loop_set::LoopSet;
 
-/// The objects as they were last seen, and which kinds have been listed.
+/// The objects as they were last observed, and which kinds have been listed.
 #[derive(Debug)]
 pub(crate) struct Index {
-    logic: Logic,
+    loops: LoopSet,
     store: Store,
     /// The namespaces that are watched; none for all of them.
     namespaces: Vec<String>,
-    /// What has been listed: a kind, in a namespace or in the whole cluster.
+    /// The kinds that have been listed, in a namespace or in the whole cluster.
     listed: BTreeSet<(String, Option<String>)>,
-    /// The identities of what went lately, and at which revision. An answer to a write may come after the news of the
-    /// object's end: what has gone does not come back. What only left a watch's selector does, with a later revision.
-    gone: VecDeque<(String, u128)>,
+    /// The UIDs of recently deleted objects, and their last resource version. The answer to a write may arrive after the
+    /// deletion was observed: it must not bring the object back. An object that only stopped matching the selector of a
+    /// watch comes back, with a later resource version.
+    deleted: VecDeque<(String, u128)>,
 }
 
-/// So many identities are remembered: far more than there can be answers under way.
+/// How many deleted UIDs are remembered: far more than there can be pending answers.
 const REMEMBERED: usize = 4096;
 
 impl Index {
-    /// One that knows nothing yet.
-    pub(crate) fn new(logic: Logic, namespaces: Vec<String>) -> Index {
-        Index { logic, store: Store::new(), namespaces, listed: BTreeSet::new(), gone: VecDeque::new() }
+    /// An empty one.
+    pub(crate) fn new(loops: LoopSet, namespaces: Vec<String>) -> Index {
+        Index { loops, store: Store::new(), namespaces, listed: BTreeSet::new(), deleted: VecDeque::new() }
     }
 
     /// Where a kind is watched: in each of some namespaces, or in the whole cluster.
     pub(crate) fn scopes(&self, watched: &Watched) -> Vec<Option<String>> {
-        if self.namespaces.is_empty() || !watched.namespaced {
+        if self.namespaces.is_empty() || !watched.kind.namespaced {
             return vec![None];
         }
         self.namespaces.iter().cloned().map(Some).collect()
@@ -46,104 +48,109 @@ impl Index {
 
     /// The watched kinds that have not been listed yet, with the namespace if not all are watched.
     pub(crate) fn missing(&self) -> Vec<String> {
-        let scopes = self.logic.watched.iter().flat_map(|w| self.scopes(w).into_iter().map(|s| (w.kind.to_owned(), s)));
+        let scopes =
+            self.loops.watched.iter().flat_map(|w| self.scopes(w).into_iter().map(|s| (w.kind.kind.to_owned(), s)));
         let missing = scopes.filter(|scope| !self.listed.contains(scope));
         missing.map(|(kind, scope)| scope.map_or(kind.clone(), |namespace| format!("{kind} in {namespace}"))).collect()
     }
 
-    /// An object was seen. It comes trimmed, as all that is kept.
+    /// An object was observed. It has to be trimmed already.
     pub(crate) fn put(&mut self, object: Value) -> Vec<ObjectKey> {
         let Some(key) = ObjectKey::of(&object) else { return Vec::new() };
-        let uid = object["metadata"]["uid"].as_str();
-        if self.gone.iter().any(|(gone, at)| uid == Some(gone.as_str()) && revision(&object) <= *at) {
+        let (uid, at) = (uid(&object), revision(&object));
+        if self.deleted.iter().any(|(deleted, last)| uid == Some(deleted.as_str()) && at <= *last) {
             return Vec::new();
         }
         let (before, taken) = self.store.put(object);
-        let after = self.store.get(&key);
-        if !taken || before.as_deref().zip(after).is_some_and(|(b, a)| same(b, a)) {
-            return Vec::new();
-        }
-        (self.logic.concerned)(&self.store, before.as_deref(), after)
+        if taken { self.affected(&key, before.as_deref()) } else { Vec::new() }
     }
 
-    /// A watch says that an object is gone: from the cluster, or from what its selector matches.
+    /// A watch reports that an object was deleted, or does not match its selector any more.
     pub(crate) fn left(&mut self, object: &Value) -> Vec<ObjectKey> {
-        let Some(key) = ObjectKey::of(object) else { return Vec::new() };
-        self.remove(&key, &object["metadata"]["uid"], revision(object))
+        let (Some(key), Some(uid)) = (ObjectKey::of(object), uid(object)) else { return Vec::new() };
+        self.remove(&key, uid, revision(object))
     }
 
-    /// An object is gone for good.
-    pub(crate) fn delete(&mut self, key: &ObjectKey, uid: &Value) -> Vec<ObjectKey> {
+    /// An object was deleted.
+    pub(crate) fn delete(&mut self, key: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
         self.remove(key, uid, u128::MAX)
     }
 
-    /// If one of the same name has taken its place since, that one stays.
-    fn remove(&mut self, key: &ObjectKey, uid: &Value, at: u128) -> Vec<ObjectKey> {
-        if let Some(uid) = uid.as_str() {
-            self.gone.push_back((uid.to_owned(), at));
-            if self.gone.len() > REMEMBERED {
-                self.gone.pop_front();
-            }
+    /// Removes an object, unless another one of the same name has been created since.
+    fn remove(&mut self, key: &ObjectKey, uid: &str, at: u128) -> Vec<ObjectKey> {
+        self.deleted.push_back((uid.to_owned(), at));
+        if self.deleted.len() > REMEMBERED {
+            self.deleted.pop_front();
         }
-        if self.store.get(key).is_none_or(|known| known["metadata"]["uid"] != *uid) {
+        if self.uid(key) != Some(uid) {
             return Vec::new();
         }
         let before = self.store.remove(key);
-        (self.logic.concerned)(&self.store, before.as_deref(), None)
+        self.affected(key, before.as_deref())
     }
 
-    /// Forgets objects of a kind that is read by name, but for these: nobody refers to them any more.
+    /// The UID of an object.
+    pub(crate) fn uid(&self, key: &ObjectKey) -> Option<&str> {
+        self.store.raw(key).and_then(uid)
+    }
+
+    /// The objects whose loops have to run after a change: `before` is what was there before it.
+    fn affected(&self, key: &ObjectKey, before: Option<&Object>) -> Vec<ObjectKey> {
+        let before = before.map(|object| ObjectRef::new(key, object));
+        let after = self.store.object(key);
+        if before.zip(after).is_some_and(|(before, after)| is_same(before.raw(), after.raw())) {
+            return Vec::new();
+        }
+        (self.loops.affected)(&self.store, before, after)
+    }
+
+    /// Removes objects of a kind that is read by name, except these: no spec refers to the others any more.
     pub(crate) fn forget(&mut self, kind: &str, kept: &BTreeSet<ObjectKey>) {
-        let gone: Vec<ObjectKey> = self.store.keys(kind).filter(|key| !kept.contains(key)).cloned().collect();
-        for key in gone {
+        let unused: Vec<ObjectKey> = self.store.keys(kind).filter(|key| !kept.contains(key)).cloned().collect();
+        for key in unused {
             self.store.remove(&key);
         }
     }
 
-    /// A kind was listed, in a namespace or in the whole cluster: what is not in the list is gone, and what is in it
-    /// holds, even where its revision is lower than what was known, as it is after a cluster was restored from a backup.
+    /// A kind was listed, in a namespace or in the whole cluster: objects that are not in the list were deleted. The
+    /// listed ones replace the known ones even with a lower resource version, as after a restore from a backup.
     pub(crate) fn reset(&mut self, kind: &str, scope: Option<&str>, objects: Vec<Value>) -> Vec<ObjectKey> {
         let listed: BTreeSet<ObjectKey> = objects.iter().filter_map(ObjectKey::of).collect();
         let in_scope = |key: &&ObjectKey| scope.is_none_or(|namespace| key.namespace == namespace);
         let known = self.store.keys(kind).filter(in_scope);
-        let mut gone: Vec<ObjectKey> = known.filter(|key| !listed.contains(key)).cloned().collect();
-        let mut concerned = BTreeSet::new();
+        let deleted: Vec<ObjectKey> = known.filter(|key| !listed.contains(key)).cloned().collect();
+        let mut affected = BTreeSet::new();
         for object in objects {
-            let key = ObjectKey::of(&object);
-            let before = key.as_ref().and_then(|key| self.store.remove(key));
-            let (_, taken) = self.store.put(object);
-            let after = key.as_ref().and_then(|key| self.store.get(key));
-            if taken && !before.as_deref().zip(after).is_some_and(|(b, a)| same(b, a)) {
-                concerned.extend((self.logic.concerned)(&self.store, before.as_deref(), after));
-            }
-        }
-        for key in gone.drain(..) {
+            let Some(key) = ObjectKey::of(&object) else { continue };
             let before = self.store.remove(&key);
-            concerned.extend((self.logic.concerned)(&self.store, before.as_deref(), None));
+            self.store.put(object);
+            affected.extend(self.affected(&key, before.as_deref()));
+        }
+        for key in deleted {
+            let before = self.store.remove(&key);
+            affected.extend(self.affected(&key, before.as_deref()));
         }
         self.listed.insert((kind.to_owned(), scope.map(str::to_owned)));
-        concerned.into_iter().collect()
+        affected.into_iter().collect()
     }
 }
 
-/// The revision of an object, which grows with each change of anything of its kind.
-fn revision(object: &Value) -> u128 {
-    object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok()).unwrap_or(0)
+/// The UID of an object.
+fn uid(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/uid").and_then(Value::as_str)
 }
 
-/// Whether two versions of an object say the same: a node's heartbeat changes nothing but its revision.
-fn same(a: &Value, b: &Value) -> bool {
+/// Whether two versions of an object differ only in their resource version, as after a node's heartbeat.
+fn is_same(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return false };
-    let rest = |o: &serde_json::Map<String, Value>, p: &serde_json::Map<String, Value>| {
-        o.len() == p.len() && o.iter().all(|(k, v)| k == "metadata" || p.get(k) == Some(v))
-    };
-    let meta = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
-        (Some(a), Some(b)) => {
-            a.len() == b.len() && a.iter().all(|(k, v)| k == "resourceVersion" || b.get(k) == Some(v))
-        }
-        _ => false,
-    };
-    rest(a, b) && meta(&a["metadata"], &b["metadata"])
+    let metadata = (a.get("metadata").and_then(Value::as_object), b.get("metadata").and_then(Value::as_object));
+    let (Some(a_metadata), Some(b_metadata)) = metadata else { return false };
+    equal_without(a, b, "metadata") && equal_without(a_metadata, b_metadata, "resourceVersion")
+}
+
+/// Whether two maps are equal apart from one field.
+fn equal_without(a: &Map<String, Value>, b: &Map<String, Value>, field: &str) -> bool {
+    a.len() == b.len() && a.iter().all(|(name, value)| name == field || b.get(name) == Some(value))
 }
 
 #[cfg(test)]
@@ -153,16 +160,16 @@ mod tests {
 
     use super::*;
 
-    /// A change of anything concerns the Topology of the same name, which is gone or there.
-    const LOGIC: Logic = Logic {
+    /// A change of any object affects the Topology of the same name.
+    const LOOPS: LoopSet = LoopSet {
         watched: stead_loops::WATCHED,
         read_by_name: &[],
         references: |_| Vec::new(),
         reconciled: &["Topology"],
         step: |_, _| Step::default(),
-        concerned: |_, before, after| {
-            let Some(object) = after.or(before) else { return Vec::new() };
-            ObjectKey::of(object).map(|k| ObjectKey { kind: "Topology".into(), ..k }).into_iter().collect()
+        affected: |_, before, after| {
+            let object = after.or(before).into_iter();
+            object.map(|object| ObjectKey { kind: "Topology".into(), ..object.key().clone() }).collect()
         },
     };
 
@@ -176,12 +183,12 @@ mod tests {
     }
 
     fn value<'a>(index: &'a Index, name: &str) -> Option<&'a str> {
-        index.store().find("Service", "n", name).and_then(|o| o["spec"]["value"].as_str())
+        index.store().raw(&ObjectKey::namespaced("Service", "n", name)).and_then(|o| o["spec"]["value"].as_str())
     }
 
     #[test]
-    fn changes_concern_somebody_and_repetitions_nobody() {
-        let mut index = Index::new(LOGIC, Vec::new());
+    fn a_change_affects_loops_and_a_repetition_does_not() {
+        let mut index = Index::new(LOOPS, Vec::new());
         assert_eq!(names(&index.put(object("a", "1", 5, "x"))), ["a"]);
         assert_eq!(names(&index.put(object("a", "1", 6, "x"))), [""; 0], "only its revision changed");
         assert_eq!(names(&index.put(object("a", "1", 4, "old"))), [""; 0], "older than what is known");
@@ -190,30 +197,30 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_predecessor_is_not_the_end() {
-        let mut index = Index::new(LOGIC, Vec::new());
+    fn deleting_a_predecessor_keeps_its_successor() {
+        let mut index = Index::new(LOOPS, Vec::new());
         index.put(object("a", "2", 9, "new"));
         let key = ObjectKey::new("Service", "n", "a");
-        assert_eq!(names(&index.delete(&key, &json!("1"))), [""; 0]);
+        assert_eq!(names(&index.delete(&key, "1")), [""; 0]);
         assert_eq!(value(&index, "a"), Some("new"));
-        assert_eq!(names(&index.delete(&key, &json!("2"))), ["a"]);
+        assert_eq!(names(&index.delete(&key, "2")), ["a"]);
         assert_eq!(value(&index, "a"), None);
     }
 
     #[test]
-    fn what_has_gone_does_not_come_back() {
-        let mut index = Index::new(LOGIC, Vec::new());
+    fn a_deleted_object_does_not_come_back() {
+        let mut index = Index::new(LOOPS, Vec::new());
         index.put(object("a", "1", 5, "x"));
         let key = ObjectKey::new("Service", "n", "a");
-        assert_eq!(names(&index.delete(&key, &json!("1"))), ["a"]);
-        assert_eq!(names(&index.put(object("a", "1", 6, "the answer to a write that was under way"))), [""; 0]);
+        assert_eq!(names(&index.delete(&key, "1")), ["a"]);
+        assert_eq!(names(&index.put(object("a", "1", 6, "a late answer to a write"))), [""; 0]);
         assert_eq!(value(&index, "a"), None);
         assert_eq!(names(&index.put(object("a", "2", 7, "new"))), ["a"]);
     }
 
     #[test]
-    fn what_left_a_selector_comes_back_when_it_matches_again() {
-        let mut index = Index::new(LOGIC, Vec::new());
+    fn an_object_that_matches_a_selector_again_comes_back() {
+        let mut index = Index::new(LOOPS, Vec::new());
         index.put(object("a", "1", 5, "x"));
         assert_eq!(names(&index.left(&object("a", "1", 6, "without its label"))), ["a"]);
         assert_eq!(names(&index.put(object("a", "1", 6, "late"))), [""; 0]);
@@ -222,20 +229,20 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_truth() {
-        let mut index = Index::new(LOGIC, Vec::new());
+    fn a_list_replaces_what_was_known() {
+        let mut index = Index::new(LOOPS, Vec::new());
         index.put(object("a", "1", 5, "x"));
         index.put(object("b", "2", 5, "x"));
         index.put(object("c", "3", 5, "x"));
-        let concerned = index.reset("Service", None, vec![object("a", "1", 5, "x"), object("c", "3", 2, "restored")]);
-        assert_eq!(names(&concerned), ["b", "c"]);
+        let affected = index.reset("Service", None, vec![object("a", "1", 5, "x"), object("c", "3", 2, "restored")]);
+        assert_eq!(names(&affected), ["b", "c"]);
         assert_eq!((value(&index, "b"), value(&index, "c")), (None, Some("restored")));
         assert!(!index.missing().contains(&"Service".to_owned()) && index.missing().contains(&"Pod".to_owned()));
     }
 
     #[test]
-    fn a_list_of_one_namespace_says_nothing_about_another() {
-        let mut index = Index::new(LOGIC, vec!["n".into(), "other".into()]);
+    fn a_list_of_one_namespace_does_not_change_another() {
+        let mut index = Index::new(LOOPS, vec!["n".into(), "other".into()]);
         index.put(object("a", "1", 5, "x"));
         assert_eq!(names(&index.reset("Service", Some("other"), Vec::new())), [""; 0]);
         assert_eq!(value(&index, "a"), Some("x"));

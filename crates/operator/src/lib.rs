@@ -1,9 +1,10 @@
 //! Runs the loops on a real cluster: watches, an ordered queue, writes, leader election, metrics.
 //!
-//! Data flows in a circle: watches → index of objects → whom a change concerns → queue → a worker asks the loop → the
-//! writes that change something → answers back into the index. Everything that decides is pure and told the time
-//! (`queue`, `index`, `foreign_fields`, `recent_events`); `execute` knows a cluster only as something that answers requests;
-//! `client`, `watch`, `definitions` and `web` are the thin shell. Who leads is the business of `stead-election`. What the loops want is not known here.
+//! Data flows in a circle: watches → index of objects → which loops a change affects → queue → a worker runs the loop → the
+//! writes that change something → answers back into the index. Everything that decides is pure and is told the time
+//! (`queue`, `index`, `foreign_fields`, `recent_events`); `execute` knows a cluster only as something that answers
+//! requests; `client`, `watch`, `definitions` and `web` are the thin shell. `stead-election` elects the leader. What the
+//! loops want is not known here.
 
 mod api;
 mod client;
@@ -13,7 +14,7 @@ mod execute;
 mod foreign_fields;
 mod index;
 pub mod log;
-mod logic;
+mod loop_set;
 mod metrics;
 mod queue;
 mod recent_events;
@@ -23,5 +24,5 @@ mod shared;
 mod watch;
 mod web;
 
-pub use logic::Logic;
+pub use loop_set::LoopSet;
 pub use run::{Options, run};

@@ -1,4 +1,4 @@
-//! What Prometheus is told.
+//! Metrics for Prometheus.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use stead_loops::Store;
+use stead_model::reported_conditions;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByKind {
@@ -76,25 +77,25 @@ impl Metrics {
             companion: Family::default(),
         };
         let r = &mut metrics.registry;
-        r.register("reconciles", "Looks at an object, by how they ended", metrics.reconciles.clone());
-        r.register("errors", "Looks at an object that ended with a failed write", metrics.errors.clone());
+        r.register("reconciles", "Reconciliations by result", metrics.reconciles.clone());
+        r.register("errors", "Reconciliations that ended with a failed request", metrics.errors.clone());
         r.register(
             "reconcile_duration_seconds",
-            "How long a look took, its writes included",
+            "Duration of reconciliations, writes included",
             metrics.durations.clone(),
         );
-        r.register("writes", "Writes that were made, by the kind that was written", metrics.writes.clone());
-        r.register("requests", "Requests by their answer; 0 where there was none", metrics.requests.clone());
-        r.register("queue_length", "Objects that wait to be looked at and are due", metrics.queue.clone());
+        r.register("writes", "Writes that changed something, by kind", metrics.writes.clone());
+        r.register("requests", "Requests by status code; 0 for no response", metrics.requests.clone());
+        r.register("queue_length", "Objects that are due", metrics.queue.clone());
         r.register("leader", "Whether this process leads", metrics.leader.clone());
         r.register("objects", "Objects by condition and status", metrics.objects.clone());
-        r.register("companion", "Kinds whose definition belongs to somebody else", metrics.companion.clone());
+        r.register("companion", "Kinds whose CRD belongs to somebody else", metrics.companion.clone());
         let info = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        r.register("build", "What runs", info);
+        r.register("build", "Version", info);
         metrics
     }
 
-    /// A look at an object ended.
+    /// A reconciliation ended.
     pub(crate) fn reconciled(&self, kind: &str, result: &'static str, took: Duration) {
         let kind = kind.to_owned();
         if result == "error" {
@@ -104,39 +105,36 @@ impl Metrics {
         self.reconciles.get_or_create(&Result { kind, result }).inc();
     }
 
-    /// A write was made.
+    /// Something was written.
     pub(crate) fn wrote(&self, kind: &str, verb: &'static str) {
         self.writes.get_or_create(&Written { kind: kind.to_owned(), verb }).inc();
     }
 
-    /// A request was answered, or not.
+    /// A request was answered, or failed.
     pub(crate) fn answered(&self, verb: &'static str, code: u16) {
         self.requests.get_or_create(&Answered { verb, code }).inc();
     }
 
-    /// Whether a kind's definition belongs to somebody else.
+    /// Whether a kind's CRD belongs to somebody else.
     pub(crate) fn companion(&self, kind: &str, foreign: bool) {
         self.companion.get_or_create(&ByKind { kind: kind.to_owned() }).set(foreign.into());
     }
 
-    /// All of it, as text, with what is known at this moment.
+    /// All metrics as text, with the present values of the gauges.
     pub(crate) fn text(&self, kinds: &[&str], store: &Store, queue: usize, leads: bool) -> String {
         self.queue.set(queue.try_into().unwrap_or(i64::MAX));
         self.leader.set(leads.into());
-        let mut counts: BTreeMap<(&str, &str, &str), i64> = BTreeMap::new();
+        let mut counts: BTreeMap<(&str, String, String), i64> = BTreeMap::new();
         for kind in kinds {
             for object in store.of_kind(kind) {
-                for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
-                    let (Some(name), Some(status)) = (condition["type"].as_str(), condition["status"].as_str()) else {
-                        continue;
-                    };
-                    *counts.entry((kind, name, status)).or_default() += 1;
+                for condition in reported_conditions(object) {
+                    *counts.entry((kind, condition.r#type, condition.status)).or_default() += 1;
                 }
             }
         }
         self.objects.clear();
         for ((kind, condition, status), count) in counts {
-            let labels = Condition { kind: kind.into(), condition: condition.into(), status: status.into() };
+            let labels = Condition { kind: kind.into(), condition, status };
             self.objects.get_or_create(&labels).set(count);
         }
         let mut out = String::new();

@@ -1,7 +1,7 @@
-//! Which object is looked at next: an ordered queue that is told the time.
+//! Which object is reconciled next: an ordered queue that is told the time.
 //!
-//! A key waits once, however often it is added, and is never given out while it is being worked on: what is added
-//! meanwhile waits until that work is done.
+//! A key is in the queue at most once, however often it is added. It is never handed out while it is being reconciled: if
+//! it is added meanwhile, it waits until that is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,24 +14,24 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How work on a key ended.
+/// The result of a reconciliation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Well; look again after this time, if any.
+    /// It succeeded; reconcile again after this time, if any.
     Well {
-        /// When to look again.
+        /// When to reconcile again.
         again: Option<Duration>,
     },
-    /// Something was in the way that looking again at once gets around.
+    /// It worked with outdated objects; reconcile again at once.
     Outdated,
-    /// Badly: after a pause that grows with each failure, and is not shorter than this.
+    /// It failed; reconcile again after a pause that grows with each failure, and is at least this long.
     Badly {
-        /// What the server asked for.
+        /// The pause that the server asked for.
         at_least: Option<Duration>,
     },
 }
 
-/// Keys that wait, by when they are due and then by name; and those that are worked on.
+/// Keys that wait, by when they are due and then by name; and those that are being reconciled.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     order: BTreeSet<(Duration, ObjectKey)>,
@@ -47,7 +47,7 @@ struct Running {
 }
 
 impl Queue {
-    /// A key becomes due at a time; of two times for it the earlier holds.
+    /// Adds a key that is due at this time; of two times the earlier one applies.
     pub(crate) fn add(&mut self, key: ObjectKey, at: Duration) {
         if let Some(running) = self.running.get_mut(&key) {
             running.next = Some(running.next.map_or(at, |next| next.min(at)));
@@ -63,7 +63,7 @@ impl Queue {
         self.order.insert((at, key));
     }
 
-    /// The first key that is due. It is being worked on until [`Queue::end`] is told otherwise.
+    /// The first key that is due. It counts as being reconciled until [`Queue::end`].
     pub(crate) fn take(&mut self, now: Duration) -> Option<ObjectKey> {
         let (due, _) = self.order.first()?;
         if *due > now {
@@ -75,7 +75,7 @@ impl Queue {
         Some(key)
     }
 
-    /// Work on a key has ended.
+    /// A reconciliation has ended.
     pub(crate) fn end(&mut self, key: &ObjectKey, now: Duration, ended: Ended) {
         let mut next = self.running.remove(key).and_then(|running| running.next);
         let mut at = |due: Duration| next = Some(next.map_or(due, |next| next.min(due)));
@@ -109,12 +109,12 @@ impl Queue {
         self.order.iter().take_while(|(due, _)| *due <= now).count()
     }
 
-    /// How many keys are worked on.
+    /// How many keys are being reconciled.
     pub(crate) fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Since when the longest work has been under way.
+    /// When the oldest reconciliation in progress began.
     pub(crate) fn oldest_work(&self) -> Option<Duration> {
         self.running.values().map(|r| r.since).min()
     }
@@ -135,7 +135,7 @@ mod tests {
     const WELL: Ended = Ended::Well { again: None };
 
     #[test]
-    fn keys_come_by_time_then_by_name_and_once() {
+    fn keys_are_ordered_by_time_and_name_and_unique() {
         let mut queue = Queue::default();
         for (name, at) in [("c", 10), ("b", 5), ("a", 5), ("c", 20), ("b", 1), ("a", 5)] {
             queue.add(key(name), ms(at));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_out_before_its_time() {
+    fn a_key_is_not_handed_out_before_it_is_due() {
         let mut queue = Queue::default();
         queue.add(key("a"), ms(10));
         assert_eq!(queue.take(ms(9)), None);
@@ -157,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_worked_on_by_one_at_a_time() {
+    fn a_key_is_reconciled_by_one_worker_at_a_time() {
         let mut queue = Queue::default();
         queue.add(key("a"), ms(0));
         assert_eq!(queue.take(ms(0)), Some(key("a")));
         queue.add(key("a"), ms(1));
-        assert_eq!(queue.take(ms(5)), None, "it is being worked on");
+        assert_eq!(queue.take(ms(5)), None, "it is being reconciled");
         queue.end(&key("a"), ms(6), WELL);
         assert_eq!(queue.take(ms(6)), Some(key("a")), "it changed meanwhile");
         queue.end(&key("a"), ms(7), WELL);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_a_minute_and_are_forgotten_on_success() {
+    fn pauses_double_up_to_a_minute_and_are_reset_by_success() {
         let mut queue = Queue::default();
         let mut now = ms(0);
         let mut pauses = Vec::new();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_comes_before_a_later_look() {
+    fn a_change_replaces_a_later_time() {
         let mut queue = Queue::default();
         queue.add(key("a"), ms(0));
         queue.take(ms(0));
@@ -209,11 +209,15 @@ mod tests {
         assert_eq!(queue.next_due(), Some(ms(60_000)));
         queue.add(key("a"), ms(100));
         assert_eq!(queue.take(ms(100)), Some(key("a")));
-        assert_eq!(queue.next_due(), None, "the later look is gone: the loop asks again if it still wants it");
+        assert_eq!(
+            queue.next_due(),
+            None,
+            "the later time is dropped: the loop asks for it again if it still needs it"
+        );
     }
 
     #[test]
-    fn what_was_outdated_is_looked_at_at_once() {
+    fn an_outdated_key_is_due_at_once() {
         let mut queue = Queue::default();
         queue.add(key("a"), ms(0));
         queue.take(ms(0));

@@ -1,4 +1,4 @@
-//! Events that were created recently, so that a loop can return the same event at each reconcile.
+//! Events that were created recently, so that a loop may repeat an event in each run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use stead_loops::{Event, ObjectKey};
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
 /// The longest note that the API server accepts.
-const MAX_NOTE: usize = 1024;
+const LONGEST_NOTE: usize = 1024;
 
 /// Events, and when they were created.
 #[derive(Debug, Default)]
@@ -18,26 +18,26 @@ pub(crate) struct RecentEvents {
 }
 
 impl RecentEvents {
-    /// Whether an event is new; if so, it is remembered.
+    /// Whether an event was not created recently; it then counts as created.
     pub(crate) fn is_new(&mut self, now: Duration, event: &Event) -> bool {
         self.last.retain(|_, at| now.saturating_sub(*at) < REPEAT_AFTER);
-        let event = (event.about.clone(), event.reason.clone(), event.message.clone());
-        if self.last.contains_key(&event) {
+        let content = (event.about.clone(), event.reason.clone(), event.message.clone());
+        if self.last.contains_key(&content) {
             return false;
         }
-        self.last.insert(event, now);
+        self.last.insert(content, now);
         true
     }
 
-    /// Forgets an event that could not be created.
+    /// An event could not be created.
     pub(crate) fn forget(&mut self, event: &Event) {
         self.last.remove(&(event.about.clone(), event.reason.clone(), event.message.clone()));
     }
 }
 
-/// A note that the API server accepts, cut at a character boundary.
+/// A note that the API server accepts: cut between two characters if it is too long.
 pub(crate) fn note(message: &str) -> &str {
-    let mut end = message.len().min(MAX_NOTE);
+    let mut end = message.len().min(LONGEST_NOTE);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -53,20 +53,21 @@ mod tests {
         let event = |message: &str| Event {
             about: ObjectKey::new("Glance", "n", "g"),
             warning: false,
-            reason: "Created".into(),
+            reason: "Made".into(),
             message: message.into(),
         };
-        let mut recent = RecentEvents::default();
+        let mut events = RecentEvents::default();
         let minutes = |n: u64| Duration::from_secs(60 * n);
-        for (at, message, new) in [(0, "a", true), (1, "a", false), (1, "b", true), (9, "a", false), (10, "a", true)] {
-            assert_eq!(recent.is_new(minutes(at), &event(message)), new, "{message} at {at}");
+        for (at, message, is_new) in [(0, "a", true), (1, "a", false), (1, "b", true), (9, "a", false), (10, "a", true)]
+        {
+            assert_eq!(events.is_new(minutes(at), &event(message)), is_new, "{message} at {at}");
         }
-        recent.forget(&event("a"));
-        assert!(recent.is_new(minutes(10), &event("a")));
+        events.forget(&event("a"));
+        assert!(events.is_new(minutes(10), &event("a")));
     }
 
     #[test]
-    fn notes_are_cut_at_a_character_boundary() {
+    fn notes_are_cut_between_characters() {
         assert_eq!(note("short"), "short");
         assert_eq!(note(&"ä".repeat(600)).len(), 1024);
         assert_eq!(note(&format!("x{}", "ä".repeat(600))).len(), 1023);

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use crate::client::{Cluster, MAX_READ};
 use crate::execute::Executor;
-use crate::logic::Logic;
+use crate::loop_set::LoopSet;
 use crate::shared::Shared;
 use crate::{definitions, references, watch as watches, web};
 
@@ -36,7 +36,7 @@ pub struct Options {
     /// How long one request of a watch lasts.
     pub watch_timeout: Duration,
     /// What is run.
-    pub logic: Logic,
+    pub loops: LoopSet,
 }
 
 /// The name of the Lease.
@@ -51,7 +51,7 @@ pub async fn run(config: ClientConfig, options: Options, stop: impl Future<Outpu
     let idle = options.watch_timeout + Duration::from_secs(10);
     let config = config.without_retries().request_timeout(MAX_READ).idle_timeout(idle);
     let client = config.connect()?;
-    let shared = Arc::new(Shared::new(options.logic, options.namespaces));
+    let shared = Arc::new(Shared::new(options.loops, options.namespaces));
     let listener = tokio::net::TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("listening on {}", options.listen))?;
@@ -65,7 +65,7 @@ pub async fn run(config: ClientConfig, options: Options, stop: impl Future<Outpu
         }
     });
     tasks.spawn(definitions::keep(client.clone(), shared.clone()));
-    for watched in options.logic.watched {
+    for watched in options.loops.watched {
         let scopes = shared.index().scopes(watched);
         for scope in scopes {
             tasks.spawn(watches::keep(client.clone(), watched, scope, options.watch_timeout, shared.clone()));

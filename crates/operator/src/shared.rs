@@ -1,4 +1,4 @@
-//! What watches, workers, the election and the web pages share.
+//! State that is shared by watches, workers, the election and the web server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,14 +9,14 @@ use stead_loops::ObjectKey;
 use tokio::sync::Notify;
 
 use crate::index::Index;
-use crate::logic::Logic;
+use crate::loop_set::LoopSet;
 use crate::metrics::Metrics;
 use crate::queue::{Ended, Queue};
 
 /// The state of the operator.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) logic: Logic,
+    pub(crate) loops: LoopSet,
     pub(crate) clock: MonotonicClock,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) metrics: Metrics,
@@ -28,24 +28,24 @@ pub(crate) struct Shared {
     wake: Notify,
 }
 
-/// What is known of the definitions of the kinds that have a loop.
+/// The CRDs of the kinds that have a loop.
 #[derive(Debug, Default)]
 struct Definitions {
-    /// Kinds that are there, and whether they belong to somebody else.
+    /// Kinds whose CRD exists, and whether it belongs to somebody else.
     foreign: BTreeMap<&'static str, bool>,
-    /// Definitions that are not there, by name.
+    /// CRDs that do not exist, by name.
     missing: BTreeSet<String>,
 }
 
 impl Shared {
     /// The state at the start.
-    pub(crate) fn new(logic: Logic, namespaces: Vec<String>) -> Shared {
+    pub(crate) fn new(loops: LoopSet, namespaces: Vec<String>) -> Shared {
         Shared {
-            logic,
+            loops,
             clock: MonotonicClock::new(),
             leadership: Arc::default(),
             metrics: Metrics::new(),
-            index: RwLock::new(Index::new(logic, namespaces)),
+            index: RwLock::new(Index::new(loops, namespaces)),
             queue: Mutex::default(),
             definitions: Mutex::default(),
             reads: Mutex::default(),
@@ -53,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// What is known of the cluster. Nobody who holds this waits for anything.
+    /// The observed state of the cluster. Whoever holds this must not wait for anything.
     pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,39 +79,39 @@ impl Shared {
         self.reads().get(key).copied()
     }
 
-    /// An object was read by name, by a request that was begun at this time.
+    /// An object was read by name, by a request that began at this time.
     pub(crate) fn was_read(&self, key: &ObjectKey, began: Duration) {
         self.reads().insert(key.clone(), began);
     }
 
-    /// Lets all reads count as long ago.
+    /// Makes all objects that are read by name due.
     #[cfg(test)]
     pub(crate) fn expire_reads(&self) {
         self.reads().clear();
     }
 
-    /// Forgets objects that were read by name, but for these.
+    /// Forgets objects that were read by name, except these.
     pub(crate) fn forget_reads(&self, kept: &BTreeSet<ObjectKey>) {
         self.reads().retain(|key, _| kept.contains(key));
         let mut index = self.index_mut();
-        for kind in self.logic.read_by_name {
-            index.forget(kind.kind, kept);
+        for kind in self.loops.read_by_name {
+            index.forget(kind.kind.kind, kept);
         }
     }
 
-    /// Learns something about the cluster, and lets those look again whom it concerns.
+    /// Changes the index, and enqueues the objects whose loops the change affects.
     pub(crate) fn learn(&self, change: impl FnOnce(&mut Index) -> Vec<ObjectKey>) {
-        let concerned = change(&mut self.index_mut());
-        self.enqueue(concerned);
+        let affected = change(&mut self.index_mut());
+        self.enqueue(affected);
     }
 
-    /// Lets loops look at once.
+    /// Enqueues objects that are due now.
     fn enqueue(&self, keys: impl IntoIterator<Item = ObjectKey>) {
         let now = self.clock.now();
         let mut added = false;
         {
             let mut queue = self.queue();
-            for key in keys.into_iter().filter(|key| self.is_ours(&key.kind) && self.logic.reconciles(&key.kind)) {
+            for key in keys.into_iter().filter(|key| self.is_ours(&key.kind) && self.loops.reconciles(&key.kind)) {
                 queue.add(key, now);
                 added = true;
             }
@@ -121,17 +121,17 @@ impl Shared {
         }
     }
 
-    /// Lets the loops of all objects look, as at the beginning of a term.
+    /// Enqueues all objects, as when this process becomes the leader.
     pub(crate) fn enqueue_all(&self) {
         let keys: Vec<ObjectKey> = {
             let index = self.index();
-            self.logic.reconciled.iter().flat_map(|kind| index.store().keys(kind)).cloned().collect()
+            self.loops.reconciled.iter().flat_map(|kind| index.store().keys(kind)).cloned().collect()
         };
         self.enqueue(keys);
         self.wake.notify_waiters();
     }
 
-    /// The next object to look at; waits until there is one and this process may work on it.
+    /// The next object to reconcile; waits until there is one and this process may reconcile it.
     pub(crate) async fn next(&self) -> ObjectKey {
         loop {
             let woken = self.wake.notified();
@@ -148,12 +148,12 @@ impl Shared {
                 queue.next_due().map(|due| due.saturating_sub(now))
             };
             let pause = pause.unwrap_or(Duration::from_secs(3600));
-            // Either way the queue is looked at again.
+            // The queue is checked again in either case.
             let _ = tokio::time::timeout(pause, woken).await;
         }
     }
 
-    /// Work on an object has ended.
+    /// A reconciliation has ended.
     pub(crate) fn end(&self, key: &ObjectKey, ended: Ended) {
         let now = self.clock.now();
         self.queue().end(key, now, ended);
@@ -165,23 +165,23 @@ impl Shared {
         self.queue().due(self.clock.now())
     }
 
-    /// How long the longest work under way has taken so far.
+    /// How long the oldest reconciliation in progress has taken so far.
     pub(crate) fn oldest_work(&self) -> Option<Duration> {
         let since = self.queue().oldest_work()?;
         Some(self.clock.now().saturating_sub(since))
     }
 
-    /// Whether no work is under way.
+    /// Whether nothing is being reconciled.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue().running() == 0
     }
 
-    /// Whether every watch has had its first list.
+    /// Whether every watched kind has been listed.
     pub(crate) fn is_synced(&self) -> bool {
         self.index().missing().is_empty()
     }
 
-    /// What is still waited for before work begins; empty when all is there.
+    /// What the operator waits for before it reconciles; empty if it is ready.
     pub(crate) fn waits_for(&self) -> Vec<String> {
         let missing: Vec<String> =
             self.definitions().missing.iter().map(|d| format!("the definition {d} is missing")).collect();
@@ -191,23 +191,23 @@ impl Shared {
         self.index().missing().iter().map(|kind| format!("{kind} has not been listed yet")).collect()
     }
 
-    /// Whether objects of this kind may be written. One that has a loop may only when its definition is known to be
-    /// Stead's: until then it might be somebody else's.
+    /// Whether objects of this kind may be written. A kind that has a loop may be written only when its CRD is known to be
+    /// Stead's.
     pub(crate) fn is_ours(&self, kind: &str) -> bool {
-        self.definitions().foreign.get(kind).map_or(!self.logic.reconciles(kind), |foreign| !foreign)
+        self.definitions().foreign.get(kind).map_or(!self.loops.reconciles(kind), |foreign| !foreign)
     }
 
-    /// Whether a kind's definition has been found, whomever it belongs to.
+    /// Whether a kind's CRD exists, whoever installed it.
     pub(crate) fn is_defined(&self, kind: &str) -> bool {
-        !self.logic.reconciles(kind) || self.definitions().foreign.contains_key(kind)
+        !self.loops.reconciles(kind) || self.definitions().foreign.contains_key(kind)
     }
 
-    /// A definition has gone: whose the next one of that name is, nobody knows.
+    /// A CRD was deleted. The next one of that name may be somebody else's.
     pub(crate) fn undefine(&self, kind: &str) {
         self.definitions().foreign.remove(kind);
     }
 
-    /// A definition was found, or not. Gives back whether that is news.
+    /// A CRD was found, or not. Returns whether that is a change.
     pub(crate) fn define(&self, kind: &'static str, definition: &str, found: Option<bool>) -> bool {
         let mut definitions = self.definitions();
         match found {

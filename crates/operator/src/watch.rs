@@ -22,17 +22,17 @@ pub(crate) async fn keep(
     shared: Arc<Shared>,
 ) {
     let scope = scope.as_deref();
-    while !shared.is_defined(watched.kind) {
+    while !shared.is_defined(watched.kind.kind) {
         tokio::time::sleep(DEFINED).await;
     }
     let options = WatchOptions::labelled(watched.selector, timeout);
     // Each object is trimmed at once: no value of a Secret is kept until the list is complete.
-    let mut watch = client.watch_json(watched.kind, path_of(watched), scope, &options, trim);
+    let mut watch = client.watch_json(watched.kind.kind, path_of(watched), scope, &options, trim);
     loop {
         match watch.next().await {
             WatchEvent::Listed(objects) => {
-                debug!(kind = watched.kind, objects = objects.len(), "listed");
-                shared.learn(|index| index.reset(watched.kind, scope, objects));
+                debug!(kind = watched.kind.kind, objects = objects.len(), "listed");
+                shared.learn(|index| index.reset(watched.kind.kind, scope, objects));
             }
             WatchEvent::Applied(object) => shared.learn(|index| index.put(object)),
             WatchEvent::Deleted(object) => shared.learn(|index| index.left(&object)),
@@ -44,10 +44,10 @@ pub(crate) async fn keep(
 /// Logs a failure once, until the watch works again. An optional kind that the server does not have has no objects.
 fn report(watched: &Watched, scope: Option<&str>, error: &Error, again: bool, shared: &Shared) {
     if error.is_not_found() && watched.optional {
-        shared.learn(|index| index.reset(watched.kind, scope, Vec::new()));
+        shared.learn(|index| index.reset(watched.kind.kind, scope, Vec::new()));
     } else if again {
-        debug!(kind = watched.kind, "watching: {error}");
+        debug!(kind = watched.kind.kind, "watching: {error}");
     } else {
-        warn!(kind = watched.kind, "watching: {error}");
+        warn!(kind = watched.kind.kind, "watching: {error}");
     }
 }

@@ -42,6 +42,6 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     let (due, leads) = (shared.due(), shared.leadership.leads());
-    let text = shared.metrics.text(shared.logic.reconciled, shared.index().store(), due, leads);
+    let text = shared.metrics.text(shared.loops.reconciled, shared.index().store(), due, leads);
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

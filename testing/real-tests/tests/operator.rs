@@ -7,37 +7,28 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stead_client::ClientConfig;
-use stead_loops::{ObjectKey, Propagation, Settings, Step, Store, Watched, World, Write};
-use stead_operator::{Logic, Options, log, run};
+use stead_loops::{ObjectKey, ObjectRef, Propagation, Settings, Step, Store, Watched, World, Write};
+use stead_operator::{LoopSet, Options, log, run};
 use stead_testbed::{Binaries, ControlPlane, User};
 use tokio::signal::unix::{SignalKind, signal};
 
-const fn watched(api_version: &'static str, kind: &'static str, plural: &'static str) -> Watched {
-    Watched { api_version, kind, plural, namespaced: true, selector: "", optional: false }
-}
-
 /// Each Topology has a ConfigMap and a Secret of its name, until it says that it wants none.
-const LOGIC: Logic = Logic {
-    watched: &[
-        watched("topology.openstack.org/v1beta1", "Topology", "topologies"),
-        watched("v1", "ConfigMap", "configmaps"),
-    ],
-    read_by_name: &[watched("v1", "Secret", "secrets")],
-    references: |topology| {
-        ObjectKey::of(topology).map(|k| ObjectKey { kind: "Secret".into(), ..k }).into_iter().collect()
-    },
+const LOOPS: LoopSet = LoopSet {
+    watched: &[Watched::all("Topology"), Watched::all("ConfigMap")],
+    read_by_name: &[Watched::all("Secret")],
+    references: |topology| vec![ObjectKey { kind: "Secret".into(), ..topology.key().clone() }],
     reconciled: &["Topology"],
     step,
-    concerned,
+    affected,
 };
 
 fn step(world: &World<'_>, key: &ObjectKey) -> Step {
-    let Some(topology) = world.store.get(key) else { return Step::default() };
+    let Some(topology) = world.store.raw(key) else { return Step::default() };
     let meta = json!({"name": key.name, "namespace": key.namespace});
     let value = topology["spec"]["value"].as_str().unwrap_or_default();
     let mut writes = Vec::new();
     if topology["spec"]["none"] == true {
-        let live = world.store.find("ConfigMap", &key.namespace, &key.name);
+        let live = world.store.raw(&ObjectKey::namespaced("ConfigMap", &key.namespace, &key.name));
         writes.extend(live.and_then(|l| l["metadata"]["uid"].as_str()).map(|uid| Write::Delete {
             key: ObjectKey::new("ConfigMap", &key.namespace, &key.name),
             uid: uid.to_owned(),
@@ -45,9 +36,9 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
         }));
     } else {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"value": value}});
-        writes.push(Write::Apply { object: map, whole: vec!["/data"] });
+        writes.push(Write::Apply { object: map, exclusive: vec!["/data"] });
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": {"value": "c2VjcmV0"}});
-        writes.push(Write::Apply { object: secret, whole: vec![] });
+        writes.push(Write::Apply { object: secret, exclusive: vec![] });
     }
     let said = world.failures.values().next().map_or("fine", |f| f.reason.as_str());
     writes.push(Write::Status {
@@ -57,9 +48,9 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
     Step { writes, again: None, wants_cluster: false }
 }
 
-fn concerned(_: &Store, before: Option<&Value>, after: Option<&Value>) -> Vec<ObjectKey> {
-    let key = after.or(before).and_then(ObjectKey::of);
-    key.map(|k| ObjectKey { kind: "Topology".into(), ..k }).into_iter().collect()
+fn affected(_: &Store, before: Option<ObjectRef<'_>>, after: Option<ObjectRef<'_>>) -> Vec<ObjectKey> {
+    let object = after.or(before).into_iter();
+    object.map(|object| ObjectKey { kind: "Topology".into(), ..object.key().clone() }).collect()
 }
 
 /// Where a process of [`operator`] finds its cluster.
@@ -86,7 +77,7 @@ fn operator() {
             listen: "127.0.0.1:0".parse().unwrap(),
             workers: 4,
             watch_timeout: Duration::from_secs(20),
-            logic: LOGIC,
+            loops: LOOPS,
         };
         let mut term = signal(SignalKind::terminate()).unwrap();
         run(config, options, async move {

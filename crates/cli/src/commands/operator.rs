@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use stead_loops::Settings;
-use stead_operator::{Logic, Options, log};
+use stead_operator::{LoopSet, Options, log};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{AntiAffinity, LogFormat, OperatorArgs};
@@ -36,7 +36,7 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
         listen: args.listen,
         workers: args.workers.into(),
         watch_timeout: Duration::from_secs(args.watch_timeout),
-        logic: Logic::STEAD,
+        loops: LoopSet::STEAD,
     };
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = async move {

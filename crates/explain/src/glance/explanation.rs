@@ -177,7 +177,7 @@ fn one(
         wanted,
         topology,
         topology_missing,
-        storage: storage(&api.spec.storage),
+        storage: storage(&api.spec.storage.clone().unwrap_or_default()),
         faults,
         pods,
     })

@@ -1,164 +1,140 @@
 //! What a GlanceAPI gets from its Glance.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
+use stead_model::{Glance, GlanceApiSpec, GlanceSpec, GlanceTls, ImageCache, Storage};
 
 use crate::layout::{API_NAME, ApiType, KEYSTONE_ENDPOINT, SERVICE};
-use crate::object::{fields, flag, name, number, owned, pairs, present, set, text};
+use crate::metadata::{name, texts};
+use crate::optional::{non_empty, set_default, text};
+use crate::owner::{Owner, WantedObject, named};
 use crate::step::Settings;
-use crate::topology_ref;
 
-/// A Glance's spec with what it leaves to be understood.
-pub(crate) fn understood(glance: &Value, settings: &Settings) -> Value {
-    let mut spec = glance["spec"].clone();
-    let defaults = [
-        ("containerImage", settings.glance_image.as_str()),
-        ("serviceUser", SERVICE),
-        ("databaseAccount", SERVICE),
-        ("memcachedInstance", "memcached"),
-    ];
-    for (field, value) in defaults {
-        if text(&spec, &format!("/{field}")).is_empty() {
-            set(&mut spec, field, value.into());
-        }
+/// A Glance's spec with its defaults.
+pub(crate) fn with_defaults(glance: &Glance, settings: &Settings) -> GlanceSpec {
+    let mut spec = glance.spec.clone();
+    set_default(&mut spec.container_image, &settings.glance_image);
+    set_default(&mut spec.service_user, SERVICE);
+    set_default(&mut spec.database_account, SERVICE);
+    set_default(&mut spec.memcached_instance, "memcached");
+    set_default(&mut spec.password_selectors.get_or_insert_default().service, "GlancePassword");
+    spec.api_timeout = spec.api_timeout.filter(|timeout| *timeout != 0).or(Some(60));
+    // Without a size there are no claims.
+    let storage = spec.storage.get_or_insert_default();
+    if non_empty(&storage.storage_request).is_none() {
+        storage.external = Some(true);
     }
-    if text(&spec, "/passwordSelectors/service").is_empty() {
-        let mut selectors = present(&spec, "/passwordSelectors").cloned().unwrap_or_default();
-        set(&mut selectors, "service", "GlancePassword".into());
-        set(&mut spec, "passwordSelectors", selectors);
+    // Without an API there is one without pods, which can be changed later.
+    if spec.glance_apis.is_empty() {
+        let api = GlanceApiSpec { replicas: Some(0), r#type: Some("split".into()), ..GlanceApiSpec::default() };
+        spec.glance_apis.insert("default".into(), api);
+        spec.keystone_endpoint = Some("default".into());
     }
-    if number(&spec, "/apiTimeout").is_none_or(|t| t == 0) {
-        set(&mut spec, "apiTimeout", 60.into());
-    }
-    // Nobody asks for storage: then there are no claims.
-    if text(&spec, "/storage/storageRequest").is_empty() {
-        let mut storage = present(&spec, "/storage").cloned().unwrap_or_default();
-        set(&mut storage, "external", true.into());
-        set(&mut spec, "storage", storage);
-    }
-    // No API at all: one that can be filled in, without pods.
-    if fields(&spec, "/glanceAPIs").next().is_none() {
-        set(&mut spec, "glanceAPIs", json!({"default": {"replicas": 0, "type": "split"}}));
-        set(&mut spec, "keystoneEndpoint", "default".into());
-    }
-    if text(&spec, "/keystoneEndpoint").is_empty() {
-        let names: Vec<String> = fields(&spec, "/glanceAPIs").map(|(name, _)| name.clone()).collect();
-        if let [only] = names.as_slice() {
-            set(&mut spec, "keystoneEndpoint", only.clone().into());
-        }
+    let mut names = spec.glance_apis.keys();
+    if let (Some(only), None) = (names.next(), names.next()) {
+        set_default(&mut spec.keystone_endpoint, only);
     }
     spec
 }
 
 /// The layout of an API.
-pub(crate) fn layout(template: &Value) -> &str {
-    match text(template, "/type") {
-        "" => "split",
-        layout => layout,
-    }
+pub(crate) fn layout(template: &GlanceApiSpec) -> &str {
+    non_empty(&template.r#type).unwrap_or("split")
 }
 
-/// The ServiceAccount that a Glance's pods run as.
-pub(crate) fn service_account(glance: &Value) -> String {
-    format!("{SERVICE}-{}", name(glance))
+/// The ServiceAccount of a Glance's pods.
+pub(crate) fn service_account(glance: &Glance) -> String {
+    format!("{SERVICE}-{}", name(&glance.metadata))
 }
 
 /// A GlanceAPI as its Glance wants it: one part of one API.
 pub(crate) fn glance_api(
-    glance: &Value,
-    spec: &Value,
+    glance: &Glance,
+    spec: &GlanceSpec,
     api: &str,
-    template: &Value,
+    template: &GlanceApiSpec,
     part: ApiType,
     database: &str,
-) -> Value {
-    let mut own = template.as_object().cloned().unwrap_or_default();
-    let mut put = |field: &str, value: Value| {
-        own.insert(field.to_owned(), value);
+) -> WantedObject {
+    let own = GlanceApiSpec {
+        api_timeout: template.api_timeout.filter(|timeout| *timeout != 0).or(spec.api_timeout),
+        api_type: Some(part.name().into()),
+        container_image: spec.container_image.clone(),
+        custom_service_config: first(&template.custom_service_config, &spec.custom_service_config),
+        custom_service_config_secrets: config_secrets(template, spec),
+        database_account: spec.database_account.clone(),
+        database_hostname: Some(database.into()),
+        extra_mounts: spec.extra_mounts.clone(),
+        image_cache: Some(image_cache(template, spec)),
+        memcached_instance: spec.memcached_instance.clone(),
+        network_attachments: template.network_attachments.clone(),
+        node_selector: template.node_selector.clone().or_else(|| spec.node_selector.clone()),
+        r#override: Some(template.r#override.clone().unwrap_or_default()),
+        password_selectors: spec.password_selectors.clone(),
+        quota: Some(spec.quotas.iter().flatten().any(|(_, limit)| *limit > 0)),
+        replicas: Some(template.replicas.unwrap_or(1)),
+        resources: Some(template.resources.clone().unwrap_or_else(|| json!({}))),
+        secret: spec.secret.clone(),
+        service_account: Some(service_account(glance)),
+        service_user: spec.service_user.clone(),
+        storage: Some(storage(template, spec)),
+        tls: Some(tls(template)),
+        // A reference without a name is one of its own: it opts out.
+        topology_ref: template.topology_ref.clone().or_else(|| spec.topology_ref.clone()),
+        r#type: Some(layout(template).into()),
     };
-    put("apiType", part.word().into());
-    put("type", layout(template).into());
-    put("containerImage", spec["containerImage"].clone());
-    put("databaseHostname", database.into());
-    put("databaseAccount", spec["databaseAccount"].clone());
-    put("memcachedInstance", spec["memcachedInstance"].clone());
-    put("secret", spec["secret"].clone());
-    put("passwordSelectors", spec["passwordSelectors"].clone());
-    put("serviceUser", spec["serviceUser"].clone());
-    put("serviceAccount", service_account(glance).into());
-    put("quota", fields(spec, "/quotas").any(|(_, limit)| limit.as_i64().is_some_and(|l| l > 0)).into());
-    put("replicas", number(template, "/replicas").unwrap_or(1).into());
-    put("storage", storage(template, spec));
-    put("imageCache", image_cache(template, spec));
-    put("override", present(template, "/override").cloned().unwrap_or_else(|| json!({})));
-    put("resources", present(template, "/resources").cloned().unwrap_or_else(|| json!({})));
-    put("tls", tls(template));
-    if number(template, "/apiTimeout").is_none_or(|t| t == 0) {
-        put("apiTimeout", spec["apiTimeout"].clone());
-    }
-    if let Some(mounts) = present(spec, "/extraMounts") {
-        put("extraMounts", mounts.clone());
-    }
-    if text(template, "/customServiceConfig").is_empty() && !text(spec, "/customServiceConfig").is_empty() {
-        put("customServiceConfig", spec["customServiceConfig"].clone());
-    }
-    let has_secrets = template["customServiceConfigSecrets"].as_array().is_some_and(|l| !l.is_empty());
-    if !has_secrets && let Some(secrets) = present(spec, "/customServiceConfigSecrets") {
-        put("customServiceConfigSecrets", secrets.clone());
-    }
-    if present(template, "/nodeSelector").is_none()
-        && let Some(selector) = present(spec, "/nodeSelector")
-    {
-        put("nodeSelector", selector.clone());
-    }
-    let mut own = Value::Object(own);
-    topology_ref::inherit(&mut own, spec);
-    let labels = pairs([("service", SERVICE), (API_NAME, api)]);
-    let kind_name = format!("{}-{api}-{}", name(glance), part.word());
-    let mut object = owned(glance, "glance.openstack.org/v1beta1", "GlanceAPI", &kind_name, &labels);
-    if text(spec, "/keystoneEndpoint") == api {
-        set(&mut object["metadata"], "annotations", json!({KEYSTONE_ENDPOINT: "true"}));
-    }
-    object["spec"] = without_nulls(own);
-    object
+    let is_registered = text(&spec.keystone_endpoint) == api;
+    let metadata = ObjectMeta {
+        annotations: is_registered.then(|| texts([(KEYSTONE_ENDPOINT, "true")])),
+        ..named(
+            &format!("{}-{api}-{}", name(&glance.metadata), part.name()),
+            texts([("service", SERVICE), (API_NAME, api)]),
+        )
+    };
+    Owner::of(glance).create("GlanceAPI", metadata, json!({"spec": without_nulls(json!(own))}))
 }
 
-fn storage(template: &Value, spec: &Value) -> Value {
-    let mut storage = Map::new();
-    for field in ["storageClass", "storageRequest"] {
-        let own = text(template, &format!("/storage/{field}"));
-        let value = if own.is_empty() { text(spec, &format!("/storage/{field}")) } else { own };
-        if !value.is_empty() {
-            storage.insert(field.into(), value.into());
-        }
-    }
-    if flag(template, "/storage/external") || flag(spec, "/storage/external") {
-        storage.insert("external".into(), true.into());
-    }
-    Value::Object(storage)
+/// The template's own value, or the Glance's where that is empty.
+fn first(own: &Option<String>, inherited: &Option<String>) -> Option<String> {
+    if non_empty(own).is_none() && non_empty(inherited).is_some() { inherited.clone() } else { own.clone() }
 }
 
-fn image_cache(template: &Value, spec: &Value) -> Value {
-    let or = |a: &str, b: &str| if a.is_empty() { b.to_owned() } else { a.to_owned() };
-    json!({
-        "size": or(text(template, "/imageCache/size"), text(spec, "/imageCache/size")),
-        "cleanerScheduler": or(text(template, "/imageCache/cleanerScheduler"), "*/30 * * * *"),
-        "prunerScheduler": or(text(template, "/imageCache/prunerScheduler"), "1 0 * * *"),
-    })
+fn config_secrets(template: &GlanceApiSpec, spec: &GlanceSpec) -> Option<Vec<String>> {
+    let own = &template.custom_service_config_secrets;
+    let has_own = own.as_ref().is_some_and(|own| !own.is_empty());
+    if has_own { own.clone() } else { spec.custom_service_config_secrets.clone().or_else(|| own.clone()) }
 }
 
-fn tls(template: &Value) -> Value {
-    let mut tls = present(template, "/tls").cloned().unwrap_or_else(|| json!({}));
-    let mut api = present(&tls, "/api").cloned().unwrap_or_else(|| json!({}));
-    for side in ["internal", "public"] {
-        if api.get(side).is_none() {
-            set(&mut api, side, json!({}));
-        }
+fn storage(template: &GlanceApiSpec, spec: &GlanceSpec) -> Storage {
+    let (own, inherited) = (template.storage.clone().unwrap_or_default(), spec.storage.clone().unwrap_or_default());
+    let one_of = |own: &Option<String>, inherited: &Option<String>| {
+        non_empty(own).or_else(|| non_empty(inherited)).map(str::to_owned)
+    };
+    Storage {
+        external: (own.external == Some(true) || inherited.external == Some(true)).then_some(true),
+        storage_class: one_of(&own.storage_class, &inherited.storage_class),
+        storage_request: one_of(&own.storage_request, &inherited.storage_request),
     }
-    set(&mut tls, "api", api);
+}
+
+fn image_cache(template: &GlanceApiSpec, spec: &GlanceSpec) -> ImageCache {
+    let mut cache = template.image_cache.clone().unwrap_or_default();
+    let inherited = spec.image_cache.as_ref().and_then(|cache| non_empty(&cache.size));
+    set_default(&mut cache.size, inherited.unwrap_or_default());
+    set_default(&mut cache.cleaner_scheduler, "*/30 * * * *");
+    set_default(&mut cache.pruner_scheduler, "1 0 * * *");
+    cache
+}
+
+fn tls(template: &GlanceApiSpec) -> GlanceTls {
+    let mut tls = template.tls.clone().unwrap_or_default();
+    let api = tls.api.get_or_insert_default();
+    api.internal.get_or_insert_default();
+    api.public.get_or_insert_default();
     tls
 }
 
-/// Applying a null would be an attempt to own nothing.
+/// Removes fields that are null: applying one would set it, and own it.
 pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => map
@@ -167,6 +143,7 @@ pub(crate) fn without_nulls(value: Value) -> Value {
             .map(|(k, v)| (k, without_nulls(v)))
             .collect::<Map<_, _>>()
             .into(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }
 }

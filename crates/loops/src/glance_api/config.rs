@@ -1,21 +1,26 @@
-//! The files that a Glance is configured by: a base that follows from the spec, and what the owner wants on top of it.
+//! The configuration files of a Glance: those that follow from the spec, and what the user adds.
 //!
-//! No password stands in them. A container gets those as references to the Secret that holds them, by the names that
-//! oslo.config reads from the environment. Nobody here knows them, so that the containers themselves put them into the
-//! form that oslo.config and a database's address need.
+//! They contain no passwords. A container gets these as references to the Secret that holds them, in the environment
+//! variables that oslo.config reads. The operator does not know them, so the containers put them into the form that
+//! oslo.config and the address of a database need.
 
 use std::fmt::Write as _;
 
+use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
+use stead_model::{GlanceApi, GlanceApiSpec, ObjectKey};
 
 use crate::ini;
-use crate::layout::{ApiType, SERVICE};
-use crate::object::{Texts, flag, name, namespace, number, text, texts};
+use crate::inputs::Inputs;
+use crate::layout::{ApiType, SERVICE, api_name};
+use crate::metadata::{Texts, label, name, namespace, texts};
+use crate::optional::text;
+use crate::secret::DigestedSecret;
 use crate::store::Store;
 
-/// Where Keystone, the database and the caches are.
+/// The services that Glance depends on, as they are found in its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Neighbours {
+pub(crate) struct Dependencies {
     /// The database's host.
     pub(crate) database: String,
     /// Where the password of the database's user is: the Secret and the key in it.
@@ -30,121 +35,118 @@ pub(crate) struct Neighbours {
     pub(crate) memcached: String,
 }
 
-impl Neighbours {
-    /// Finds them in the namespace, by the names that a spec refers to. None where there is no database.
-    pub(crate) fn find(store: &Store, namespace: &str, spec: &Value) -> Neighbours {
-        let service = |name: &str| store.find("Service", namespace, name).is_some();
-        let keystone = service("keystone-internal");
-        let memcached = match text(spec, "/memcachedInstance") {
+impl Dependencies {
+    /// Finds them in the namespace, by the names in a spec.
+    pub(crate) fn find(store: &Store, namespace: &str, inputs: &Inputs<'_>, database: String) -> Dependencies {
+        let has_service = |name: &str| store.contains(&ObjectKey::namespaced("Service", namespace, name));
+        let memcached = match inputs.memcached {
             host if host.contains(['.', ':']) => host.to_owned(),
-            name if service(name) => format!("{name}.{namespace}.svc:11211"),
+            name if has_service(name) => format!("{name}.{namespace}.svc:11211"),
             _ => String::new(),
         };
-        Neighbours {
-            database: text(spec, "/databaseHostname").to_owned(),
-            database_password: database_password(store, namespace, spec),
+        Dependencies {
+            database,
+            database_password: database_password(store, namespace, inputs),
             keystone_internal: format!("http://keystone-internal.{namespace}.svc:5000"),
             keystone_public: format!("http://keystone-public.{namespace}.svc:5000"),
-            keystone,
+            keystone: has_service("keystone-internal"),
             memcached,
         }
     }
 }
 
-/// The host of a database: the Service of a Galera of that name, a Service of that name, or a host as it stands.
-pub(crate) fn database_host(store: &Store, namespace: &str, instance: &str) -> Option<String> {
+/// The host of a database: the Service of a Galera of that name, a Service of that name, or a host name as it is.
+pub(crate) fn database_host(store: &Store, space: &str, instance: &str) -> Option<String> {
     let galera = format!("mariadb-{instance}");
-    let by_label = store
-        .list("Service", namespace)
-        .find(|s| s["metadata"]["labels"]["app"] == "mariadb" && s["metadata"]["labels"]["cr"] == galera.as_str());
-    if let Some(service) = by_label.or_else(|| store.find("Service", namespace, instance)) {
-        return Some(format!("{}.{namespace}.svc", name(service)));
+    let is_of_galera = |service: &&Service| {
+        label(&service.metadata, "app") == Some("mariadb") && label(&service.metadata, "cr") == Some(&galera)
+    };
+    let by_label = store.all_in::<Service>(space).find(is_of_galera);
+    if let Some(service) = by_label.or_else(|| store.find(space, instance)) {
+        return Some(format!("{}.{space}.svc", name(&service.metadata)));
     }
     instance.contains('.').then(|| instance.to_owned())
 }
 
 /// The Secret and key with the password of the database's user: the service's own Secret, or the account's.
-fn database_password(store: &Store, namespace: &str, spec: &Value) -> Option<(String, String)> {
-    let key = match text(spec, "/passwordSelectors/database") {
-        "" => "GlanceDatabasePassword",
-        key => key,
-    };
-    let account = account_secret(text(spec, "/databaseAccount"));
-    let candidates = [(text(spec, "/secret"), key), (account.as_str(), "DatabasePassword")];
+fn database_password(store: &Store, namespace: &str, inputs: &Inputs<'_>) -> Option<(String, String)> {
+    let account = account_secret(inputs.database_account);
+    let candidates = [(inputs.secret, inputs.database_password), (account.as_str(), "DatabasePassword")];
     candidates
         .into_iter()
-        .find(|(secret, key)| store.find("Secret", namespace, secret).is_some_and(|s| s["data"].get(*key).is_some()))
+        .find(|(secret, key)| store.find::<DigestedSecret>(namespace, secret).is_some_and(|found| found.has(key)))
         .map(|(secret, key)| (secret.to_owned(), key.to_owned()))
 }
 
-/// The Secret that the MariaDB operator keeps an account's password in.
+/// The Secret in which the MariaDB operator keeps an account's password.
 pub(crate) fn account_secret(account: &str) -> String {
     format!("{account}-db-secret")
 }
 
-/// The environment that gives a container its passwords. What the owner configures by hand is left to the owner.
-pub(crate) fn password_environment(spec: &Value, neighbours: &Neighbours, custom: &str) -> Vec<Value> {
+/// The environment variables that give a container its passwords, by name. What the user configures in `custom` is left
+/// to the user.
+pub(crate) fn password_environment(
+    inputs: &Inputs<'_>,
+    dependencies: &Dependencies,
+    custom: &str,
+) -> Vec<(String, Value)> {
     let reference = |name: &str, secret: &str, key: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
     let mut environment = Vec::new();
-    if let Some((secret, key)) = &neighbours.database_password
+    if let Some((secret, key)) = &dependencies.database_password
         && ini::option(custom, "database", "connection").is_none()
     {
-        environment.push(reference("GLANCE_DATABASE_PASSWORD", secret, key));
-        environment.push(json!({"name": "OS_DATABASE__CONNECTION", "value": connection(spec, neighbours)}));
+        let (password, address) = ("GLANCE_DATABASE_PASSWORD", "OS_DATABASE__CONNECTION");
+        environment.push((password.to_owned(), reference(password, secret, key)));
+        let value = connection(inputs, dependencies);
+        environment.push((address.to_owned(), json!({"name": address, "value": value})));
     }
-    let (secret, key) = (text(spec, "/secret"), text(spec, "/passwordSelectors/service"));
     for section in ["keystone_authtoken", "service_user", "oslo_limit"] {
         if ini::option(custom, section, "password").is_none() {
-            environment.push(reference(&format!("OS_{}__PASSWORD", section.to_uppercase()), secret, key));
+            let name = format!("OS_{}__PASSWORD", section.to_uppercase());
+            let variable = reference(&name, inputs.secret, inputs.service_password);
+            environment.push((name, variable));
         }
     }
     environment
 }
 
 /// The database's address, without the password.
-fn connection(spec: &Value, neighbours: &Neighbours) -> String {
-    let user = text(spec, "/databaseAccount");
-    let host = &neighbours.database;
+fn connection(inputs: &Inputs<'_>, dependencies: &Dependencies) -> String {
+    let (user, host) = (inputs.database_account, &dependencies.database);
     format!("mysql+pymysql://{user}@{host}/{SERVICE}?read_default_file=/etc/my.cnf")
 }
 
-/// What a container's shell does before all else: the password goes into the database's address, every byte of it
-/// quoted, so that it may hold any character. A `$(` that is no variable's name means to kubelet what it means to the
-/// shell.
+/// The first command of a container's shell: puts the password into the database's address, with every byte escaped, so
+/// that it may contain any character. kubelet leaves a `$(` alone that is not followed by the name of a variable.
 const COMPLETE_CONNECTION: &str = r#"if [[ -n "${GLANCE_DATABASE_PASSWORD:-}" ]]; then export OS_DATABASE__CONNECTION="${OS_DATABASE__CONNECTION/@/:$(printf %s "${GLANCE_DATABASE_PASSWORD}" | od -An -v -tx1 | tr ' ' % | tr -d '\n')@}"; fi"#;
 
-/// A shell's command that needs the database.
+/// A shell command that needs the database.
 pub(crate) fn with_database(command: &str) -> String {
     format!("{COMPLETE_CONNECTION}; {command}")
 }
 
 /// The files of a GlanceAPI.
-pub(crate) fn api_files(api: &Value, neighbours: &Neighbours, domain: &str) -> Texts {
-    let spec = &api["spec"];
-    let mut files = Texts::new();
-    files.insert("00-config.conf".into(), base(api, neighbours));
-    files.insert("02-config.conf".into(), text(spec, "/customServiceConfig").to_owned());
-    files.insert("my.cnf".into(), client());
-    files.insert("glance-api-config.json".into(), start_api(spec));
-    files.insert("glance-httpd-config.json".into(), start_proxy());
-    files.insert("httpd.conf".into(), proxy_base());
-    files.insert("10-glance-httpd.conf".into(), proxy(api, domain));
-    files
+pub(crate) fn api_files(api: &GlanceApi, dependencies: &Dependencies, domain: &str) -> Texts {
+    texts([
+        ("00-config.conf", &base(api, dependencies)),
+        ("02-config.conf", text(&api.spec.custom_service_config)),
+        ("my.cnf", CLIENT),
+        ("glance-api-config.json", &start_api(&api.spec)),
+        ("glance-httpd-config.json", &start_proxy()),
+        ("httpd.conf", PROXY_BASE),
+        ("10-glance-httpd.conf", &proxy(api, domain)),
+    ])
 }
 
-/// The files of the jobs that look after a Glance's database.
-pub(crate) fn database_files(spec: &Value, neighbours: &Neighbours) -> Texts {
+/// The files of the jobs that maintain a Glance's database.
+pub(crate) fn database_files(inputs: &Inputs<'_>, dependencies: &Dependencies, custom: &str) -> Texts {
     let mut base = section("DEFAULT", &[("debug", "false")]);
-    base += &section("database", &[("connection", &connection(spec, neighbours))]);
-    let mut files = Texts::new();
-    files.insert("00-config.conf".into(), base);
-    files.insert("01-config.conf".into(), text(spec, "/customServiceConfig").to_owned());
-    files.insert("my.cnf".into(), client());
-    files
+    base += &section("database", &[("connection", &connection(inputs, dependencies))]);
+    texts([("00-config.conf", &base), ("01-config.conf", custom), ("my.cnf", CLIENT)])
 }
 
-/// The script that is run in a replica's container before Glance, by the shell that Glance then takes the place of. It
-/// completes the passwords, and tells Glance the replica's own address.
+/// The script that a replica's container runs before Glance, in the shell that then becomes Glance. It completes the
+/// passwords, and configures the replica's own address.
 pub(crate) fn scripts() -> Texts {
     let script = format!(
         r#"#!/bin/bash
@@ -163,19 +165,20 @@ if [[ -n "${{GLANCE_DOMAIN:-}}" ]]; then
 fi
 "#
     );
-    crate::object::pairs([("kolla_extend_start", script.as_str())])
+    texts([("kolla_extend_start", &script)])
 }
 
-fn base(api: &Value, neighbours: &Neighbours) -> String {
-    let spec = &api["spec"];
-    let custom = text(spec, "/customServiceConfig");
-    let shows_places = if ApiType::of(api) == ApiType::External { "false" } else { "true" };
-    let log = format!("/var/log/glance/{}.log", name(api));
+fn base(api: &GlanceApi, dependencies: &Dependencies) -> String {
+    let spec = &api.spec;
+    let custom = text(&spec.custom_service_config);
+    let shows_locations = if ApiType::of(api) == ApiType::External { "false" } else { "true" };
+    let log = format!("/var/log/glance/{}.log", name(&api.metadata));
     let cache = cache_size(spec);
-    let quota = if flag(spec, "/quota") { "true" } else { "false" };
+    let has_quota = spec.quota == Some(true);
+    let quota = if has_quota { "true" } else { "false" };
     let mut default = vec![
-        ("show_image_direct_url", shows_places),
-        ("show_multiple_locations", shows_places),
+        ("show_image_direct_url", shows_locations),
+        ("show_multiple_locations", shows_locations),
         ("enabled_import_methods", "[web-download,glance-direct]"),
         ("bind_host", "localhost"),
         ("bind_port", "9293"),
@@ -196,39 +199,39 @@ fn base(api: &Value, neighbours: &Neighbours) -> String {
     }
     let first = ini::enabled_backends(custom).first().and_then(|b| b.split(':').next()).unwrap_or("default_backend");
     let mut file = section("DEFAULT", &default);
-    let connection = connection(spec, neighbours);
+    let connection = connection(&Inputs::of_api(spec), dependencies);
     file += &section("database", &[("connection", &connection), ("max_retries", "-1"), ("db_max_retries", "-1")]);
     file += &section("glance_store", &[("default_backend", first)]);
     file += &section("default_backend", &[("filesystem_store_datadir", "/var/lib/glance/images")]);
     for store in ["os_glance_staging_store", "os_glance_tasks_store"] {
         file += &section(store, &[("filesystem_store_datadir", &format!("/var/lib/glance/{store}"))]);
     }
-    let user = text(spec, "/serviceUser");
+    let user = text(&spec.service_user);
     let mut keystone = vec![
-        ("www_authenticate_uri", neighbours.keystone_public.as_str()),
-        ("auth_url", neighbours.keystone_internal.as_str()),
+        ("www_authenticate_uri", dependencies.keystone_public.as_str()),
+        ("auth_url", dependencies.keystone_internal.as_str()),
         ("auth_type", "password"),
         ("username", user),
         ("project_domain_name", "Default"),
         ("user_domain_name", "Default"),
         ("project_name", "service"),
     ];
-    if !neighbours.memcached.is_empty() {
+    if !dependencies.memcached.is_empty() {
         keystone.extend([
-            ("memcached_servers", neighbours.memcached.as_str()),
+            ("memcached_servers", dependencies.memcached.as_str()),
             ("memcache_pool_dead_retry", "10"),
             ("memcache_pool_conn_get_timeout", "2"),
         ]);
     }
     file += &section("keystone_authtoken", &keystone);
-    if flag(spec, "/quota") {
+    if has_quota {
         let limits = [
-            ("auth_url", neighbours.keystone_internal.as_str()),
+            ("auth_url", dependencies.keystone_internal.as_str()),
             ("auth_type", "password"),
             ("username", user),
             ("system_scope", "all"),
             ("user_domain_id", "default"),
-            // Limits belong to an endpoint, whose id only Keystone knows: it is found by its type.
+            // Limits belong to an endpoint. Only Keystone knows its ID, so it is found by its type.
             ("endpoint_service_type", "image"),
         ];
         file += &section("oslo_limit", &limits);
@@ -238,7 +241,7 @@ fn base(api: &Value, neighbours: &Neighbours) -> String {
     file += &section("oslo_messaging_notifications", &[("driver", "noop")]);
     file += &section("oslo_middleware", &[("enable_proxy_headers_parsing", "true")]);
     file += &section("oslo_policy", &[("enforce_new_defaults", "true"), ("enforce_scope", "true")]);
-    if ini::enabled_backends(custom).iter().any(|b| b.ends_with(":cinder")) {
+    if ini::uses_cinder(custom) {
         file += &section("os_brick", &[("lock_path", "/var/locks/openstack/os-brick")]);
     }
     if ApiType::of(api) == ApiType::External && ini::enabled_backends(custom).iter().any(|b| b.ends_with(":rbd")) {
@@ -249,8 +252,8 @@ fn base(api: &Value, neighbours: &Neighbours) -> String {
 }
 
 /// The size of the image cache in bytes, where there is one.
-fn cache_size(spec: &Value) -> Option<String> {
-    let size = text(spec, "/imageCache/size");
+fn cache_size(spec: &GlanceApiSpec) -> Option<String> {
+    let size = spec.image_cache.as_ref()?.size.as_deref()?;
     let quantity = stead_semantics::Quantity::parse(size).ok()?;
     Some(quantity.value().to_string())
 }
@@ -265,12 +268,10 @@ fn section(name: &str, options: &[(&str, &str)]) -> String {
     text
 }
 
-fn client() -> String {
-    "[client]\nssl=0\n".to_owned()
-}
+const CLIENT: &str = "[client]\nssl=0\n";
 
-/// How the image's own start script puts the files in place and what it runs then.
-fn start_api(spec: &Value) -> String {
+/// The configuration of the image's start script: where it copies files to, and what it runs then.
+fn start_api(spec: &GlanceApiSpec) -> String {
     let place = |source: &str, target: &str, optional: bool| json!({"source": source, "dest": target, "owner": "glance", "perm": "0600", "optional": optional});
     let data = "/var/lib/config-data/default";
     let folder = "/etc/glance/glance.conf.d";
@@ -278,7 +279,7 @@ fn start_api(spec: &Value) -> String {
         place(&format!("{data}/00-config.conf"), &format!("{folder}/00-config.conf"), false),
         place(&format!("{data}/02-config.conf"), &format!("{folder}/02-config.conf"), true),
     ];
-    for (index, _) in texts(spec, "/customServiceConfigSecrets").enumerate() {
+    for (index, _) in spec.custom_service_config_secrets.iter().flatten().enumerate() {
         files.push(place(&format!("/var/lib/config-data/secret-{index}/*"), &format!("{folder}/"), true));
     }
     files.push(json!({
@@ -291,7 +292,7 @@ fn start_api(spec: &Value) -> String {
     pretty(&json!({
         "command": format!("/usr/bin/glance-api --config-dir {folder}"),
         "config_files": files,
-        // The folder of the configuration too: the script above adds a file to it.
+        // The folder of the configuration too: the script adds a file to it.
         "permissions": [own("/var/log/glance"), own("/var/lib/glance"), own(folder)],
     }))
 }
@@ -312,22 +313,19 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-fn proxy_base() -> String {
-    "ServerTokens Prod\nServerSignature Off\nTraceEnable Off\nServerRoot \"/etc/httpd\"\nServerName \"glance\"\n\
+const PROXY_BASE: &str = "ServerTokens Prod\nServerSignature Off\nTraceEnable Off\nServerRoot \"/etc/httpd\"\nServerName \"glance\"\n\
      User apache\nGroup apache\nListen 9292\nTypesConfig /etc/mime.types\nInclude conf.modules.d/*.conf\n\
      LogFormat \"%h %l %u %t \\\"%r\\\" %>s %b\" plain\nCustomLog /dev/stdout plain\nErrorLog /dev/stdout\n\
-     Include conf.d/10-glance.conf\n"
-        .to_owned()
-}
+     Include conf.d/10-glance.conf\n";
 
-/// The proxy in front of the API: a virtual host for each side that it is reached from.
-fn proxy(api: &Value, domain: &str) -> String {
-    let timeout = number(&api["spec"], "/apiTimeout").unwrap_or(60);
-    let api_name = crate::layout::api_name(api);
+/// The proxy in front of the API: a virtual host for each endpoint.
+fn proxy(api: &GlanceApi, domain: &str) -> String {
+    let timeout = api.spec.api_timeout.unwrap_or(60);
     let mut file = String::new();
     for endpoint in ApiType::of(api).endpoints() {
-        let host = format!("{SERVICE}-{api_name}-{endpoint}.{}.svc", namespace(api));
-        let tls = !text(&api["spec"], &format!("/tls/api/{endpoint}/secretName")).is_empty();
+        let tls = endpoint.certificate(&api.spec).is_some();
+        let endpoint = endpoint.name();
+        let host = format!("{SERVICE}-{}-{endpoint}.{}.svc", api_name(api), namespace(&api.metadata));
         let scheme = if tls { "https" } else { "http" };
         let certificate = if tls {
             format!(

@@ -1,77 +1,84 @@
-//! The Services that a GlanceAPI is reached by.
+//! The Services of a GlanceAPI.
 
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+use stead_model::{GlanceApi, ServiceOverride};
 
-use crate::layout::{ApiType, KEYSTONE_ENDPOINT, PORT, SERVICE, api_name, labels, set_name};
-use crate::object::{Texts, fields, namespace, owned, pairs, set, text};
+use crate::layout::{ApiType, Endpoint, KEYSTONE_ENDPOINT, PORT, SERVICE, api_name, labels, set_name};
+use crate::metadata::{Texts, annotation, namespace, texts};
+use crate::optional::non_empty;
+use crate::owner::{Owner, WantedObject, named};
 
-/// A Service for each side, and a headless one that gives each pod a name.
-pub(crate) fn services(api: &Value, cluster_domain: &str) -> Vec<Value> {
-    let sides = ApiType::of(api).endpoints().iter().map(|side| endpoint(api, side, cluster_domain));
-    std::iter::once(headless(api)).chain(sides).collect()
+/// A Service for each endpoint, and a headless one that gives each pod a name.
+pub(crate) fn services(api: &GlanceApi, cluster_domain: &str) -> Vec<WantedObject> {
+    let endpoints = ApiType::of(api).endpoints().iter();
+    let services = endpoints.map(|endpoint| endpoint_service(api, *endpoint, cluster_domain));
+    std::iter::once(headless(api)).chain(services).collect()
 }
 
-/// The addresses by side, as they stand in the status.
-pub(crate) fn endpoints(api: &Value) -> Texts {
-    let address = |side: &str| match text(&api["spec"], &format!("/override/service/{side}/endpointURL")) {
-        "" => {
-            let tls = !text(&api["spec"], &format!("/tls/api/{side}/secretName")).is_empty();
-            let scheme = if tls { "https" } else { "http" };
-            format!("{scheme}://{}.{}.svc:{PORT}", side_name(api, side), namespace(api))
+/// The addresses by endpoint, for the status.
+pub(crate) fn endpoints(api: &GlanceApi) -> Texts {
+    let address = |endpoint: Endpoint| match overrides(api, endpoint).and_then(|o| non_empty(&o.endpoint_url)) {
+        None => {
+            let scheme = if endpoint.certificate(&api.spec).is_some() { "https" } else { "http" };
+            format!("{scheme}://{}.{}.svc:{PORT}", endpoint_name(api, endpoint), namespace(&api.metadata))
         }
-        url => url.to_owned(),
+        Some(url) => url.to_owned(),
     };
-    ApiType::of(api).endpoints().iter().map(|side| ((*side).to_owned(), address(side))).collect()
+    let endpoints = ApiType::of(api).endpoints().iter();
+    endpoints.map(|endpoint| (endpoint.name().to_owned(), address(*endpoint))).collect()
 }
 
-/// The name that the pods of a GlanceAPI share.
-pub(crate) fn domain(api: &Value) -> String {
-    format!("{}.{}.svc", set_name(api), namespace(api))
+/// The domain of the pods of a GlanceAPI.
+pub(crate) fn domain(api: &GlanceApi) -> String {
+    format!("{}.{}.svc", set_name(api), namespace(&api.metadata))
 }
 
-fn side_name(api: &Value, side: &str) -> String {
-    format!("{SERVICE}-{}-{side}", api_name(api))
+fn endpoint_name(api: &GlanceApi, endpoint: Endpoint) -> String {
+    format!("{SERVICE}-{}-{}", api_name(api), endpoint.name())
 }
 
-fn service(api: &Value, name: &str, labels: &Texts, annotations: Texts) -> Value {
-    let mut service = owned(api, "v1", "Service", name, labels);
-    set(&mut service["metadata"], "annotations", json!(annotations));
-    service["spec"] = json!({
-        "selector": crate::layout::labels(api),
-        "ports": [{"name": name, "port": PORT, "protocol": "TCP", "targetPort": PORT}],
-    });
-    service
+fn overrides(api: &GlanceApi, endpoint: Endpoint) -> Option<&ServiceOverride> {
+    api.spec.r#override.as_ref()?.service.as_ref()?.get(endpoint.name())
 }
 
-fn headless(api: &Value) -> Value {
-    let annotations = pairs([("endpoint", "headless"), ("core.openstack.org/ingress_create", "false")]);
-    let mut service = service(api, &set_name(api), &labels(api), annotations);
-    set(&mut service["spec"], "clusterIP", "None".into());
-    service
+/// A Service with more fields in its spec.
+fn service(
+    api: &GlanceApi,
+    name: &str,
+    labels: Texts,
+    annotations: Texts,
+    fields: impl IntoIterator<Item = (String, Value)>,
+) -> WantedObject {
+    let metadata = ObjectMeta { annotations: Some(annotations), ..named(name, labels) };
+    let ports = json!([{"name": name, "port": PORT, "protocol": "TCP", "targetPort": PORT}]);
+    let mut spec =
+        Map::from_iter([("selector".to_owned(), json!(crate::layout::labels(api))), ("ports".to_owned(), ports)]);
+    spec.extend(fields);
+    Owner::of(api).create("Service", metadata, json!({"spec": spec}))
 }
 
-fn endpoint(api: &Value, side: &str, cluster_domain: &str) -> Value {
-    let overrides = api["spec"].pointer(&format!("/override/service/{side}")).cloned().unwrap_or_default();
-    let kind = text(&overrides, "/spec/type");
-    let wants_ingress = api["metadata"]["annotations"][KEYSTONE_ENDPOINT] == "true"
-        && side == "public"
-        && matches!(kind, "" | "ClusterIP");
+fn headless(api: &GlanceApi) -> WantedObject {
+    let annotations = texts([("endpoint", "headless"), ("core.openstack.org/ingress_create", "false")]);
+    service(api, &set_name(api), labels(api), annotations, [("clusterIP".to_owned(), "None".into())])
+}
+
+fn endpoint_service(api: &GlanceApi, endpoint: Endpoint, cluster_domain: &str) -> WantedObject {
+    let overrides = overrides(api, endpoint).cloned().unwrap_or_default();
+    let spec = overrides.spec.unwrap_or_default();
+    let is_cluster_ip = matches!(spec.get("type").and_then(Value::as_str), None | Some("" | "ClusterIP"));
+    let is_registered = annotation(&api.metadata, KEYSTONE_ENDPOINT) == Some("true");
+    let wants_ingress = is_registered && endpoint == Endpoint::Public && is_cluster_ip;
     let domain = domain(api);
     let mut labels = labels(api);
-    labels.insert("endpoint".into(), side.into());
-    let mut annotations = pairs([
-        ("endpoint", side),
+    labels.insert("endpoint".into(), endpoint.name().into());
+    let mut annotations = texts([
+        ("endpoint", endpoint.name()),
         ("core.openstack.org/ingress_create", if wants_ingress { "true" } else { "false" }),
         ("additionalSubjectNames", &format!("*.{domain},*.{domain}.{cluster_domain}")),
     ]);
-    for (field, into) in [("labels", &mut labels), ("annotations", &mut annotations)] {
-        for (key, value) in fields(&overrides, &format!("/metadata/{field}")) {
-            into.insert(key.clone(), value.as_str().unwrap_or_default().to_owned());
-        }
-    }
-    let mut service = service(api, &side_name(api, side), &labels, annotations);
-    for (field, value) in fields(&overrides, "/spec") {
-        set(&mut service["spec"], field, value.clone());
-    }
-    service
+    let metadata = overrides.metadata.unwrap_or_default();
+    labels.extend(metadata.labels.unwrap_or_default());
+    annotations.extend(metadata.annotations.unwrap_or_default());
+    service(api, &endpoint_name(api, endpoint), labels, annotations, spec)
 }

@@ -1,131 +1,145 @@
 //! The StatefulSet of a GlanceAPI.
 
-use serde_json::{Value, json};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use serde_json::{Map, Value, json};
+use stead_model::{ExtraVolumes, GlanceApi, GlanceApiSpec, ModelError, Topology};
 use stead_semantics::Quantity;
 
-use crate::glance_api::config::{Neighbours, password_environment};
+use crate::glance_api::config::{Dependencies, password_environment};
 use crate::ini;
+use crate::inputs::Inputs;
 use crate::kinds::hex;
-use crate::layout::{ApiType, GLANCE_ID, PORT, SERVICE, api_name, labels, set_name};
-use crate::object::{Texts, flag, items, name, number, owned, present, set, text, texts};
-use crate::placement_rules::place;
+use crate::layout::{ApiType, Endpoint, GLANCE_ID, PORT, SERVICE, api_name, labels, set_name};
+use crate::metadata::{Texts, name};
+use crate::optional::{non_empty, text};
+use crate::owner::{Owner, WantedObject, named};
+use crate::placement_rules::placement;
 
-/// What a StatefulSet is made of besides the GlanceAPI's own spec.
+/// What a StatefulSet depends on besides the GlanceAPI's own spec.
 pub(crate) struct Parts<'a> {
-    /// A digest of all that the containers are configured by.
+    /// A digest of everything that the containers are configured with.
     pub(crate) config: &'a str,
-    pub(crate) neighbours: &'a Neighbours,
+    pub(crate) dependencies: &'a Dependencies,
     /// The Topology that applies.
-    pub(crate) topology: Option<&'a Value>,
-    /// Whether any Topology takes the default anti-affinity away.
+    pub(crate) topology: Option<&'a Topology>,
+    /// Whether any Topology replaces the default anti-affinity.
     pub(crate) replace: bool,
-    /// The networks that the pods are attached to, as an annotation has them.
+    /// The networks that the pods are attached to, as the value of their annotation.
     pub(crate) networks: &'a str,
-    /// The name that the pods share.
+    /// The domain of the pods.
     pub(crate) domain: &'a str,
 }
 
-/// A digest of what a StatefulSet cannot change about itself: its stores and claims. Another digest, and the set is
-/// made anew; the claims stay.
-pub(crate) fn storage_digest(api: &Value) -> String {
-    let spec = &api["spec"];
-    let backends = ini::enabled_backends(text(spec, "/customServiceConfig")).join(",");
-    let storage = ["storageClass", "storageRequest"].map(|field| text(spec, &format!("/storage/{field}")));
-    let external = flag(spec, "/storage/external");
-    let cache = text(spec, "/imageCache/size");
-    hex(&format!("{backends}|{}|{}|{external}|{cache}", storage[0], storage[1]))[..16].to_owned()
+/// A digest of what cannot be changed in a StatefulSet: its stores and claim templates. If it changes, the StatefulSet is
+/// recreated; the claims are kept.
+pub(crate) fn storage_digest(api: &GlanceApi) -> String {
+    let spec = &api.spec;
+    let backends = ini::enabled_backends(text(&spec.custom_service_config)).join(",");
+    let storage = spec.storage.clone().unwrap_or_default();
+    let (class, request) = (text(&storage.storage_class), text(&storage.storage_request));
+    let external = is_external(spec);
+    let cache = cache_size(spec).unwrap_or_default();
+    hex(&format!("{backends}|{class}|{request}|{external}|{cache}"))[..16].to_owned()
 }
 
-/// The digest that a StatefulSet was made with: it stands at the end of its CONFIG_HASH, so that the set itself tells,
-/// whatever happened to whoever made it.
-pub(crate) fn made_with(set: &Value) -> Option<&str> {
-    let container = items(set, "/spec/template/spec/containers").next()?;
-    let hash = items(container, "/env").find(|e| e["name"] == "CONFIG_HASH")?;
-    text(hash, "/value").rsplit_once('-').map(|(_, digest)| digest)
+/// The digest that a StatefulSet was created with. It is at the end of CONFIG_HASH, so that it does not depend on the
+/// status of the GlanceAPI.
+pub(crate) fn made_with(set: &StatefulSet) -> Option<&str> {
+    let pod = set.spec.as_ref()?.template.spec.as_ref()?;
+    let hash = pod.containers.first()?.env.as_ref()?.iter().find(|variable| variable.name == "CONFIG_HASH")?;
+    hash.value.as_deref().unwrap_or_default().rsplit_once('-').map(|(_, digest)| digest)
 }
 
-/// What is wrong with the sizes in a spec, if anything.
-pub(crate) fn size_fault(api: &Value) -> Option<String> {
-    let spec = &api["spec"];
-    let mut sizes = vec![("imageCache.size", text(spec, "/imageCache/size"))];
-    if !flag(spec, "/storage/external") {
-        sizes.push(("storage.storageRequest", text(spec, "/storage/storageRequest")));
+/// Whether no claims are created for images.
+fn is_external(spec: &GlanceApiSpec) -> bool {
+    spec.storage.as_ref().is_some_and(|storage| storage.external == Some(true))
+}
+
+/// The size of the image cache; none for no cache.
+fn cache_size(spec: &GlanceApiSpec) -> Option<&str> {
+    non_empty(&spec.image_cache.as_ref()?.size)
+}
+
+/// Checks the sizes in a spec.
+pub(crate) fn check_sizes(api: &GlanceApi) -> Result<(), ModelError> {
+    let spec = &api.spec;
+    let cache = cache_size(spec).map(|size| ("imageCache.size", size));
+    let request = spec.storage.as_ref().map_or("", |storage| text(&storage.storage_request));
+    let images = (!is_external(spec)).then_some(("storage.storageRequest", request));
+    for (field, size) in cache.into_iter().chain(images) {
+        Quantity::parse(size).map_err(|error| {
+            let object = format!("glanceapi {}", name(&api.metadata));
+            ModelError::malformed(object, format!("spec.{field}"), format!("{size:?}: {error}"))
+        })?;
     }
-    sizes.into_iter().filter(|(field, size)| !(size.is_empty() && *field == "imageCache.size")).find_map(
-        |(field, size)| {
-            Quantity::parse(size).err().map(|error| format!("glanceapi {}: spec.{field}: {size:?}: {error}", name(api)))
-        },
-    )
+    Ok(())
 }
 
-/// The StatefulSet as it should be.
-pub(crate) fn stateful_set(api: &Value, parts: &Parts<'_>) -> Value {
-    let spec = &api["spec"];
+/// The wanted StatefulSet.
+pub(crate) fn stateful_set(api: &GlanceApi, parts: &Parts<'_>) -> WantedObject {
+    let spec = &api.spec;
     let labels = labels(api);
     let set_name = set_name(api);
-    let uses_host = ini::enabled_backends(text(spec, "/customServiceConfig")).iter().any(|b| b.ends_with(":cinder"));
-    let mut pod = json!({
-        "securityContext": {"fsGroup": GLANCE_ID},
-        "serviceAccountName": text(spec, "/serviceAccount"),
-        "containers": containers(api, parts, uses_host),
-        "volumes": volumes(api, uses_host),
-    });
+    let uses_host = ini::uses_cinder(text(&spec.custom_service_config));
+    let mut pod = placement(parts.topology, &labels, parts.replace);
+    let mut set = |field: &str, value: Value| pod.insert(field.to_owned(), value);
+    set("securityContext", json!({"fsGroup": GLANCE_ID}));
+    set("serviceAccountName", text(&spec.service_account).into());
+    set("containers", containers(api, parts, uses_host));
+    set("volumes", volumes(api, uses_host).into());
     if uses_host {
-        set(&mut pod, "hostPID", true.into());
+        set("hostPID", true.into());
     }
-    if let Some(selector) = present(spec, "/nodeSelector").filter(|s| s.as_object().is_some_and(|m| !m.is_empty())) {
-        set(&mut pod, "nodeSelector", selector.clone());
+    if let Some(selector) = spec.node_selector.as_ref().filter(|selector| !selector.is_empty()) {
+        set("nodeSelector", json!(selector));
     }
-    place(&mut pod, parts.topology, &labels, parts.replace);
-    let mut stateful_set = owned(api, "apps/v1", "StatefulSet", &set_name, &labels);
-    stateful_set["spec"] = json!({
+    let claims = claims(spec, &labels);
+    let mut stateful_set = json!({
         "serviceName": set_name,
         "selector": {"matchLabels": labels},
         "podManagementPolicy": "Parallel",
-        "replicas": number(spec, "/replicas").unwrap_or(1),
+        "replicas": spec.replicas.unwrap_or(1),
         "template": {
             "metadata": {"labels": labels, "annotations": {"k8s.v1.cni.cncf.io/networks": parts.networks}},
             "spec": pod,
         },
     });
-    let claims = claims(spec, &labels);
-    if !claims.is_empty() {
-        set(&mut stateful_set["spec"], "volumeClaimTemplates", claims.into());
+    if let Value::Object(fields) = &mut stateful_set
+        && !claims.is_empty()
+    {
+        fields.insert("volumeClaimTemplates".into(), claims.into());
     }
-    stateful_set
+    Owner::of(api).create("StatefulSet", named(&set_name, labels), json!({"spec": stateful_set}))
 }
 
-fn claims(spec: &Value, labels: &Texts) -> Vec<Value> {
-    let mut claims = Vec::new();
-    if !flag(spec, "/storage/external") {
-        claims.push(claim(SERVICE, text(spec, "/storage/storageRequest"), spec, labels));
-    }
-    if !text(spec, "/imageCache/size").is_empty() {
-        let mut cache = claim("glance-cache", text(spec, "/imageCache/size"), spec, labels);
-        set(&mut cache["metadata"], "annotations", json!({"image-cache": "true"}));
-        claims.push(cache);
-    }
-    claims
+fn claims(spec: &GlanceApiSpec, labels: &Texts) -> Vec<Value> {
+    let storage = spec.storage.clone().unwrap_or_default();
+    let class = non_empty(&storage.storage_class);
+    let images = (!is_external(spec)).then(|| {
+        let metadata = json!({"name": SERVICE, "labels": labels});
+        claim(metadata, text(&storage.storage_request), class)
+    });
+    let cache = cache_size(spec).map(|size| {
+        let metadata = json!({"name": "glance-cache", "labels": labels, "annotations": {"image-cache": "true"}});
+        claim(metadata, size, class)
+    });
+    images.into_iter().chain(cache).collect()
 }
 
-/// A claim's template, with what the API server would add: the list of templates is one value to it.
-fn claim(name: &str, size: &str, spec: &Value, labels: &Texts) -> Value {
-    let mut template = json!({
+/// A claim template with the defaults that the API server would add: it treats the list of templates as one value.
+fn claim(metadata: Value, size: &str, class: Option<&str>) -> Value {
+    let resources = json!({"requests": {"storage": canonical(size)}});
+    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": resources, "volumeMode": "Filesystem"});
+    if let (Value::Object(spec), Some(class)) = (&mut spec, class) {
+        spec.insert("storageClassName".into(), class.into());
+    }
+    json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": canonical(size)}},
-            "volumeMode": "Filesystem",
-        },
+        "metadata": metadata,
+        "spec": spec,
         "status": {"phase": "Pending"},
-    });
-    let class = text(spec, "/storage/storageClass");
-    if !class.is_empty() {
-        set(&mut template["spec"], "storageClassName", class.into());
-    }
-    template
+    })
 }
 
 /// A quantity as the API server would write it.
@@ -133,9 +147,9 @@ fn canonical(size: &str) -> String {
     Quantity::parse(size).map_or_else(|_| size.to_owned(), |quantity| quantity.to_string())
 }
 
-/// What containers ask for, as the API server would write it.
-fn resources(spec: &Value) -> Value {
-    let mut resources = present(spec, "/resources").cloned().unwrap_or_else(|| json!({}));
+/// The resources of the containers, as the API server would write them.
+fn resources(spec: &GlanceApiSpec) -> Value {
+    let mut resources = spec.resources.clone().unwrap_or_else(|| json!({}));
     for part in ["limits", "requests"] {
         for (_, quantity) in resources.get_mut(part).and_then(Value::as_object_mut).into_iter().flatten() {
             let written = match &*quantity {
@@ -148,9 +162,10 @@ fn resources(spec: &Value) -> Value {
     resources
 }
 
-fn containers(api: &Value, parts: &Parts<'_>, uses_host: bool) -> Value {
-    let spec = &api["spec"];
-    let log = format!("/usr/bin/tail -n+1 -F /var/log/glance/{}.log 2>/dev/null", name(api));
+fn containers(api: &GlanceApi, parts: &Parts<'_>, uses_host: bool) -> Value {
+    let spec = &api.spec;
+    let inputs = Inputs::of_api(spec);
+    let log = format!("/usr/bin/tail -n+1 -F /var/log/glance/{}.log 2>/dev/null", name(&api.metadata));
     let kolla = "/usr/local/bin/kolla_start";
     let run = |shell: &str, command: &str| json!(["--single-child", "--", shell, "-c", command]);
     let plain = json!({
@@ -170,14 +185,15 @@ fn containers(api: &Value, parts: &Parts<'_>, uses_host: bool) -> Value {
         ("glance-httpd", run("/bin/bash", kolla), proxy, proxy_mounts(api)),
         ("glance-api", run("/bin/bash", kolla), service, api_mounts(api, uses_host)),
     ];
-    let made = rows.into_iter().map(|(name, args, security, mounts)| {
+    let containers = rows.into_iter().map(|(name, args, security, mounts)| {
         let mut env = environment(api, parts);
         if name == "glance-api" {
-            env.extend(password_environment(spec, parts.neighbours, text(spec, "/customServiceConfig")));
+            let passwords = password_environment(&inputs, parts.dependencies, text(&spec.custom_service_config));
+            env.extend(passwords.into_iter().map(|(_, variable)| variable));
         }
         let mut container = json!({
             "name": name,
-            "image": text(spec, "/containerImage"),
+            "image": inputs.image,
             "command": ["/usr/bin/dumb-init"],
             "args": args,
             "securityContext": security,
@@ -185,16 +201,16 @@ fn containers(api: &Value, parts: &Parts<'_>, uses_host: bool) -> Value {
             "volumeMounts": mounts,
             "resources": resources(spec),
         });
-        for (field, probe) in probes(spec, ApiType::of(api)) {
-            set(&mut container, field, probe);
+        if let Value::Object(container) = &mut container {
+            container.extend(probes(spec, ApiType::of(api)));
         }
         container
     });
-    made.collect()
+    containers.collect()
 }
 
-fn environment(api: &Value, parts: &Parts<'_>) -> Vec<Value> {
-    let scheme = if is_tls(&api["spec"], ApiType::of(api)) { "HTTPS" } else { "HTTP" };
+fn environment(api: &GlanceApi, parts: &Parts<'_>) -> Vec<Value> {
+    let scheme = if is_tls(&api.spec, ApiType::of(api)) { "HTTPS" } else { "HTTP" };
     let hash = format!("{}-{}", parts.config, storage_digest(api));
     [
         ("CONFIG_HASH", hash.as_str()),
@@ -206,33 +222,32 @@ fn environment(api: &Value, parts: &Parts<'_>) -> Vec<Value> {
     .into()
 }
 
-fn is_tls(spec: &Value, api_type: ApiType) -> bool {
-    let side = if matches!(api_type, ApiType::Internal | ApiType::Edge) { "internal" } else { "public" };
-    !text(spec, &format!("/tls/api/{side}/secretName")).is_empty()
+fn is_tls(spec: &GlanceApiSpec, api_type: ApiType) -> bool {
+    let is_internal = matches!(api_type, ApiType::Internal | ApiType::Edge);
+    let endpoint = if is_internal { Endpoint::Internal } else { Endpoint::Public };
+    endpoint.certificate(spec).is_some()
 }
 
-/// The probes, with the times that the owner overrides.
-fn probes(spec: &Value, api_type: ApiType) -> [(&'static str, Value); 3] {
+/// The probes, with the times that the user overrides.
+fn probes(spec: &GlanceApiSpec, api_type: ApiType) -> [(String, Value); 3] {
     let scheme = if is_tls(spec, api_type) { "HTTPS" } else { "HTTP" };
     let health = json!({
         "httpGet": {"path": "/healthcheck", "port": PORT, "scheme": scheme},
         "initialDelaySeconds": 5, "periodSeconds": 30, "timeoutSeconds": 30,
     });
     let start = json!({"exec": {"command": ["/bin/true"]}, "failureThreshold": 6, "periodSeconds": 10});
-    let with = |probe: Value, field: &str| {
-        let mut probe = probe;
-        for (key, value) in crate::object::fields(spec, &format!("/override/probes/{field}")) {
-            match key.as_str() {
-                "path" | "port" => {}
-                _ => set(&mut probe, key, value.clone()),
-            }
+    let overrides = spec.r#override.as_ref().and_then(|overrides| overrides.probes.clone()).unwrap_or_default();
+    let with = |mut probe: Value, times: Option<Map<String, Value>>| {
+        let times = times.into_iter().flatten().filter(|(name, _)| name != "path" && name != "port");
+        if let Value::Object(probe) = &mut probe {
+            probe.extend(times);
         }
         probe
     };
     [
-        ("livenessProbe", with(health.clone(), "livenessProbes")),
-        ("readinessProbe", with(health, "readinessProbes")),
-        ("startupProbe", with(start, "startupProbes")),
+        ("livenessProbe".into(), with(health.clone(), overrides.liveness_probes)),
+        ("readinessProbe".into(), with(health, overrides.readiness_probes)),
+        ("startupProbe".into(), with(start, overrides.startup_probes)),
     ]
 }
 
@@ -240,7 +255,7 @@ fn mount(volume: &str, path: &str) -> Value {
     json!({"name": volume, "mountPath": path})
 }
 
-fn fixed(volume: &str, path: &str) -> Value {
+fn read_only(volume: &str, path: &str) -> Value {
     json!({"name": volume, "mountPath": path, "readOnly": true})
 }
 
@@ -252,51 +267,50 @@ fn log_mounts() -> Vec<Value> {
     vec![mount("logs", "/var/log/glance")]
 }
 
-fn proxy_mounts(api: &Value) -> Vec<Value> {
+fn proxy_mounts(api: &GlanceApi) -> Vec<Value> {
     let mut mounts = vec![
-        fixed("config-data", "/var/lib/config-data/default"),
+        read_only("config-data", "/var/lib/config-data/default"),
         file("config-data", "/var/lib/kolla/config_files/config.json", "glance-httpd-config.json"),
     ];
-    mounts.extend(authority(&api["spec"]));
-    for side in ApiType::of(api).endpoints() {
-        if !text(&api["spec"], &format!("/tls/api/{side}/secretName")).is_empty() {
-            let volume = format!("{side}-tls-certs");
-            mounts.push(file(&volume, &format!("/etc/pki/tls/certs/{side}.crt"), "tls.crt"));
-            mounts.push(file(&volume, &format!("/etc/pki/tls/private/{side}.key"), "tls.key"));
-        }
+    mounts.extend(authority_mount(&api.spec));
+    for endpoint in ApiType::of(api).endpoints().iter().filter(|endpoint| endpoint.certificate(&api.spec).is_some()) {
+        let endpoint = endpoint.name();
+        let volume = format!("{endpoint}-tls-certs");
+        mounts.push(file(&volume, &format!("/etc/pki/tls/certs/{endpoint}.crt"), "tls.crt"));
+        mounts.push(file(&volume, &format!("/etc/pki/tls/private/{endpoint}.key"), "tls.key"));
     }
     mounts
 }
 
-fn api_mounts(api: &Value, uses_host: bool) -> Vec<Value> {
-    let spec = &api["spec"];
+fn api_mounts(api: &GlanceApi, uses_host: bool) -> Vec<Value> {
+    let spec = &api.spec;
     let mut mounts =
-        vec![fixed("config-data", "/var/lib/config-data/default"), file("config-data", "/etc/my.cnf", "my.cnf")];
-    if !flag(spec, "/storage/external") {
+        vec![read_only("config-data", "/var/lib/config-data/default"), file("config-data", "/etc/my.cnf", "my.cnf")];
+    if !is_external(spec) {
         mounts.push(mount(SERVICE, "/var/lib/glance"));
     }
-    mounts.extend(extra(api, "mounts"));
-    for (index, _) in texts(spec, "/customServiceConfigSecrets").enumerate() {
-        mounts.push(fixed(&format!("custom-config-{index}"), &format!("/var/lib/config-data/secret-{index}")));
+    mounts.extend(extra_volumes(api).flat_map(|volumes| volumes.mounts.iter().cloned()));
+    for (index, _) in spec.custom_service_config_secrets.iter().flatten().enumerate() {
+        mounts.push(read_only(&format!("custom-config-{index}"), &format!("/var/lib/config-data/secret-{index}")));
     }
     if uses_host {
         mounts.extend(HOST_PATHS.iter().map(
-            |(volume, path, _, read_only)| {
-                if *read_only { fixed(volume, path) } else { mount(volume, path) }
+            |(volume, path, _, is_read_only)| {
+                if *is_read_only { read_only(volume, path) } else { mount(volume, path) }
             },
         ));
     }
     mounts.push(file("config-data", "/var/lib/kolla/config_files/config.json", "glance-api-config.json"));
     mounts.extend(log_mounts());
-    mounts.push(fixed("scripts", "/usr/local/bin/container-scripts"));
-    if !text(spec, "/imageCache/size").is_empty() {
+    mounts.push(read_only("scripts", "/usr/local/bin/container-scripts"));
+    if cache_size(spec).is_some() {
         mounts.push(mount("glance-cache", "/var/lib/glance/image-cache"));
     }
-    mounts.extend(authority(spec));
+    mounts.extend(authority_mount(spec));
     mounts
 }
 
-/// What a Cinder store needs of its host: volume, path, whether it is made where missing, whether it is only read.
+/// What a Cinder store needs of its host: volume, path, whether it is created if missing, whether it is read-only.
 const HOST_PATHS: [(&str, &str, bool, bool); 7] = [
     ("etc-iscsi", "/etc/iscsi", false, true),
     ("dev", "/dev", false, false),
@@ -307,55 +321,50 @@ const HOST_PATHS: [(&str, &str, bool, bool); 7] = [
     ("etc-nvme", "/etc/nvme", true, false),
 ];
 
-fn authority(spec: &Value) -> Option<Value> {
+/// The Secret with the certificates that are trusted.
+fn authority(spec: &GlanceApiSpec) -> Option<&str> {
+    non_empty(&spec.tls.as_ref()?.ca_bundle_secret_name)
+}
+
+fn authority_mount(spec: &GlanceApiSpec) -> Option<Value> {
     let path = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
-    (!text(spec, "/tls/caBundleSecretName").is_empty()).then(|| file("combined-ca-bundle", path, "tls-ca-bundle.pem"))
+    authority(spec).map(|_| file("combined-ca-bundle", path, "tls-ca-bundle.pem"))
 }
 
 fn secret(volume: &str, name: &str, mode: u32) -> Value {
     json!({"name": volume, "secret": {"secretName": name, "defaultMode": mode}})
 }
 
-fn volumes(api: &Value, uses_host: bool) -> Vec<Value> {
-    let spec = &api["spec"];
-    let config = format!("{}-config-data", name(api));
+fn volumes(api: &GlanceApi, uses_host: bool) -> Vec<Value> {
+    let spec = &api.spec;
+    let config = format!("{}-config-data", name(&api.metadata));
     let mut volumes = vec![secret("config-data", &config, 0o644)];
-    volumes.extend(extra(api, "volumes"));
-    let custom = texts(spec, "/customServiceConfigSecrets").enumerate();
+    volumes.extend(extra_volumes(api).flat_map(|extra| extra.volumes.iter().cloned()));
+    let custom = spec.custom_service_config_secrets.iter().flatten().enumerate();
     volumes.extend(custom.map(|(index, name)| secret(&format!("custom-config-{index}"), name, 0o640)));
     if uses_host {
-        volumes.extend(HOST_PATHS.iter().map(|(volume, path, made, _)| {
-            let kind = if *made { "DirectoryOrCreate" } else { "" };
+        volumes.extend(HOST_PATHS.iter().map(|(volume, path, is_created, _)| {
+            let kind = if *is_created { "DirectoryOrCreate" } else { "" };
             json!({"name": volume, "hostPath": {"path": path, "type": kind}})
         }));
     }
     volumes.push(secret("config-data-custom", &config, 0o644));
     volumes.push(json!({"name": "logs", "emptyDir": {}}));
     volumes.push(secret("scripts", "glance-scripts", 0o755));
-    let authority = text(spec, "/tls/caBundleSecretName");
-    if !authority.is_empty() {
-        volumes.push(secret("combined-ca-bundle", authority, 0o444));
-    }
-    for side in ApiType::of(api).endpoints() {
-        let certificate = text(spec, &format!("/tls/api/{side}/secretName"));
-        if !certificate.is_empty() {
-            volumes.push(secret(&format!("{side}-tls-certs"), certificate, 0o440));
-        }
+    volumes.extend(authority(spec).map(|name| secret("combined-ca-bundle", name, 0o444)));
+    for endpoint in ApiType::of(api).endpoints() {
+        let certificate = endpoint.certificate(spec);
+        volumes.extend(certificate.map(|name| secret(&format!("{}-tls-certs", endpoint.name()), name, 0o440)));
     }
     volumes
 }
 
-/// Volumes or mounts that the owner adds, where they are meant for this API: for all, for all of Glance, or by name.
-fn extra(api: &Value, what: &str) -> Vec<Value> {
+/// The volumes that the user adds to this API: to all pods, to all of Glance, or to the API by its name.
+fn extra_volumes(api: &GlanceApi) -> impl Iterator<Item = &ExtraVolumes> {
     let own = api_name(api);
-    let meant = |part: &&Value| {
-        let mut to = texts(part, "/propagation").peekable();
-        to.peek().is_none() || to.any(|p| matches!(p, "Glance" | "GlanceAPI" | "All") || p == own)
+    let is_for_api = move |volumes: &&ExtraVolumes| {
+        let to = volumes.propagation.as_deref().unwrap_or_default();
+        to.is_empty() || to.iter().any(|to| matches!(to.as_str(), "Glance" | "GlanceAPI" | "All") || to == own)
     };
-    items(&api["spec"], "/extraMounts")
-        .flat_map(|group| items(group, "/extraVol"))
-        .filter(meant)
-        .flat_map(|part| part[what].as_array().into_iter().flatten())
-        .cloned()
-        .collect()
+    api.spec.extra_mounts.iter().flatten().flat_map(|group| &group.extra_vol).filter(is_for_api)
 }

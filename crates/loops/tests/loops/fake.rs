@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use stead_loops::{Failures, MANAGER, ObjectKey, RECONCILED, Settings, Store, World, Write, concerned, step, trim};
+use stead_loops::{Failures, MANAGER, ObjectKey, RECONCILED, Settings, Store, World, Write, affected, step, trim};
+use stead_model::ObjectRef;
 
 const NAMESPACE: &str = "case";
 const IMAGE: &str = "registry.test/glance-api:1";
@@ -67,7 +68,7 @@ impl Cluster {
             Some("DELETE") => self.delete(&ObjectKey::new(kind, NAMESPACE, parts[at + 2])),
             Some("PATCH") => {
                 let key = ObjectKey::new(kind, NAMESPACE, parts[at + 2]);
-                let Some(mut object) = self.store.get(&key).cloned() else { return };
+                let Some(mut object) = self.store.raw(&key).cloned() else { return };
                 if body.is_array() {
                     let patch: json_patch::Patch = serde_json::from_value(body).expect("a patch");
                     json_patch::patch(&mut object, &patch).expect("it applies");
@@ -97,7 +98,7 @@ impl Cluster {
     /// nothing holds it any more.
     fn update(&mut self, mut object: Value) {
         let key = ObjectKey::of(&object).expect("a key");
-        let Some(before) = self.store.get(&key).cloned() else { return };
+        let Some(before) = self.store.raw(&key).cloned() else { return };
         if before["spec"] != object["spec"] {
             object["metadata"]["generation"] = (before["metadata"]["generation"].as_i64().unwrap_or(1) + 1).into();
         }
@@ -112,13 +113,15 @@ impl Cluster {
     fn put(&mut self, mut object: Value) {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let (before, _) = self.store.put(object.clone());
-        self.queue.extend(concerned(&self.store, before.as_deref(), Some(&object)));
+        let Some(key) = ObjectKey::of(&object) else { return };
+        let (before, _) = self.store.put(object);
+        let before = before.as_deref().map(|before| ObjectRef::new(&key, before));
+        self.queue.extend(affected(&self.store, before, self.store.object(&key)));
     }
 
     /// Somebody deletes an object.
     pub(crate) fn delete(&mut self, key: &ObjectKey) {
-        let Some(mut object) = self.store.get(key).cloned() else { return };
+        let Some(mut object) = self.store.raw(key).cloned() else { return };
         if object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) {
             object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             self.put(object);
@@ -129,14 +132,15 @@ impl Cluster {
 
     /// An object goes, and what it owns goes too.
     fn remove(&mut self, key: &ObjectKey) {
-        let Some(gone) = self.store.remove(key) else { return };
-        self.queue.extend(concerned(&self.store, Some(&gone), None));
+        let Some(deleted) = self.store.remove(key) else { return };
+        let deleted = ObjectRef::new(key, &deleted);
+        self.queue.extend(affected(&self.store, Some(deleted), None));
         let kinds = ["Glance", "GlanceAPI", "StatefulSet", "Service", "Secret", "Job", "CronJob"];
         for kind in kinds.into_iter().chain(["ServiceAccount", "Role", "RoleBinding"]) {
+            let uid = &deleted.raw()["metadata"]["uid"];
             let owned: Vec<ObjectKey> = self
-                .store
-                .list(kind, NAMESPACE)
-                .filter(|o| o["metadata"]["ownerReferences"][0]["uid"] == gone["metadata"]["uid"])
+                .list(kind)
+                .filter(|o| o["metadata"]["ownerReferences"][0]["uid"] == *uid)
                 .filter_map(ObjectKey::of)
                 .collect();
             for key in owned {
@@ -183,19 +187,19 @@ impl Cluster {
                 Write::Apply { object, .. } => self.apply(object),
                 Write::Status { object } => {
                     let key = ObjectKey::of(&object).expect("a key");
-                    let Some(mut live) = self.store.get(&key).cloned() else { continue };
+                    let Some(mut live) = self.store.raw(&key).cloned() else { continue };
                     live["status"] = object["status"].clone();
                     self.update(live);
                 }
                 Write::Patch { key, body } => {
-                    let Some(mut live) = self.store.get(&key).cloned() else { continue };
+                    let Some(mut live) = self.store.raw(&key).cloned() else { continue };
                     // Two patches of one step are decided for the same version.
                     assert_eq!(live["metadata"]["uid"], body["metadata"]["uid"], "{key}");
                     live["metadata"]["finalizers"] = body["metadata"]["finalizers"].clone();
                     self.update(live);
                 }
                 Write::Delete { key, uid, .. } => {
-                    if self.store.get(&key).is_some_and(|o| o["metadata"]["uid"] == uid.as_str()) {
+                    if self.store.raw(&key).is_some_and(|o| o["metadata"]["uid"] == uid.as_str()) {
                         self.delete(&key);
                     }
                 }
@@ -209,7 +213,7 @@ impl Cluster {
         let mut wanted = wanted;
         wanted["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
         let key = ObjectKey::of(&wanted).expect("a key");
-        let Some(live) = self.store.get(&key).cloned() else {
+        let Some(live) = self.store.raw(&key).cloned() else {
             return self.create(&key.kind.clone(), wanted);
         };
         let mut object = wanted;
@@ -230,7 +234,7 @@ impl Cluster {
     /// Jobs end and pods become ready as they did when it was recorded. Gives whether anything changed.
     fn rest_of_the_cluster(&mut self, recorded: &Value) -> bool {
         let mut changed = false;
-        let sets: Vec<Value> = self.store.list("StatefulSet", NAMESPACE).cloned().collect();
+        let sets: Vec<Value> = self.list("StatefulSet").cloned().collect();
         for mut set in sets {
             let recorded_sets = recorded["statefulsets"].as_array().into_iter().flatten();
             let recorded = recorded_sets.clone().find(|s| s["name"] == set["metadata"]["name"]);
@@ -242,11 +246,11 @@ impl Cluster {
                 changed = true;
             }
         }
-        let jobs: Vec<Value> = self.store.list("Job", NAMESPACE).cloned().collect();
+        let jobs: Vec<Value> = self.list("Job").cloned().collect();
         for mut job in jobs {
             let selector = job["spec"]["template"]["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
             let takes = |node: &Value| selector.iter().all(|(k, v)| node["metadata"]["labels"].get(k) == Some(v));
-            let fits = self.store.of_kind("Node").any(takes);
+            let fits = self.store.of_kind("Node").any(|node| takes(node.raw()));
             if fits && job["status"].is_null() {
                 job["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
                 self.update(job);
@@ -258,19 +262,23 @@ impl Cluster {
 
     /// An object of the namespace of the case.
     pub(crate) fn find(&self, kind: &str, name: &str) -> Option<&Value> {
-        self.store.find(kind, NAMESPACE, name)
+        self.store.raw(&ObjectKey::namespaced(kind, NAMESPACE, name))
+    }
+
+    fn list(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
+        self.store.of_kind_in(kind, NAMESPACE).map(ObjectRef::raw)
     }
 
     /// The identities of the StatefulSets.
     pub(crate) fn sets(&self) -> BTreeMap<String, Value> {
-        let sets = self.store.list("StatefulSet", NAMESPACE);
+        let sets = self.list("StatefulSet");
         sets.map(|s| (s["metadata"]["name"].as_str().unwrap_or_default().to_owned(), s["metadata"]["uid"].clone()))
             .collect()
     }
 
     /// What decides where pods run, in the recordings' form.
     pub(crate) fn placement(&self, before: &BTreeMap<String, Value>) -> Value {
-        let list = |kind| self.store.list(kind, NAMESPACE);
+        let list = |kind| self.list(kind);
         let sets = list("StatefulSet").map(|set| {
             let (meta, spec) = (&set["metadata"], &set["spec"]);
             let uid = match before.get(meta["name"].as_str().unwrap_or_default()) {

@@ -2,5 +2,6 @@
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "a test reads its cases from a file")]
 
 mod fake;
+mod malformed;
 mod ownership;
 mod recordings;

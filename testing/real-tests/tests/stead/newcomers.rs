@@ -102,7 +102,7 @@ async fn a_label_that_no_node_has(stage: &Stage) -> Result<String> {
     let spread =
         json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]);
     reading.applies("spread", json!({"topologySpreadConstraints": spread})).await?;
-    reading.tells(API, "PodsScheduled", "A way out").await?;
+    reading.tells(API, "PodsScheduled", "Possible fix").await?;
     reading.tells("topology/spread", "Satisfiable", "False").await?;
     reading.says("glance/glance", "Ready", "Deployment in progress").await?;
     reading.explains("topology/spread").await?;
@@ -117,7 +117,7 @@ async fn a_zone_that_is_not_there(stage: &Stage) -> Result<String> {
     let affinity =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
     reading.applies("zone-d", json!({"affinity": affinity})).await?;
-    reading.tells(API, "PodsScheduled", "A way out").await?;
+    reading.tells(API, "PodsScheduled", "Possible fix").await?;
     reading.tells("topology/zone-d", "Satisfiable", "False").await?;
     reading.says("glance/glance", "Ready", "Deployment in progress").await?;
     reading.explains("topology/zone-d").await?;
@@ -166,7 +166,7 @@ fn label() -> Expect {
     expect![[r#"
         topology.topology.openstack.org/spread serverside-applied
 
-        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. Possible fix: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label
 
         topology/spread: Satisfiable is False (NoNodeHasKey): pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it
 
@@ -213,7 +213,7 @@ fn label() -> Expect {
             node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n label
 
         What else to know
-          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
 
@@ -254,7 +254,7 @@ fn zone() -> Expect {
     expect![[r#"
         topology.topology.openstack.org/zone-d serverside-applied
 
-        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. A way out: drop the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. Possible fix: drop the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone
 
         topology/zone-d: Satisfiable is False (NoNodeMatches): no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC
 
@@ -298,7 +298,7 @@ fn zone() -> Expect {
             node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n zone
 
         What else to know
-          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
 
@@ -350,7 +350,7 @@ fn missing() -> Expect {
           condition Ready, TopologyReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
 
         What else to know
-          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
 
@@ -400,7 +400,7 @@ fn selector() -> Expect {
         default   single   1/1     spread     inherited from Glance   external   ready
 
         What else to know
-          - no Service keystone-internal in this namespace: Glance answers its health check and refuses all else until there is a Keystone
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
     "#]]

@@ -158,7 +158,7 @@ impl Walk<'_> {
         self.terminal.types("kubectl replace -f glance-default-spread-pods.yaml").await.map(drop)
     }
 
-    /// The GlanceAPI says the scheduler's reason, and a way out.
+    /// The GlanceAPI reports the scheduler's reason, and a possible fix.
     async fn condition_tells(&mut self) -> Result<()> {
         let told = |api: Value| condition(&api, "PodsScheduled").map(|c| c["message"].to_string()).unwrap_or_default();
         for (api, pod) in [("glance-default-external", STUCK[0]), ("glance-default-internal", STUCK[1])] {
@@ -166,7 +166,7 @@ impl Walk<'_> {
                 .until(&format!("{api} says why {pod} waits"), PATIENCE, || async {
                     let object = self.stage.get(SPACE, &format!("glanceapi/{api}")).await?;
                     let said = object.map(told).unwrap_or_default();
-                    Ok(said.contains(pod) && said.contains(REASON) && said.contains("A way out: "))
+                    Ok(said.contains(pod) && said.contains(REASON) && said.contains("Possible fix: "))
                 })
                 .await?;
         }

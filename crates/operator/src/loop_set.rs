@@ -1,42 +1,43 @@
-//! What is run: the loops, as functions, so that a test can run loops of its own.
+//! The loops to run, as functions, so that a test can run loops of its own.
 
-use serde_json::Value;
 use stead_loops::{ObjectKey, Step, Store, Watched, World};
+use stead_model::ObjectRef;
 
-/// Loops, and what they look at.
+/// Loops, and the kinds that they read.
 #[derive(Debug, Clone, Copy)]
-pub struct Logic {
+pub struct LoopSet {
     /// The kinds that are watched.
     pub watched: &'static [Watched],
     /// The kinds of which single objects are read by name.
     pub read_by_name: &'static [Watched],
     /// The objects of these kinds that the loop of an object reads.
-    pub references: fn(&Value) -> Vec<ObjectKey>,
+    pub references: fn(ObjectRef<'_>) -> Vec<ObjectKey>,
     /// The kinds that have a loop.
     pub reconciled: &'static [&'static str],
-    /// What the loop of an object wants.
+    /// The step of the loop of an object.
     pub step: fn(&World<'_>, &ObjectKey) -> Step,
-    /// Whose loops should look again after a change.
-    pub concerned: fn(&Store, Option<&Value>, Option<&Value>) -> Vec<ObjectKey>,
+    /// The objects whose loops have to run after a change of an object: before, after.
+    pub affected: fn(&Store, Option<ObjectRef<'_>>, Option<ObjectRef<'_>>) -> Vec<ObjectKey>,
 }
 
-impl Logic {
+impl LoopSet {
     /// Stead's own loops.
-    pub const STEAD: Logic = Logic {
+    pub const STEAD: LoopSet = LoopSet {
         watched: stead_loops::WATCHED,
         read_by_name: stead_loops::READ_BY_NAME,
         references: stead_loops::references,
         reconciled: &stead_loops::RECONCILED,
         step: stead_loops::step,
-        concerned: stead_loops::concerned,
+        affected: stead_loops::affected,
     };
 
     /// A kind that is watched or read by name.
     pub(crate) fn kind(&self, kind: &str) -> Option<&'static Watched> {
-        self.watched.iter().chain(self.read_by_name).find(|w| w.kind == kind)
+        self.watched.iter().chain(self.read_by_name).find(|w| w.kind.kind == kind)
     }
 
-    /// Whether every object of a kind that matters is known without asking for it.
+    /// Whether the index has every object of a kind that a loop may write: the kind is watched without a selector, or its
+    /// objects are read by name.
     pub(crate) fn knows_all(&self, kind: &str) -> bool {
         self.kind(kind).is_some_and(|watched| watched.selector.is_empty())
     }
