@@ -10,7 +10,7 @@ use crate::metadata::{Texts, controls, is_deleting, name, uid};
 use crate::optional::{non_empty, set_default};
 use crate::owner::{Owner, named};
 use crate::ownership;
-use crate::step::{Propagation, Step, World, Write};
+use crate::step::{LoopStep, Propagation, World, Write};
 use crate::topology_ref::topology;
 
 /// The fields of the control plane itself; every other field is the section of a service.
@@ -24,9 +24,9 @@ fn is_enabled(plane: &OpenStackControlPlane) -> bool {
 }
 
 /// The step of a control plane.
-pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, plane: &OpenStackControlPlane) -> Step {
+pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, plane: &OpenStackControlPlane) -> LoopStep {
     if is_deleting(&plane.metadata) {
-        return Step::default();
+        return LoopStep::default();
     }
     let undecided = [(GLANCE_READY, "OpenStackControlPlane Glance not started")];
     let mut conditions = Conditions::new(if is_enabled(plane) { &undecided } else { &[] });
@@ -39,7 +39,7 @@ pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, plane: &OpenStackCo
     let conditions = conditions.into_json(ready, &plane.status.conditions, world.now);
     let status = json!({"observedGeneration": plane.metadata.generation, "conditions": conditions});
     writes.push(Owner::of(plane).status(status));
-    Step { writes, ..Step::default() }
+    LoopStep { writes, ..LoopStep::default() }
 }
 
 /// Whether the Topology that is referred to exists, or none is referred to.

@@ -5,13 +5,13 @@ use stead_model::{Condition, ModelError, ObjectRef, reported_conditions};
 
 use crate::conditions::{Conditions, seconds};
 use crate::owner::Owner;
-use crate::step::{Step, World};
+use crate::step::{LoopStep, World};
 
 /// Reports what is wrong with an object. Nothing else is written, and nothing that exists is changed, until it is
 /// corrected.
-pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, error: &ModelError) -> Step {
+pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, error: &ModelError) -> LoopStep {
     // Without its metadata there is no object to write a status of. The API server does not store such an object.
-    let Ok(metadata) = object.metadata() else { return Step::default() };
+    let Ok(metadata) = object.metadata() else { return LoopStep::default() };
     let owner = Owner::new(&object.key().kind, &metadata);
     let before = reported_conditions(object);
     let conditions = if object.key().kind == "Topology" {
@@ -30,5 +30,5 @@ pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, error: &ModelError)
         conditions.into_json(false, &before, world.now)
     };
     let status = json!({"observedGeneration": metadata.generation, "conditions": conditions});
-    Step { writes: vec![owner.status(status)], ..Step::default() }
+    LoopStep { writes: vec![owner.status(status)], ..LoopStep::default() }
 }

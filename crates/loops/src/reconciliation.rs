@@ -11,7 +11,7 @@ use crate::inputs::Inputs;
 use crate::owner::{Owner, WantedObject};
 use crate::ownership;
 use crate::secret::DigestedSecret;
-use crate::step::{Event, Step, World, Write};
+use crate::step::{LoopEvent, LoopStep, World, Write};
 
 /// When to reconcile again while an object that is not ours has the name of one that is wanted. Nothing else triggers
 /// it when that object is deleted.
@@ -29,7 +29,7 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) conditions: Conditions,
     /// The new status, without its conditions.
     pub(crate) status: Map<String, Value>,
-    pub(crate) step: Step,
+    pub(crate) step: LoopStep,
 }
 
 impl<'a> Reconciliation<'a> {
@@ -43,7 +43,14 @@ impl<'a> Reconciliation<'a> {
     ) -> Reconciliation<'a> {
         let mut status = object.raw()["status"].as_object().cloned().unwrap_or_default();
         status.remove("conditions");
-        Reconciliation { world, owner, before, conditions: Conditions::new(undecided), status, step: Step::default() }
+        Reconciliation {
+            world,
+            owner,
+            before,
+            conditions: Conditions::new(undecided),
+            status,
+            step: LoopStep::default(),
+        }
     }
 
     /// An object in the same namespace.
@@ -74,7 +81,7 @@ impl<'a> Reconciliation<'a> {
     /// Writes an event about the object.
     pub(crate) fn event(&mut self, warning: bool, reason: &str, message: String) {
         let about = self.owner.key();
-        self.step.writes.push(Write::Event(Event { about, warning, reason: reason.to_owned(), message }));
+        self.step.writes.push(Write::Event(LoopEvent { about, warning, reason: reason.to_owned(), message }));
     }
 
     /// Why an object could not be written or read when that was last tried.
@@ -125,7 +132,7 @@ impl<'a> Reconciliation<'a> {
     }
 
     /// The step: all writes, the status last.
-    pub(crate) fn finish(mut self, ready: bool) -> Step {
+    pub(crate) fn finish(mut self, ready: bool) -> LoopStep {
         self.status.insert("observedGeneration".into(), self.owner.metadata.generation.into());
         let conditions = self.conditions.into_json(ready, self.before, self.world.now);
         self.status.insert("conditions".into(), conditions);

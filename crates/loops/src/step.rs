@@ -12,9 +12,9 @@ use crate::store::Store;
 /// The field manager: Stead owns the fields of an object that it applied under this name.
 pub const MANAGER: &str = "stead";
 
-/// Settings for all loops.
+/// LoopSettings for all loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct LoopSettings {
     /// Whether a Topology replaces the default anti-affinity even if it has no affinity of its own, as in the released
     /// OpenStack operators.
     pub replace_default_anti_affinity: bool,
@@ -36,7 +36,7 @@ pub struct World<'a> {
     /// The time.
     pub now: Timestamp,
     /// The settings of all loops.
-    pub settings: &'a Settings,
+    pub settings: &'a LoopSettings,
 }
 
 /// Writes that failed, by the object that was to be written. One is removed when that write succeeds.
@@ -55,7 +55,7 @@ pub struct Failure {
 
 /// The result of a loop.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Step {
+pub struct LoopStep {
     /// The writes, in order. The first that fails ends the step. The loop then runs once more with that failure in
     /// [`World::failures`], and of the new step only [`Write::Status`] and [`Write::Event`] are executed.
     pub writes: Vec<Write>,
@@ -97,7 +97,7 @@ pub enum Write {
         propagation: Propagation,
     },
     /// Creates an event.
-    Event(Event),
+    Event(LoopEvent),
 }
 
 /// When the dependents of a deleted object are deleted.
@@ -111,7 +111,7 @@ pub enum Propagation {
 
 /// An event about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct LoopEvent {
     /// The object.
     pub about: ObjectKey,
     /// Whether its type is Warning.

@@ -12,14 +12,14 @@ use crate::layout::labels;
 use crate::metadata::{is_deleting, name, namespace};
 use crate::owner::Owner;
 use crate::placement_rules::constraints;
-use crate::step::{Step, World};
+use crate::step::{LoopStep, World};
 use crate::topology_ref::topology as topology_name;
 
 /// How many users are named at most: the maximum of the definition.
 const MAX_USERS_NAMED: usize = 4096;
 
 /// The step of a Topology: a status, and nothing else.
-pub(crate) fn step(world: &World<'_>, topology: &Topology) -> Step {
+pub(crate) fn step(world: &World<'_>, topology: &Topology) -> LoopStep {
     let space = namespace(&topology.metadata);
     let follows = |reference: &Option<TopologyRef>| topology_name(reference) == Some(name(&topology.metadata));
     let apis: Vec<&GlanceApi> = world
@@ -48,7 +48,7 @@ pub(crate) fn step(world: &World<'_>, topology: &Topology) -> Step {
         "usedBy": used_by,
         "conditions": conditions,
     });
-    Step { writes: vec![Owner::of(topology).status(status)], ..Step::default() }
+    LoopStep { writes: vec![Owner::of(topology).status(status)], ..LoopStep::default() }
 }
 
 /// Type, status, reason and message of each condition.

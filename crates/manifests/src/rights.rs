@@ -7,7 +7,7 @@ use crate::workload::{NAME, Options};
 
 /// What may be done to some resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Right {
+pub struct OperatorRight {
     /// The API group; empty for the core.
     pub group: &'static str,
     /// The resources, or their subresources.
@@ -25,8 +25,8 @@ const fn right(
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
     why: &'static str,
-) -> Right {
-    Right { group, resources, verbs, names: &[], why }
+) -> OperatorRight {
+    OperatorRight { group, resources, verbs, names: &[], why }
 }
 
 const TOPOLOGY: &str = "topology.openstack.org";
@@ -44,7 +44,7 @@ const PATCH: &[&str] = &["patch"];
 
 /// What the operator may do in each namespace that it works in: in the whole cluster, or in those that an installer
 /// names.
-pub const NAMESPACED: &[Right] = &[
+pub const NAMESPACED: &[OperatorRight] = &[
     right(TOPOLOGY, &["topologies"], READ, "the loops follow Topologies"),
     right(TOPOLOGY, &["topologies"], PATCH, "a Topology in use is held by a finalizer of each API"),
     right(TOPOLOGY, &["topologies/status"], PATCH, "a Topology says who uses it and whether nodes can satisfy it"),
@@ -67,7 +67,7 @@ pub const NAMESPACED: &[Right] = &[
     right("", &["serviceaccounts"], APPLY, "the account that pods run under"),
     right("rbac.authorization.k8s.io", &["roles", "rolebindings"], READ, "what pods may do under their account"),
     right("rbac.authorization.k8s.io", &["roles", "rolebindings"], APPLY, "what pods may do under their account"),
-    Right {
+    OperatorRight {
         group: "security.openshift.io",
         resources: &["securitycontextconstraints"],
         verbs: &["use"],
@@ -80,7 +80,7 @@ pub const NAMESPACED: &[Right] = &[
 ];
 
 /// What the operator may read of objects that are in no namespace. It never writes any of them.
-pub const CLUSTER_SCOPED: &[Right] = &[
+pub const CLUSTER_SCOPED: &[OperatorRight] = &[
     right("", &["nodes"], WATCH, "whether nodes can satisfy a Topology, and where pods could run"),
     right("", &["persistentvolumes"], &["list"], "kube-scheduler's view"),
     right(
@@ -89,7 +89,7 @@ pub const CLUSTER_SCOPED: &[Right] = &[
         &["list"],
         "kube-scheduler's view",
     ),
-    Right {
+    OperatorRight {
         group: "apiextensions.k8s.io",
         resources: &["customresourcedefinitions"],
         verbs: &["get"],
@@ -104,7 +104,7 @@ pub const CLUSTER_SCOPED: &[Right] = &[
 ];
 
 /// What else kube-scheduler looks at, in all namespaces: without it, no fix for a pod that waits can be verified.
-pub const SCHEDULER_VIEW: &[Right] = &[
+pub const SCHEDULER_VIEW: &[OperatorRight] = &[
     right("", &["namespaces", "replicationcontrollers"], &["list"], "kube-scheduler's view"),
     right("apps", &["replicasets"], &["list"], "kube-scheduler's view"),
     right("policy", &["poddisruptionbudgets"], &["list"], "kube-scheduler's view"),
@@ -113,14 +113,14 @@ pub const SCHEDULER_VIEW: &[Right] = &[
 ];
 
 /// What the operator may do if it works in all namespaces.
-pub fn cluster_wide() -> impl Iterator<Item = &'static Right> {
+pub fn cluster_wide() -> impl Iterator<Item = &'static OperatorRight> {
     NAMESPACED.iter().chain(CLUSTER_SCOPED).chain(SCHEDULER_VIEW)
 }
 
 /// What the operator may do in its own namespace.
-pub const OWN_NAMESPACE: &[Right] = &[
+pub const OWN_NAMESPACE: &[OperatorRight] = &[
     right("coordination.k8s.io", &["leases"], &["create"], "leader election"),
-    Right {
+    OperatorRight {
         group: "coordination.k8s.io",
         resources: &["leases"],
         verbs: &["get", "update"],
@@ -133,7 +133,7 @@ pub const OWN_NAMESPACE: &[Right] = &[
 const KINDS: [(&str, &[&str]); 3] =
     [(TOPOLOGY, &["topologies"]), (GLANCE, &["glances", "glanceapis"]), (PLANE, &["openstackcontrolplanes"])];
 
-fn rule(right: &Right) -> Value {
+fn rule(right: &OperatorRight) -> Value {
     let mut rule = json!({"apiGroups": [right.group], "resources": right.resources, "verbs": right.verbs});
     if !right.names.is_empty() {
         rule["resourceNames"] = json!(right.names);
@@ -190,7 +190,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
 const EDIT: &str = "stead-edit";
 const WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
 
-fn rules(rights: impl IntoIterator<Item = &'static Right>) -> Vec<Value> {
+fn rules(rights: impl IntoIterator<Item = &'static OperatorRight>) -> Vec<Value> {
     rights.into_iter().map(rule).collect()
 }
 

@@ -3,7 +3,7 @@
 use expect_test::{ExpectFile, expect_file};
 use serde_json::{Value, json};
 use stead_manifests::gluster::{
-    Network, Pool, Privilege, Probe, Source, Spread, StorageClass, check, is_of, pool, rights,
+    Network, Pool, PoolStorageClass, Privilege, Probe, Source, Spread, check, is_of, pool, rights,
 };
 
 /// As `stead gluster manifests` prints them.
@@ -51,7 +51,7 @@ fn with_everything_decided() {
         stead_image: "registry.example/stead:1".to_owned(),
         storage_class: Some("bricks".to_owned()),
         state_storage_class: Some("fast".to_owned()),
-        new_class: Some(StorageClass {
+        new_class: Some(PoolStorageClass {
             provisioner: "ebs.csi.aws.com".to_owned(),
             parameters: texts(&[("type", "gp3")]),
         }),
@@ -166,7 +166,7 @@ fn bad_input_is_named() {
         (with(&|p| p.limits = texts(&[("memory", "much")])), "limits", "memory=\"much\" is no quantity"),
         (with(&|p| p.storage_class = Some("Bricks".to_owned())), "storage-class", "RFC 1123 subdomain"),
         (
-            with(&|p| p.new_class = Some(StorageClass { provisioner: "x".to_owned(), parameters: texts(&[]) })),
+            with(&|p| p.new_class = Some(PoolStorageClass { provisioner: "x".to_owned(), parameters: texts(&[]) })),
             "storage-class",
             "needs a name",
         ),

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stead_client::{ApiPath, ApiRequest, DeletePolicy, Preconditions};
 use stead_loops::{
-    Event, Failures, MANAGER, ObjectKey, Objects, Propagation, Settings, Step, World, Write, applied, ownership, trim,
+    Failures, LoopEvent, LoopSettings, LoopStep, MANAGER, ObjectKey, Objects, Propagation, World, Write, applied,
+    ownership, trim,
 };
 use stead_model::Kind;
 use tracing::{debug, error, info, warn};
@@ -29,7 +30,7 @@ const PERSISTENT: u32 = 3;
 pub(crate) struct Executor<A> {
     api: A,
     shared: Arc<Shared>,
-    settings: Settings,
+    settings: LoopSettings,
     /// The reporting instance of events.
     instance: String,
     reader: Reader,
@@ -67,7 +68,7 @@ enum Made {
 
 impl<A: Api> Executor<A> {
     /// An executor without memory.
-    pub(crate) fn new(api: A, shared: Arc<Shared>, settings: Settings, instance: String) -> Executor<A> {
+    pub(crate) fn new(api: A, shared: Arc<Shared>, settings: LoopSettings, instance: String) -> Executor<A> {
         Executor { api, shared, settings, instance, reader: Reader::default(), memory: Mutex::default() }
     }
 
@@ -141,7 +142,7 @@ impl<A: Api> Executor<A> {
     }
 
     /// Asks the loop what to write; with the whole cluster if it needs that.
-    async fn step(&self, key: &ObjectKey) -> Result<Step, Panicked> {
+    async fn step(&self, key: &ObjectKey) -> Result<LoopStep, Panicked> {
         let step = self.ask(key, None)?;
         if !step.wants_cluster {
             return Ok(step);
@@ -151,7 +152,7 @@ impl<A: Api> Executor<A> {
         tokio::task::block_in_place(|| self.ask(key, Some(&cluster)))
     }
 
-    fn ask(&self, key: &ObjectKey, cluster: Option<&Objects>) -> Result<Step, Panicked> {
+    fn ask(&self, key: &ObjectKey, cluster: Option<&Objects>) -> Result<LoopStep, Panicked> {
         let failures = self.memory().troubles.get(key).map(|t| t.failures.clone()).unwrap_or_default();
         let now = Timestamp::now();
         let world = |store| World { store, cluster, failures: &failures, now, settings: &self.settings };
@@ -164,7 +165,7 @@ impl<A: Api> Executor<A> {
 
     /// A panic over one object must not stop the others: it is logged, and the object is retried later. A loop is pure, so
     /// nothing is left half done.
-    fn guarded(&self, world: &World<'_>, key: &ObjectKey) -> Result<Step, Panicked> {
+    fn guarded(&self, world: &World<'_>, key: &ObjectKey) -> Result<LoopStep, Panicked> {
         let step = AssertUnwindSafe(|| (self.shared.loops.step)(world, key));
         catch_unwind(step).map_err(|_| {
             error!(object = %key, "the loop panicked: this is a bug in Stead; the object is retried later");
@@ -388,7 +389,7 @@ impl<A: Api> Executor<A> {
     }
 
     /// Creates an event. If that fails, the reconcile goes on.
-    async fn event(&self, event: &Event) -> Made {
+    async fn event(&self, event: &LoopEvent) -> Made {
         let now = self.shared.clock.now();
         if !self.memory().recent_events.is_new(now, event) {
             return Made::Nothing;

@@ -151,8 +151,8 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 /// A Topology gets a Service of its name, and a ServiceAccount if its spec says so; its status reports the result.
-fn step(world: &World<'_>, key: &ObjectKey) -> Step {
-    let Some(topology) = world.store.raw(key) else { return Step::default() };
+fn step(world: &World<'_>, key: &ObjectKey) -> LoopStep {
+    let Some(topology) = world.store.raw(key) else { return LoopStep::default() };
     assert!(topology["spec"]["panic"].is_null(), "a panic");
     let service = ObjectKey::new("Service", &key.namespace, &key.name);
     let mut writes = Vec::new();
@@ -180,13 +180,13 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
         object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
             "metadata": {"name": key.name, "namespace": key.namespace}, "status": {"said": said}}),
     });
-    writes.push(Write::Event(Event {
+    writes.push(Write::Event(LoopEvent {
         about: key.clone(),
         warning: false,
         reason: "Looked".into(),
         message: said.into(),
     }));
-    Step { writes, again: Some(Duration::from_secs(60)), wants_cluster: false }
+    LoopStep { writes, again: Some(Duration::from_secs(60)), wants_cluster: false }
 }
 
 fn affected(_: &Store, _: Option<ObjectRef<'_>>, _: Option<ObjectRef<'_>>) -> Vec<ObjectKey> {
@@ -229,7 +229,7 @@ fn scene() -> (Server, Executor<Server>) {
     shared.leadership.set(ElectionRole::Leader(Term::Endless));
     shared.define("Topology", "topologies.topology.openstack.org", Some(false));
     shared.learn(|index| index.put(topology));
-    let settings = Settings {
+    let settings = LoopSettings {
         replace_default_anti_affinity: false,
         glance_image: String::new(),
         cluster_domain: "cluster.local".into(),

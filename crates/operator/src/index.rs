@@ -156,7 +156,7 @@ fn equal_without(a: &Map<String, Value>, b: &Map<String, Value>, field: &str) ->
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use stead_loops::Step;
+    use stead_loops::LoopStep;
 
     use super::*;
 
@@ -166,7 +166,7 @@ mod tests {
         read_by_name: &[],
         references: |_| Vec::new(),
         reconciled: &["Topology"],
-        step: |_, _| Step::default(),
+        step: |_, _| LoopStep::default(),
         affected: |_, before, after| {
             let object = after.or(before).into_iter();
             object.map(|object| ObjectKey { kind: "Topology".into(), ..object.key().clone() }).collect()

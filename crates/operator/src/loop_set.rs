@@ -1,6 +1,6 @@
 //! The loops to run, as functions, so that a test can run loops of its own.
 
-use stead_loops::{ObjectKey, Step, Store, Watched, World};
+use stead_loops::{LoopStep, ObjectKey, Store, Watched, World};
 use stead_model::ObjectRef;
 
 /// Loops, and the kinds that they read.
@@ -15,7 +15,7 @@ pub struct LoopSet {
     /// The kinds that have a loop.
     pub reconciled: &'static [&'static str],
     /// The step of the loop of an object.
-    pub step: fn(&World<'_>, &ObjectKey) -> Step,
+    pub step: fn(&World<'_>, &ObjectKey) -> LoopStep,
     /// The objects whose loops have to run after a change of an object: before, after.
     pub affected: fn(&Store, Option<ObjectRef<'_>>, Option<ObjectRef<'_>>) -> Vec<ObjectKey>,
 }

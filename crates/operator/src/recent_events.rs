@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stead_loops::{Event, ObjectKey};
+use stead_loops::{LoopEvent, ObjectKey};
 
 /// How long the same event is not repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
@@ -19,7 +19,7 @@ pub(crate) struct RecentEvents {
 
 impl RecentEvents {
     /// Whether an event was not created recently; it then counts as created.
-    pub(crate) fn is_new(&mut self, now: Duration, event: &Event) -> bool {
+    pub(crate) fn is_new(&mut self, now: Duration, event: &LoopEvent) -> bool {
         self.last.retain(|_, at| now.saturating_sub(*at) < REPEAT_AFTER);
         let content = (event.about.clone(), event.reason.clone(), event.message.clone());
         if self.last.contains_key(&content) {
@@ -30,7 +30,7 @@ impl RecentEvents {
     }
 
     /// An event could not be created.
-    pub(crate) fn forget(&mut self, event: &Event) {
+    pub(crate) fn forget(&mut self, event: &LoopEvent) {
         self.last.remove(&(event.about.clone(), event.reason.clone(), event.message.clone()));
     }
 }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_same_event_is_created_once_in_ten_minutes() {
-        let event = |message: &str| Event {
+        let event = |message: &str| LoopEvent {
             about: ObjectKey::new("Glance", "n", "g"),
             warning: false,
             reason: "Made".into(),

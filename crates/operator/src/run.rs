@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use stead_client::ClientConfig;
 use stead_election::{Election, ElectionRole, LeaseName, Term};
-use stead_loops::Settings;
+use stead_loops::LoopSettings;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
@@ -22,7 +22,7 @@ use crate::{definitions, references, watch as watches, web};
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What holds for all loops.
-    pub settings: Settings,
+    pub settings: LoopSettings,
     /// The namespace of the Lease.
     pub namespace: String,
     /// The only namespaces that are watched and written; none for all of them.

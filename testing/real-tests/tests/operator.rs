@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stead_client::ClientConfig;
-use stead_loops::{ObjectKey, ObjectRef, Propagation, Settings, Step, Store, Watched, World, Write};
+use stead_loops::{LoopSettings, LoopStep, ObjectKey, ObjectRef, Propagation, Store, Watched, World, Write};
 use stead_operator::{LoopSet, Options, log, run};
 use stead_testbed::{Binaries, ControlPlane, User};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,8 +22,8 @@ const LOOPS: LoopSet = LoopSet {
     affected,
 };
 
-fn step(world: &World<'_>, key: &ObjectKey) -> Step {
-    let Some(topology) = world.store.raw(key) else { return Step::default() };
+fn step(world: &World<'_>, key: &ObjectKey) -> LoopStep {
+    let Some(topology) = world.store.raw(key) else { return LoopStep::default() };
     let meta = json!({"name": key.name, "namespace": key.namespace});
     let value = topology["spec"]["value"].as_str().unwrap_or_default();
     let mut writes = Vec::new();
@@ -45,7 +45,7 @@ fn step(world: &World<'_>, key: &ObjectKey) -> Step {
         object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology", "metadata": meta,
             "status": {"value": value, "said": said}}),
     });
-    Step { writes, again: None, wants_cluster: false }
+    LoopStep { writes, again: None, wants_cluster: false }
 }
 
 fn affected(_: &Store, before: Option<ObjectRef<'_>>, after: Option<ObjectRef<'_>>) -> Vec<ObjectKey> {
@@ -66,7 +66,7 @@ fn operator() {
     runtime.block_on(async {
         let config = ClientConfig::load(Some(Path::new(&file)), None).await.unwrap();
         let options = Options {
-            settings: Settings {
+            settings: LoopSettings {
                 replace_default_anti_affinity: false,
                 glance_image: String::new(),
                 cluster_domain: "cluster.local".into(),

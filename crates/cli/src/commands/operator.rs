@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use stead_loops::Settings;
+use stead_loops::LoopSettings;
 use stead_operator::{LoopSet, Options, log};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(args: OperatorArgs) -> anyhow::Result<Outcome> {
 async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
     let config = connect::config(&args.connect).await?;
     let options = Options {
-        settings: Settings {
+        settings: LoopSettings {
             replace_default_anti_affinity: args.default_anti_affinity == AntiAffinity::Replace,
             glance_image: args.glance_image,
             cluster_domain: args.cluster_domain,

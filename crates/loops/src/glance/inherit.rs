@@ -8,10 +8,10 @@ use crate::layout::{API_NAME, ApiType, KEYSTONE_ENDPOINT, SERVICE};
 use crate::metadata::{name, texts};
 use crate::optional::{non_empty, set_default, text};
 use crate::owner::{Owner, WantedObject, named};
-use crate::step::Settings;
+use crate::step::LoopSettings;
 
 /// A Glance's spec with its defaults.
-pub(crate) fn with_defaults(glance: &Glance, settings: &Settings) -> GlanceSpec {
+pub(crate) fn with_defaults(glance: &Glance, settings: &LoopSettings) -> GlanceSpec {
     let mut spec = glance.spec.clone();
     set_default(&mut spec.container_image, &settings.glance_image);
     set_default(&mut spec.service_user, SERVICE);

@@ -20,7 +20,7 @@ use crate::optional::{non_empty, text};
 use crate::owner::{Owner, named};
 use crate::ownership;
 use crate::reconciliation::{MISSING, Reconciliation, Stopped};
-use crate::step::{Propagation, Step, World, Write};
+use crate::step::{LoopStep, Propagation, World, Write};
 
 pub(crate) use inherit::without_nulls;
 
@@ -38,10 +38,10 @@ const UNDECIDED: [(&str, &str); 8] = [
 ];
 
 /// The step of a Glance.
-pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, glance: &Glance) -> Step {
+pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, glance: &Glance) -> LoopStep {
     let owner = Owner::of(glance);
     if is_deleting(&glance.metadata) {
-        return Step { writes: finalizers::remove(owner, FINALIZER).into_iter().collect(), ..Step::default() };
+        return LoopStep { writes: finalizers::remove(owner, FINALIZER).into_iter().collect(), ..LoopStep::default() };
     }
     let mut state = GlanceLoop {
         run: Reconciliation::new(world, object, owner, &glance.status.conditions, &UNDECIDED),

@@ -25,7 +25,7 @@ use crate::owner::{Owner, named};
 use crate::ownership;
 use crate::reconciliation::{MISSING, Reconciliation, Stopped};
 use crate::secret::DigestedSecret;
-use crate::step::{Propagation, Step, World, Write};
+use crate::step::{LoopStep, Propagation, World, Write};
 use crate::topology_ref::topology as topology_name;
 
 /// The finalizer of a GlanceAPI: its Topology is released before it is deleted.
@@ -42,7 +42,7 @@ const UNDECIDED: [(&str, &str); 6] = [
 ];
 
 /// The step of a GlanceAPI.
-pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, api: &GlanceApi) -> Step {
+pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, api: &GlanceApi) -> LoopStep {
     let owner = Owner::of(api);
     let run = Reconciliation::new(world, object, owner, &api.status.conditions, &UNDECIDED);
     let mut state = GlanceApiLoop { run, api };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use stead_loops::{Failures, MANAGER, ObjectKey, RECONCILED, Settings, Store, World, Write, affected, step, trim};
+use stead_loops::{Failures, LoopSettings, MANAGER, ObjectKey, RECONCILED, Store, World, Write, affected, step, trim};
 use stead_model::ObjectRef;
 
 const NAMESPACE: &str = "case";
@@ -15,7 +15,7 @@ pub(crate) struct Cluster {
     queue: BTreeSet<ObjectKey>,
     revision: u64,
     failures: BTreeMap<ObjectKey, Failures>,
-    settings: Settings,
+    settings: LoopSettings,
 }
 
 impl Cluster {
@@ -26,7 +26,7 @@ impl Cluster {
             queue: BTreeSet::new(),
             revision: 0,
             failures: BTreeMap::new(),
-            settings: Settings {
+            settings: LoopSettings {
                 replace_default_anti_affinity: true,
                 glance_image: IMAGE.into(),
                 cluster_domain: "cluster.local".into(),

@@ -17,8 +17,8 @@ mod values;
 
 pub use check::{Checked, Fault, check};
 pub use pod::AGENT_PORT_NAME;
-pub use rights::{Right, rights};
-pub use values::{Network, Pool, Privilege, Probe, Source, Spread, StorageClass};
+pub use rights::{AgentRight, rights};
+pub use values::{Network, Pool, PoolStorageClass, Privilege, Probe, Source, Spread};
 
 use serde_json::{Value, json};
 

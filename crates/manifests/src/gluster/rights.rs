@@ -13,7 +13,7 @@ const READ: &[&str] = &["get", "list", "watch"];
 
 /// What may be done to some resources of the pool's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Right {
+pub struct AgentRight {
     /// The API group; empty for the core.
     pub group: &'static str,
     /// The resources.
@@ -27,8 +27,8 @@ pub struct Right {
 }
 
 /// What the agents of a pool may do. A right to create cannot be held to a name.
-pub fn rights(pool: &Pool) -> Vec<Right> {
-    let right = |group, resources, verbs, name: Option<&str>, why| Right {
+pub fn rights(pool: &Pool) -> Vec<AgentRight> {
+    let right = |group, resources, verbs, name: Option<&str>, why| AgentRight {
         group,
         resources,
         verbs,
@@ -69,7 +69,7 @@ pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
     ]
 }
 
-fn rule(right: &Right) -> Value {
+fn rule(right: &AgentRight) -> Value {
     let mut rule = json!({"apiGroups": [right.group], "resources": right.resources, "verbs": right.verbs});
     if let Some(name) = &right.name {
         rule["resourceNames"] = json!([name]);

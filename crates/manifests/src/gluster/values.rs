@@ -26,7 +26,7 @@ pub struct Pool {
     /// The class of the claims for `/var/lib/glusterd`; the bricks' where none is named.
     pub state_storage_class: Option<String>,
     /// A class to make.
-    pub new_class: Option<StorageClass>,
+    pub new_class: Option<PoolStorageClass>,
     /// The size of a bricks' claim.
     pub brick_size: String,
     /// The size of a claim for `/var/lib/glusterd`.
@@ -84,7 +84,7 @@ pub enum Source {
 
 /// A class to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StorageClass {
+pub struct PoolStorageClass {
     /// Its provisioner.
     pub provisioner: String,
     /// What the provisioner is told.

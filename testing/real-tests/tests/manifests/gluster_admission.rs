@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::json;
-use stead_manifests::gluster::{Pool, StorageClass, pool};
+use stead_manifests::gluster::{Pool, PoolStorageClass, pool};
 use stead_pool::{BrickAt, Member, Record, Standing, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options};
 
@@ -92,7 +92,7 @@ async fn revisions(plane: &ControlPlane) -> Result<BTreeMap<String, String>> {
 async fn a_pool_is_taken_and_its_bricks_are_respected() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await?;
-    let class = StorageClass { provisioner: "ebs.csi.aws.com".to_owned(), parameters: BTreeMap::new() };
+    let class = PoolStorageClass { provisioner: "ebs.csi.aws.com".to_owned(), parameters: BTreeMap::new() };
     let five = Pool { replicas: 5, storage_class: Some("bricks".to_owned()), new_class: Some(class), ..values() };
     applies(&plane, &five).await?;
     strands(&plane).await?;

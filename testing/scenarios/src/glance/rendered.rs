@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Map, Value, json};
-use stead_loops::{Failures, ObjectKey, Settings, Store, World, Write, step, trim};
+use stead_loops::{Failures, LoopSettings, ObjectKey, Store, World, Write, step, trim};
 
 /// The namespace that it all is in.
 pub(crate) const NAMESPACE: &str = "openstack";
@@ -23,7 +23,7 @@ impl Rendered {
         for object in given {
             rendered.take(object)?;
         }
-        let settings = Settings {
+        let settings = LoopSettings {
             replace_default_anti_affinity: false,
             glance_image: "glance".into(),
             cluster_domain: "cluster.local".into(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
-use stead_manifests::gluster::{self, Network, Pool, Privilege, Spread, StorageClass};
+use stead_manifests::gluster::{self, Network, Pool, PoolStorageClass, Privilege, Spread};
 
 use super::{check, topology};
 use crate::args::{GlusterManifestsArgs, ManifestFormat, PoolValues};
@@ -62,7 +62,7 @@ fn pool(values: PoolValues) -> anyhow::Result<Pool> {
         stead_image: values.stead_image.unwrap_or(default.stead_image),
         storage_class: values.storage_class,
         state_storage_class: values.state_storage_class,
-        new_class: values.storage_class_provisioner.map(|provisioner| StorageClass { provisioner, parameters }),
+        new_class: values.storage_class_provisioner.map(|provisioner| PoolStorageClass { provisioner, parameters }),
         brick_size: values.brick_size.unwrap_or(default.brick_size),
         state_size: values.state_size.unwrap_or(default.state_size),
         state_claim: values.state_claim.unwrap_or(default.state_claim),
