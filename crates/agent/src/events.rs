@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use stead_pool::Note;
+use stead_pool::{Note, NoteReason};
 
 /// Who creates the events.
 const COMPONENT: &str = "stead-gluster-agent";
@@ -13,7 +13,7 @@ const COMPONENT: &str = "stead-gluster-agent";
 /// What is remembered of what was said.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    notes: BTreeMap<(Option<u32>, &'static str), String>,
+    notes: BTreeMap<(Option<u32>, NoteReason), String>,
 }
 
 impl Said {
@@ -61,7 +61,7 @@ pub(crate) fn event(about: &About<'_>, by: &str, note: &Note, time: Timestamp, n
             uid: about.uid.map(str::to_owned),
             ..ObjectReference::default()
         },
-        reason: Some(note.reason.to_owned()),
+        reason: Some(note.reason.to_string()),
         // The API server takes 1024 characters.
         message: Some(note.text.chars().take(1000).collect()),
         type_: Some(note.severity.as_str().to_owned()),
@@ -81,14 +81,15 @@ mod tests {
 
     use super::*;
 
-    fn note(ordinal: u32, reason: &'static str, text: &str) -> Note {
+    fn note(ordinal: u32, reason: NoteReason, text: &str) -> Note {
         Note { ordinal: Some(ordinal), reason, text: text.into(), severity: Severity::Warning }
     }
 
     #[test]
     fn each_thing_is_said_once_while_it_lasts() {
         let mut said = Said::default();
-        let (a, b, c) = (note(1, "Rejected", "x"), note(2, "Waiting", "y"), note(2, "Waiting", "z"));
+        let (a, b, c) =
+            (note(1, NoteReason::Rejected, "x"), note(2, NoteReason::Waiting, "y"), note(2, NoteReason::Waiting, "z"));
         for (notes, new) in [
             (vec![a.clone(), b.clone()], vec!["x", "y"]),
             (vec![a.clone(), b.clone()], vec![]),

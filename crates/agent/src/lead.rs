@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Event;
-use stead_pool::{Act, Daemon, HostName, Note, PeerId, Record, Report, Severity, View, decide};
+use stead_pool::{Act, Daemon, HostName, Note, NoteReason, PeerId, Record, Report, Severity, View, decide};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
@@ -101,7 +101,7 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     let seen = shared.cluster.seen().borrow().clone();
     if let Some(RecordSeen::Unreadable(why)) = &seen.record {
         let text = format!("the record {} cannot be read, so nothing is done: {why}", shared.settings.record());
-        let note = Note { ordinal: None, reason: "RecordUnreadable", text, severity: Severity::Warning };
+        let note = Note { ordinal: None, reason: NoteReason::RecordUnreadable, text, severity: Severity::Warning };
         leader.tell(shared, std::slice::from_ref(&note));
         shared.set_notes(vec![note]);
         return None;
@@ -119,7 +119,7 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     let mut decision = decide(&view);
     decision.notes.extend(rejected.iter().map(|(ordinal, why)| Note {
         ordinal: Some(*ordinal),
-        reason: "ReportRejected",
+        reason: NoteReason::ReportRejected,
         text: format!("the report of {} is rejected: {why}", wanted.pod(*ordinal)),
         severity: Severity::Warning,
     }));
@@ -169,8 +169,12 @@ fn time_left(shared: &Shared) -> Option<Duration> {
 
 async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
     let (ordinal, name, done, failed, host, uuid) = match act {
-        Act::Probe { ordinal, host, uuid } => (*ordinal, "probe", "Probed", "ProbeFailed", host, *uuid),
-        Act::Detach { ordinal, host, uuid } => (*ordinal, "detach", "Detached", "DetachFailed", host, *uuid),
+        Act::Probe { ordinal, host, uuid } => {
+            (*ordinal, "probe", NoteReason::Probed, NoteReason::ProbeFailed, host, *uuid)
+        }
+        Act::Detach { ordinal, host, uuid } => {
+            (*ordinal, "detach", NoteReason::Detached, NoteReason::DetachFailed, host, *uuid)
+        }
     };
     // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
     let as_decided = match act {
@@ -236,8 +240,8 @@ impl Leader {
 /// Says something in the log and in an event, which is posted while the work goes on.
 fn tell_once(shared: &Shared, events: &mpsc::Sender<Event>, note: &Note) {
     match note.severity {
-        Severity::Normal => info!(reason = note.reason, pod = note.ordinal, "{}", note.text),
-        Severity::Warning => warn!(reason = note.reason, pod = note.ordinal, "{}", note.text),
+        Severity::Normal => info!(reason = %note.reason, pod = note.ordinal, "{}", note.text),
+        Severity::Warning => warn!(reason = %note.reason, pod = note.ordinal, "{}", note.text),
     }
     let settings = &shared.settings;
     let ordinal = note.ordinal.unwrap_or(settings.pod.ordinal);
@@ -344,7 +348,7 @@ mod tests {
             let (mut leader, mut queue) = leader(&agent);
             assert!(round(&agent.shared, &mut leader).await.is_some_and(|inputs| inputs.record.is_some()));
             // What is said is there for those who ask, written or not.
-            assert_eq!(agent.shared.notes().iter().map(|note| note.reason).collect::<Vec<_>>(), ["Founded"]);
+            assert_eq!(agent.shared.notes().iter().map(|note| note.reason).collect::<Vec<_>>(), [NoteReason::Founded]);
             assert_eq!((asked.lock().unwrap().clone(), queue.len()), (vec!["POST configmaps".to_owned()], events));
             queue.close();
             post(&agent.shared, queue).await;

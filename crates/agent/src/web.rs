@@ -108,7 +108,7 @@ async fn state(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, 
 async fn pool(State(shared): State<Arc<Shared>>) -> Json<PoolPage> {
     let remark = |note: &stead_pool::Note| Remark {
         ordinal: note.ordinal,
-        reason: note.reason.to_owned(),
+        reason: note.reason.to_string(),
         text: note.text.clone(),
         severity: note.severity.as_str().to_owned(),
     };

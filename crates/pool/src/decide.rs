@@ -1,8 +1,8 @@
-//! What the pool needs next.
+//! Decides what the pool needs next.
 
 use std::collections::BTreeMap;
 
-use crate::{HostName, PeerId, Record, Report, Wanted};
+use crate::{HostName, Note, NoteReason, PeerId, Record, Report, Severity, Wanted};
 
 mod belongs;
 mod left;
@@ -17,37 +17,37 @@ pub use order::{loses_nothing, still_needed};
 pub use rules::{Rule, Rules};
 use sight::Sight;
 
-/// All that a decision is made from.
+/// The input of a decision.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
-    /// What is wanted.
+    /// The desired pods.
     pub wanted: &'a Wanted,
-    /// What is recorded.
+    /// The record.
     pub record: &'a Record,
-    /// Those that answered, by ordinal; the one who decides among them.
+    /// The reports of the pods that answered, by ordinal, including the decider.
     pub reports: &'a BTreeMap<u32, Report>,
-    /// The pods that Kubernetes has, by ordinal, with their uids; also those that are about to end.
+    /// The pods in Kubernetes, by ordinal, with their UIDs, including Terminating ones.
     pub pods: &'a BTreeMap<u32, String>,
-    /// Who decides: acts are done by this one's glusterd.
+    /// The pod whose agent decides: its glusterd executes the commands.
     pub decider: u32,
-    /// Seconds of a clock.
+    /// The time in seconds.
     pub now: u64,
 }
 
-/// What to do next.
+/// The result of a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The record as it should be; it is written before anything is done. `None` if it stays.
+    /// The new record, which is written before anything is executed. `None` if it does not change.
     pub record: Option<Record>,
-    /// What the decider's own glusterd is to do: one thing.
+    /// The command that the decider's glusterd has to execute.
     pub act: Option<Act>,
-    /// Whether another one should decide: this one's glusterd is not of the pool.
+    /// Whether another agent should lead: the decider's glusterd is not a member of the pool.
     pub step_down: bool,
-    /// What is to be said of the pool, for people.
+    /// Notes for people.
     pub notes: Vec<Note>,
 }
 
-/// What a glusterd is told to do.
+/// A command for glusterd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// `gluster peer probe HOST`.
@@ -56,7 +56,7 @@ pub enum Act {
         ordinal: u32,
         /// Its name.
         host: HostName,
-        /// Whom it was decided for: not done if the host has another identity now.
+        /// The UUID that it was decided for: not executed if the host has another UUID now.
         uuid: PeerId,
     },
     /// `gluster peer detach HOST`, never by force.
@@ -65,63 +65,17 @@ pub enum Act {
         ordinal: u32,
         /// The name by which the decider knows it.
         host: HostName,
-        /// Whom it was decided for: not done if the host has another identity now.
+        /// The UUID that it was decided for: not executed if the host has another UUID now.
         uuid: PeerId,
     },
 }
 
-/// Something to be said, which becomes a line of the status and, once, an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Whose pod; none if it is about the whole pool.
-    pub ordinal: Option<u32>,
-    /// A word for machines: `Joined`, `Rejected`, `Waiting`, `BricksKept`, …
-    pub reason: &'static str,
-    /// A sentence for people.
-    pub text: String,
-    /// Whether it is trouble.
-    pub severity: Severity,
-}
-
-/// Whether a note is trouble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// It is as it should be.
-    Normal,
-    /// Somebody should look.
-    Warning,
-}
-
-impl Severity {
-    /// As the type of an event.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Normal => "Normal",
-            Severity::Warning => "Warning",
-        }
-    }
-}
-
-impl Note {
-    fn of(ordinal: Option<u32>, severity: Severity, reason: &'static str, text: impl Into<String>) -> Note {
-        Note { ordinal, reason, text: text.into(), severity }
-    }
-
-    fn normal(ordinal: u32, reason: &'static str, text: impl Into<String>) -> Note {
-        Note::of(Some(ordinal), Severity::Normal, reason, text)
-    }
-
-    fn warning(ordinal: u32, reason: &'static str, text: impl Into<String>) -> Note {
-        Note::of(Some(ordinal), Severity::Warning, reason, text)
-    }
-}
-
-/// What the pool needs next.
+/// Decides what the pool needs next.
 pub fn decide(view: &View<'_>) -> Decision {
     decide_by(view, Rules::default())
 }
 
-/// What the pool would need next if these rules were all.
+/// Decides with only these rules.
 #[cfg(feature = "switchable-guards")]
 pub fn decide_under(view: &View<'_>, rules: Rules) -> Decision {
     decide_by(view, rules)
@@ -137,12 +91,12 @@ fn decide_by(view: &View<'_>, rules: Rules) -> Decision {
         next(view, rules, &mut record, &mut decision);
     }
     decision.record = (record != *view.record).then_some(record);
-    // Who steps down writes nothing: what is to be recorded is recorded first.
+    // An agent that steps down writes nothing: changes of the record are written first.
     decision.step_down &= decision.record.is_none();
     decision
 }
 
-/// What a pool that is recorded needs next: the record is brought up to date, then one thing is done, the most urgent.
+/// Decides for a pool that has a record: updates the record, then does the most urgent thing.
 fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decision) {
     let before = record.clone();
     let sight = Sight::new(view, rules, &before);
@@ -160,7 +114,7 @@ fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decis
     }
     belongs::keep_up(&sight, record, decision);
 
-    // The record has changed: what follows looks with it.
+    // The record has changed: the following steps use the new one.
     let current = record.clone();
     let sight = Sight::new(view, rules, &current);
     order::follow(&sight, record, decision);
@@ -179,11 +133,11 @@ fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decis
     }
 }
 
-/// Says which bricks do not answer: nothing can be done about a disk that hangs, but somebody should know.
+/// Notes bricks that do not answer: the agents cannot fix a hung disk, but somebody should know.
 fn note_stuck_bricks(view: &View<'_>, notes: &mut Vec<Note>) {
     for report in view.reports.values().filter(|report| !report.stuck_bricks.is_empty()) {
         let (pod, bricks) = (view.wanted.pod(report.ordinal), report.stuck_bricks.join(", "));
         let text = format!("{pod}: brick {bricks} does not answer; its disk may hang");
-        notes.push(Note::warning(report.ordinal, "BrickNotAnswering", text));
+        notes.push(Note::warning(report.ordinal, NoteReason::BrickNotAnswering, text));
     }
 }

@@ -1,10 +1,10 @@
 //! What a trusted storage pool of Gluster needs next, as a pure decision.
 //!
-//! Each pod of the pool has an agent, which tells what its own glusterd says ([`Report`]). What the pool was is kept in
-//! a [`Record`]. From what is wanted ([`Wanted`]), what is recorded and what is reported, [`decide`] says what to do
-//! next ([`Decision`]), and [`boot`] says what a pod's state has to be before its glusterd starts ([`Boot`]). This
-//! crate runs no program and knows no client, no clock and no files. [`config_map`] says how the record is kept,
-//! [`status`] how a pool stands, for people.
+//! The agent of each pod reports the state of its glusterd ([`Report`]). The last known state of the pool is in a
+//! [`Record`]. From the desired pods ([`Wanted`]), the record and the reports, [`decide`] computes the next action
+//! ([`Decision`]), and [`boot`] computes what a pod's state directory needs before its glusterd starts ([`Boot`]). This
+//! crate runs no program and has no client, clock or files. [`config_map`] defines how the record is stored,
+//! [`status`] the status of a pool for people.
 
 mod boot;
 pub mod config_map;
@@ -12,6 +12,7 @@ mod decide;
 mod json;
 pub mod key_secret;
 mod names;
+mod note;
 pub mod parse;
 mod record;
 mod report;
@@ -21,9 +22,10 @@ mod wanted;
 pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
 #[cfg(feature = "switchable-guards")]
 pub use decide::decide_under;
-pub use decide::{Act, Decision, Note, Rule, Rules, Severity, View, decide, loses_nothing, still_needed};
+pub use decide::{Act, Decision, Rule, Rules, View, decide, loses_nothing, still_needed};
 pub use json::FieldError;
 pub use names::{BrickPath, HostName, InvalidName, PeerId, VolumeName};
+pub use note::{Note, NoteReason, Severity};
 pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
 pub use wanted::{Wanted, ordinal};

@@ -1,4 +1,4 @@
-//! What is kept of a pool in Kubernetes.
+//! The record of a pool, stored in Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,50 @@ use serde::{Deserialize, Serialize};
 use crate::names::id_or_nil;
 use crate::{BrickPath, HostName, PeerId, VolumeName};
 
-/// What is kept of a pool in Kubernetes: enough to give each pod its identity back when no peer answers.
+/// The record of a pool, stored in Kubernetes: enough to restore the identity of each pod when no peer answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Who belongs to the pool, or did, by ordinal.
+    /// Current and former members of the pool, by ordinal.
     pub members: BTreeMap<u32, Member>,
-    /// The repair that is under way: one at a time.
+    /// The repair in progress: one at a time.
     pub order: Option<Order>,
     /// The number of the last order.
     pub orders: u64,
 }
 
 impl Record {
-    /// Those that belong to the pool.
+    /// The current members.
     pub fn joined(&self) -> impl Iterator<Item = (u32, &Member)> {
         self.members.iter().filter(|(_, m)| m.standing == Standing::Joined).map(|(o, m)| (*o, m))
     }
 
-    /// The one of this ordinal, if it belongs to the pool.
+    /// The current member of this ordinal.
     pub fn joined_as(&self, ordinal: u32) -> Option<&Member> {
         self.members.get(&ordinal).filter(|m| m.standing == Standing::Joined)
     }
 }
 
-/// One of the pool.
+/// A current or former member of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
-    /// The name by which the others know it.
+    /// Its host name.
     pub host: HostName,
-    /// Its identity.
+    /// Its UUID.
     #[serde(deserialize_with = "id_or_nil")]
     pub uuid: PeerId,
-    /// The operating version that it had.
+    /// Its last known operating version.
     pub operating_version: u32,
-    /// The addresses that it had, the last one first; a few of them.
+    /// Its last few addresses, the latest first.
     pub addresses: Vec<HostName>,
-    /// What it holds.
+    /// Its bricks.
     pub bricks: Vec<BrickAt>,
-    /// Whether it belongs to the pool.
+    /// Whether it is a current member.
     pub standing: Standing,
-    /// How the others saw it last, in glusterd's words, for people.
+    /// Its last state as reported by other peers, in glusterd's wording, for people.
     pub seen: String,
-    /// Since when they have seen it so, in seconds of the clock that [`crate::View::now`] is told by.
+    /// Since when it has been in this state, in seconds of the clock of [`crate::View::now`].
     #[serde(default)]
     pub since: u64,
     /// Since when no other member lists it as a peer, by the same clock; none while one does.
@@ -58,12 +58,12 @@ pub struct Member {
     pub unlisted_since: Option<u64>,
 }
 
-/// Whether one belongs to the pool.
+/// Whether a peer is a current member of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
-    /// It does.
+    /// It is.
     Joined,
-    /// It did, and was detached.
+    /// It was, and has been detached.
     Left,
 }
 
@@ -77,7 +77,7 @@ pub struct BrickAt {
     pub path: BrickPath,
 }
 
-/// A repair that one agent is to make on its own pod.
+/// A repair that an agent has to carry out on its own pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
@@ -89,32 +89,32 @@ pub struct Order {
     pub pod: String,
     /// What to do.
     pub repair: Repair,
-    /// Since when, in seconds of the clock that [`crate::View::now`] is told by.
+    /// When it was given, in seconds of the clock of [`crate::View::now`].
     pub since: u64,
-    /// Since when it is known to be carried out, by the same clock: from then on the pool has time to settle.
+    /// When the agent reported that it is done, by the same clock: from then on the pool has time to recover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<u64>,
     /// Whether the agent is not to begin any more. The order stays until the agent reports that it is done with it: it
     /// may have begun before it read this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
-    /// The volumes that others have too. [`Repair::ResyncVolumes`] takes these away; no other repair is carried out on one
-    /// that has more.
+    /// The volumes that other peers have too. [`Repair::ResyncVolumes`] removes these; no other repair is carried out on a
+    /// peer that has more.
     #[serde(default)]
     pub volumes: Vec<VolumeName>,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// What is repaired, with glusterd stopped. What is taken away is kept aside, never deleted.
+/// A kind of repair. It requires glusterd to be stopped. Removed files are moved aside, never deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Repair {
-    /// Its old identity and its peers are written back.
+    /// Restore the old UUID and the list of peers.
     RestoreIdentity,
-    /// Its definitions of the order's volumes are taken away; they come back from the others.
+    /// Remove the definitions of the order's volumes; glusterd fetches them from the other peers.
     ResyncVolumes,
-    /// It was detached while it was away: peers and volumes are taken away, its identity stays.
+    /// Remove peers and volumes, keep the UUID: the peer was detached while it was disconnected.
     Forget,
-    /// It looks for a peer at an address that this one had: its peers are written anew, by their names.
+    /// Rewrite the list of peers with their host names: the peer looks for another one at an old address.
     CorrectNames,
 }

@@ -1,23 +1,23 @@
-//! What the StatefulSet wants.
+//! The pods that the StatefulSet asks for.
 
 use crate::{HostName, InvalidName};
 
-/// The pods that a pool should have.
+/// The desired pods of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     name: String,
     domain: String,
-    /// How many pods.
+    /// The number of pods.
     pub replicas: u32,
-    /// The ordinal of the first one.
+    /// The ordinal of the first pod.
     pub start: u32,
 }
 
 impl Wanted {
-    /// The pods of the StatefulSet `name`, which have names in `domain`: `SERVICE.NAMESPACE.svc.cluster.local`.
+    /// The pods of the StatefulSet `name`, with host names in `domain`: `SERVICE.NAMESPACE.svc.cluster.local`.
     pub fn new(name: &str, domain: &str, replicas: u32, start: u32) -> Result<Wanted, InvalidName> {
         let wanted = Wanted { name: name.to_owned(), domain: domain.to_owned(), replicas, start };
-        // The longest ordinal: where this is a host name, so are all others.
+        // The longest ordinal: if this is a valid host name, all others are.
         wanted.host_of(u32::MAX)?;
         Ok(wanted)
     }
@@ -32,7 +32,7 @@ impl Wanted {
         format!("{}-{ordinal}", self.name)
     }
 
-    /// The name by which a pod's glusterd is known to the others.
+    /// The host name of a pod, by which other peers know its glusterd.
     pub fn host(&self, ordinal: u32) -> HostName {
         self.host_of(ordinal).expect("checked for the longest ordinal when it was made")
     }
@@ -41,19 +41,19 @@ impl Wanted {
         format!("{}-{ordinal}.{}", self.name, self.domain).parse()
     }
 
-    /// The ordinal of a pod's name or of a host's, if it is one of this pool's.
+    /// The ordinal of a pod name or host name of this pool; none for other names.
     pub fn ordinal(&self, name: &str) -> Option<u32> {
         let pod = name.strip_suffix(&self.domain).and_then(|n| n.strip_suffix('.')).unwrap_or(name);
         ordinal(&self.name, pod)
     }
 
-    /// Whether a pod of this ordinal should be there.
+    /// Whether the StatefulSet asks for a pod of this ordinal.
     pub fn wants(&self, ordinal: u32) -> bool {
         ordinal >= self.start && ordinal - self.start < self.replicas
     }
 }
 
-/// The ordinal in the name of a StatefulSet's pod, if it is one of this StatefulSet's.
+/// The ordinal in the name of a pod of the StatefulSet `set`; none for other pods.
 pub fn ordinal(set: &str, pod: &str) -> Option<u32> {
     let number = pod.strip_prefix(set)?.strip_prefix('-')?;
     number.parse().ok().filter(|n: &u32| n.to_string() == number)
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_no_host_names_are_refused() {
+    fn invalid_host_names_are_rejected() {
         let long = "n".repeat(60);
         for (name, domain, valid) in
             [("g", "g.n.svc.d", true), ("g", "g..d", false), ("g/x", "d", false), ("", "d", false), (&long, "d", false)]
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinals_are_of_this_pool() {
+    fn only_pods_of_the_pool_have_an_ordinal() {
         for (pod, found) in [
             ("glusterfs-0", Some(0)),
             ("glusterfs-12", Some(12)),

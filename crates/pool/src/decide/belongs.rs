@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::sight::{Sight, is_friend};
-use super::{Decision, Note, Rule, Severity, View};
+use super::{Decision, Note, NoteReason, Rule, Severity, View};
 use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Standing};
 
 /// How many addresses of a member are kept.
@@ -26,7 +26,7 @@ pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decisio
             "the pool has no record yet, and {answered} of {} pods answer: waiting for more than half",
             view.wanted.replicas
         );
-        decision.notes.push(Note::of(None, Severity::Normal, "Waiting", text));
+        decision.notes.push(Note::of(None, Severity::Normal, NoteReason::Waiting, text));
         return;
     }
     // Somebody with friends or volumes is the pool: it begins there, or what they have would be left out.
@@ -44,7 +44,7 @@ pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decisio
 fn found(view: &View<'_>, own: &Report, uuid: PeerId, record: &mut Record, decision: &mut Decision) {
     record.members.insert(own.ordinal, member(view, own.ordinal, uuid, Some(own)));
     let text = format!("{} starts the pool", view.wanted.pod(own.ordinal));
-    decision.notes.push(Note::normal(own.ordinal, "Founded", text));
+    decision.notes.push(Note::normal(own.ordinal, NoteReason::Founded, text));
 }
 
 fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Record, decision: &mut Decision) {
@@ -60,7 +60,7 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
             members.len(),
             if differing.is_empty() { String::new() } else { format!("; different lists: {}", differing.join(", ")) }
         );
-        decision.notes.push(Note::of(None, Severity::Warning, "Disagree", text));
+        decision.notes.push(Note::of(None, Severity::Warning, NoteReason::Disagree, text));
         return;
     }
     for (report, uuid) in members.iter().filter_map(|report| Some((report, report.uuid?))) {
@@ -75,7 +75,7 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
         }
     }
     let text = format!("the pool existed already: {} peers are recorded as they are", record.members.len());
-    decision.notes.push(Note::of(None, Severity::Normal, "TakenOver", text));
+    decision.notes.push(Note::of(None, Severity::Normal, NoteReason::TakenOver, text));
 }
 
 /// The identities that one knows as the pool, itself among them.
@@ -155,10 +155,10 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         let friends = sight.words_on(ordinal, uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
         let pod = sight.view.wanted.pod(ordinal);
         if record.joined_as(ordinal).is_none() {
-            decision.notes.push(Note::normal(ordinal, "Joined", format!("{pod} has joined the pool")));
+            decision.notes.push(Note::normal(ordinal, NoteReason::Joined, format!("{pod} has joined the pool")));
         } else if report.is_some() && sight.is_majority(friends + 1) && friends > 0 {
             let text = format!("{pod} is in the pool with a UUID that differs from the recorded one");
-            decision.notes.push(Note::warning(ordinal, "Changed", text));
+            decision.notes.push(Note::warning(ordinal, NoteReason::Changed, text));
         } else {
             continue;
         }
@@ -174,7 +174,7 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
     }
     for stranger in strangers {
         let text = format!("{stranger} is in the pool but not a pod of {}: it is left alone", sight.view.wanted.name());
-        decision.notes.push(Note::of(None, Severity::Normal, "Stranger", text));
+        decision.notes.push(Note::of(None, Severity::Normal, NoteReason::Stranger, text));
     }
 }
 
@@ -210,7 +210,7 @@ fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
             member.since = sight.view.now;
             member.unlisted_since = None;
             let text = format!("{} is no longer in the pool", sight.view.wanted.pod(ordinal));
-            decision.notes.push(Note::normal(ordinal, "Left", text));
+            decision.notes.push(Note::normal(ordinal, NoteReason::Left, text));
         }
     }
 }

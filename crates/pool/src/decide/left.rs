@@ -1,7 +1,7 @@
 //! Who has left for good, and is detached.
 
 use super::sight::{SETTLES, Sight, is_friend};
-use super::{Act, Decision, Note, Rule, Severity};
+use super::{Act, Decision, Note, NoteReason, Rule, Severity};
 use crate::{HostName, Member};
 
 /// Detaches the last that has left, if it may be.
@@ -13,7 +13,7 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
     }
     if wanted.replicas == 0 {
         let text = format!("{} is scaled to 0: the pool is kept as it is", wanted.name());
-        decision.notes.push(Note::of(None, Severity::Normal, "ScaledToZero", text));
+        decision.notes.push(Note::of(None, Severity::Normal, NoteReason::ScaledToZero, text));
         return;
     }
     for (ordinal, member) in leaving.into_iter().rev() {
@@ -21,7 +21,7 @@ pub(super) fn detach(sight: &Sight<'_>, decision: &mut Decision) {
             decision.notes.push(note);
         } else if decision.act.is_none() && !decision.step_down {
             let text = format!("{} was scaled away and holds no bricks: detaching it", wanted.pod(ordinal));
-            decision.notes.push(Note::normal(ordinal, "Detaching", text));
+            decision.notes.push(Note::normal(ordinal, NoteReason::Detaching, text));
             let host = name_at_the_decider(sight, ordinal, member);
             decision.act = Some(Act::Detach { ordinal, host, uuid: member.uuid });
         }
@@ -56,7 +56,7 @@ fn bricks_kept(sight: &Sight<'_>, ordinal: u32, member: &Member) -> Option<Note>
         pod = sight.view.wanted.pod(ordinal),
         volumes = volumes.join(", ")
     );
-    Some(Note::warning(ordinal, "BricksKept", text))
+    Some(Note::warning(ordinal, NoteReason::BricksKept, text))
 }
 
 /// Why it cannot be done now, if it cannot.
@@ -67,11 +67,11 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let another = others.iter().any(|(o, _)| sight.view.wanted.wants(*o) && sight.as_itself(*o).is_some());
         decision.step_down = another;
         let text = format!("{pod} was scaled away and cannot detach itself: another peer has to lead");
-        return Some(Note::normal(ordinal, "DetachWaits", text));
+        return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
     if sight.core().is_none() {
         let text = format!("{pod} was scaled away; it is detached when more than half of the pool is connected");
-        return Some(Note::normal(ordinal, "DetachWaits", text));
+        return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
     // The decider's glusterd refuses while it does not have all others as friends, connected.
     let away = |(o, m): &&(u32, &Member)| {
@@ -83,7 +83,7 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let text = format!(
             "{pod} was scaled away; glusterd detaches no peer while another is disconnected: waiting for {away}"
         );
-        return Some(Note::normal(ordinal, "DetachWaits", text));
+        return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
     // One that others do not have as a friend would not hear of it, or is about to be repaired.
     let estranged = others.iter().map(|(o, _)| *o).filter(|o| !sight.is_whole_but_for(*o, ordinal));
@@ -93,11 +93,11 @@ fn refused(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) -> Option<N
         let text = format!(
             "{pod} was scaled away; it is detached when all other peers answer and are connected: waiting for {estranged}"
         );
-        return Some(Note::normal(ordinal, "DetachWaits", text));
+        return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
     (!sight.has_settled_but_for(ordinal)).then(|| {
         let text = format!("{pod} was scaled away; it is detached when no peer has changed its state for {SETTLES} s");
-        Note::normal(ordinal, "DetachWaits", text)
+        Note::normal(ordinal, NoteReason::DetachWaits, text)
     })
 }
 

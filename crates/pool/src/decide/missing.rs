@@ -2,7 +2,7 @@
 
 use super::order::{Need, give};
 use super::sight::Sight;
-use super::{Act, Decision, Note, Rule};
+use super::{Act, Decision, Note, NoteReason, Rule};
 use crate::{Member, PeerState, Record, Repair, Report};
 
 /// Probes the first that is missing.
@@ -24,7 +24,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         let forgotten = sight.record.joined_as(*ordinal).is_some();
         let listed = sight.witnesses().any(|(w, _)| sight.peer(w, uuid).is_some());
         if (listed && !forgotten) || is_being_probed(sight, *ordinal) {
-            decision.notes.push(Note::normal(*ordinal, "Joining", format!("{pod} is joining the pool")));
+            decision.notes.push(Note::normal(*ordinal, NoteReason::Joining, format!("{pod} is joining the pool")));
             continue;
         }
         // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
@@ -33,22 +33,22 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
         match if forgotten { Ties::None } else { old_ties(sight, report) } {
             Ties::None if sight.core().is_none() && !forgotten => {
                 let text = format!("{pod} is probed when more than half of the pool is connected");
-                decision.notes.push(Note::normal(*ordinal, "Waiting", text));
+                decision.notes.push(Note::normal(*ordinal, NoteReason::Waiting, text));
             }
             Ties::None if decision.act.is_none() && record.order.is_none() && !decision.step_down => {
-                decision.notes.push(Note::normal(*ordinal, "Probing", format!("probing {pod}")));
+                decision.notes.push(Note::normal(*ordinal, NoteReason::Probing, format!("probing {pod}")));
                 decision.act = Some(Act::Probe { ordinal: *ordinal, host: wanted.host(*ordinal), uuid });
             }
             Ties::None => {}
             Ties::OfThisPool => {
                 let why = format!("{pod} was detached while it was disconnected, and still lists its old peers");
-                decision.notes.push(Note::warning(*ordinal, "Detached", why.clone()));
+                decision.notes.push(Note::warning(*ordinal, NoteReason::Detached, why.clone()));
                 let idle = record.order.is_none() && decision.act.is_none();
                 if idle && sight.another_comes_back(*ordinal).is_none() && sight.has_settled_but_for(*ordinal) {
                     give(sight, record, *ordinal, Need::new(report, Repair::Forget, why));
                 }
             }
-            Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, "OtherPool", text)),
+            Ties::Others(text) => decision.notes.push(Note::warning(*ordinal, NoteReason::OtherPool, text)),
         }
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn probe(sight: &Sight<'_>, record: &mut Record, decision: &mut Decis
 fn note_what_it_says(sight: &Sight<'_>, report: &Report, decision: &mut Decision) {
     if let Some(doing) = &report.doing {
         let text = format!("waiting for {}, which is not in the pool: {doing}", sight.view.wanted.pod(report.ordinal));
-        decision.notes.push(Note::normal(report.ordinal, "Waiting", text));
+        decision.notes.push(Note::normal(report.ordinal, NoteReason::Waiting, text));
     }
 }
 

@@ -3,14 +3,14 @@
 use super::order::{Need, give};
 use super::rejected::{STUCK, only_copy};
 use super::sight::Sight;
-use super::{Act, Decision, Note};
+use super::{Act, Decision, Note, NoteReason};
 use crate::{HostName, Record, Repair};
 
 /// Has those called by their names whom somebody knows by an address only: when they move, they would not be found. It
 /// takes one that knows them so; if that is not the decider, another is to decide.
 pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
     // Handing over takes a while: first all come in.
-    if decision.step_down || decision.notes.iter().any(|n| n.reason == "Joining") {
+    if decision.step_down || decision.notes.iter().any(|n| n.reason == NoteReason::Joining) {
         return;
     }
     let mut for_another = None;
@@ -30,7 +30,7 @@ pub(super) fn name(sight: &Sight<'_>, decision: &mut Decision) {
     if let Some((who, ordinal)) = for_another {
         let (who, whom) = (sight.view.wanted.pod(who), sight.view.wanted.pod(ordinal));
         let text = format!("{who} knows {whom} by its address only: it has to lead, to probe it by its name");
-        decision.notes.push(Note::normal(sight.view.decider, "StepsDown", text));
+        decision.notes.push(Note::normal(sight.view.decider, NoteReason::StepsDown, text));
         decision.step_down = true;
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn correct(sight: &Sight<'_>, record: &mut Record, decision: &mut Dec
             continue;
         }
         let why = format!("{pod} looks for {} at an old address", sight.pods(astray.iter().copied()));
-        decision.notes.push(Note::warning(who, "OldAddress", why.clone()));
+        decision.notes.push(Note::warning(who, NoteReason::OldAddress, why.clone()));
         if let Some(note) = only_copy(sight, report) {
             decision.notes.push(note);
             continue;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::sight::{Sight, is_lost_by_name};
-use super::{Decision, Note, View};
+use super::{Decision, Note, NoteReason, View};
 use crate::{Daemon, Member, Order, Peer, PeerState, Record, Repair, Report, VolumeName};
 
 /// How long a pod has to carry out an order, in seconds.
@@ -49,7 +49,7 @@ pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: N
 pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
     if let Some(order) = record.order.take_if(|o| view.pods.get(&o.ordinal) != Some(&o.pod)) {
         let text = format!("pod {} was to be repaired and no longer exists", view.wanted.pod(order.ordinal));
-        decision.notes.push(Note::normal(order.ordinal, "RepairDropped", text));
+        decision.notes.push(Note::normal(order.ordinal, NoteReason::RepairDropped, text));
     }
 }
 
@@ -73,31 +73,31 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
     let ended = done && report.is_some_and(|r| r.daemon == Daemon::Running);
     if ended && is_cured(sight, &order, report) {
         record.order = None;
-        decision.notes.push(Note::normal(order.ordinal, "Repaired", format!("{pod} is repaired")));
+        decision.notes.push(Note::normal(order.ordinal, NoteReason::Repaired, format!("{pod} is repaired")));
     } else if ended && order.withdrawn {
         record.order = None;
         let text = format!("the repair of {pod} was withdrawn");
-        decision.notes.push(Note::normal(order.ordinal, "RepairDropped", text));
+        decision.notes.push(Note::normal(order.ordinal, NoteReason::RepairDropped, text));
     } else if late && order.made.is_some() {
         record.order = None;
         let text = format!("the repair of {pod} did not help: it will be tried again ({})", order.reason);
-        decision.notes.push(Note::warning(order.ordinal, "RepairFailed", text));
+        decision.notes.push(Note::warning(order.ordinal, NoteReason::RepairFailed, text));
     } else if late && report.is_some() {
         let text = format!(
             "{pod} did not carry out its repair within {TO_CARRY_OUT} s: it will be tried again ({})",
             order.reason
         );
-        decision.notes.push(Note::warning(order.ordinal, "RepairFailed", text));
+        decision.notes.push(Note::warning(order.ordinal, NoteReason::RepairFailed, text));
         record.order = Some(Order { withdrawn: true, ..order });
     } else if late {
         // It may be in the middle of it: another repair would be the second at once.
         let text = format!(
             "{pod} is being repaired and does not answer: no other peer is repaired until it answers or its pod is deleted"
         );
-        decision.notes.push(Note::warning(order.ordinal, "Repairing", text));
+        decision.notes.push(Note::warning(order.ordinal, NoteReason::Repairing, text));
     } else {
         let text = format!("{pod} is being repaired: {}", order.reason);
-        decision.notes.push(Note::normal(order.ordinal, "Repairing", text));
+        decision.notes.push(Note::normal(order.ordinal, NoteReason::Repairing, text));
     }
 }
 
@@ -202,14 +202,14 @@ mod tests {
         let wanted = Wanted::new("g", "d", 3, 0).expect("host names");
         let pods: BTreeMap<u32, String> = (0..3).map(|o| (o, format!("uid-{o}"))).collect();
         for (made, done, age, reason) in [
-            (None, None, TO_CARRY_OUT, "Repairing"),
-            (None, None, TO_CARRY_OUT + 1, "RepairFailed"),
-            (None, Some(1), TO_CARRY_OUT, "Repairing"),
-            (None, Some(1), TO_CARRY_OUT + 1, "Repairing"),
-            (Some(10), Some(1), 10 + TO_SETTLE, "Repairing"),
-            (Some(10), Some(1), 10 + TO_SETTLE + 1, "RepairFailed"),
-            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE, "Repairing"),
-            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE + 1, "RepairFailed"),
+            (None, None, TO_CARRY_OUT, NoteReason::Repairing),
+            (None, None, TO_CARRY_OUT + 1, NoteReason::RepairFailed),
+            (None, Some(1), TO_CARRY_OUT, NoteReason::Repairing),
+            (None, Some(1), TO_CARRY_OUT + 1, NoteReason::Repairing),
+            (Some(10), Some(1), 10 + TO_SETTLE, NoteReason::Repairing),
+            (Some(10), Some(1), 10 + TO_SETTLE + 1, NoteReason::RepairFailed),
+            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE, NoteReason::Repairing),
+            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE + 1, NoteReason::RepairFailed),
         ] {
             let order = Order {
                 id: 1,
@@ -236,7 +236,7 @@ mod tests {
                 decision.notes
             );
             let noted = decision.record.and_then(|r| r.order).filter(|o| o.id == 1).and_then(|o| o.made);
-            if reason == "Repairing" && done.is_some() {
+            if reason == NoteReason::Repairing && done.is_some() {
                 assert_eq!(noted, Some(1000 + made.unwrap_or(age)), "{made:?}, {done:?}, {age} s");
             }
         }

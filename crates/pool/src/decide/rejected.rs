@@ -2,7 +2,7 @@
 
 use super::order::{Need, give};
 use super::sight::Sight;
-use super::{Decision, Note, Rule};
+use super::{Decision, Note, NoteReason, Rule};
 use crate::{Peer, PeerState, Record, Repair, Report, VolumeName};
 
 /// How long a handshake may be under way before it counts as stuck, in seconds.
@@ -27,7 +27,7 @@ pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decisi
             wait_for(sight, ordinal, decision);
             continue;
         };
-        decision.notes.push(Note::warning(ordinal, "Rejected", need.reason.clone()));
+        decision.notes.push(Note::warning(ordinal, NoteReason::Rejected, need.reason.clone()));
         if need.repair == Repair::RestoreIdentity
             && let Some(note) = only_copy(sight, report)
         {
@@ -43,7 +43,7 @@ pub(super) fn cure(sight: &Sight<'_>, record: &mut Record, decision: &mut Decisi
                 sight.view.wanted.pod(ordinal),
                 sight.view.wanted.pod(other)
             );
-            decision.notes.push(Note::normal(ordinal, "Waiting", text));
+            decision.notes.push(Note::normal(ordinal, NoteReason::Waiting, text));
             continue;
         }
         give(sight, record, ordinal, need);
@@ -132,7 +132,7 @@ pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
             "{pod} is not repaired: it is the only peer that has volume {}, under another UUID",
             volumes.join(", ")
         );
-        return Some(Note::warning(ordinal, "OnlyCopy", text));
+        return Some(Note::warning(ordinal, NoteReason::OnlyCopy, text));
     }
     let strangers = sight.friends_of_its_own(report);
     if !strangers.is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn only_copy(sight: &Sight<'_>, report: &Report) -> Option<Note> {
             "{pod} is not repaired: it is the only peer that lists {}; does it belong to another pool?",
             strangers.join(", ")
         );
-        return Some(Note::warning(ordinal, "OnlyCopy", text));
+        return Some(Note::warning(ordinal, NoteReason::OnlyCopy, text));
     }
     None
 }
@@ -155,7 +155,7 @@ fn note_quarrel(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
         let (a, b) = (sight.view.wanted.pod(*who), sight.view.wanted.pod(ordinal));
         let text =
             format!("{a} and {b} reject each other, and most other peers accept both: restart one of the two pods");
-        decision.notes.push(Note::warning(ordinal, "Quarrel", text));
+        decision.notes.push(Note::warning(ordinal, NoteReason::Quarrel, text));
     }
 }
 
@@ -173,7 +173,7 @@ fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
             "{pod} is rejected by {rejecters} of its peers; it is repaired when more than half of all {} peers reject it",
             sight.size()
         );
-        decision.notes.push(Note::warning(ordinal, "Rejected", text));
+        decision.notes.push(Note::warning(ordinal, NoteReason::Rejected, text));
         return;
     }
     let doing = sight.view.reports.get(&ordinal).and_then(|r| r.doing.as_ref());
@@ -181,5 +181,5 @@ fn wait_for(sight: &Sight<'_>, ordinal: u32, decision: &mut Decision) {
         Some(doing) => format!("waiting for {pod}: {} ({doing})", member.seen),
         None => format!("waiting for {pod}: {}", member.seen),
     };
-    decision.notes.push(Note::normal(ordinal, "Waiting", text));
+    decision.notes.push(Note::normal(ordinal, NoteReason::Waiting, text));
 }

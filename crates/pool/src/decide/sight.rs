@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Note, Rule, Rules, Severity, View};
+use super::{Note, NoteReason, Rule, Rules, Severity, View};
 use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, VolumeName};
 
 /// How long a peer may take to come back before others need not wait for it, in seconds.
@@ -166,7 +166,7 @@ impl<'a> Sight<'a> {
                 self.pods(self.record.joined().map(|(o, _)| o))
             )
         };
-        Note::normal(decider, "StepsDown", format!("{pod} does not lead the pool: {why}"))
+        Note::normal(decider, NoteReason::StepsDown, format!("{pod} does not lead the pool: {why}"))
     }
 
     pub(super) fn why_no_majority(&self) -> Note {
@@ -174,7 +174,7 @@ impl<'a> Sight<'a> {
         Note::of(
             None,
             Severity::Warning,
-            "NoMajority",
+            NoteReason::NoMajority,
             format!(
                 "nothing is changed while only {} of {} peers answer; waiting for {}",
                 here.len(),
@@ -264,7 +264,7 @@ impl<'a> Sight<'a> {
                 "{} have the same UUID {uuid}: one state directory is a copy of the other; they are left alone until one is removed",
                 self.pods(pods.iter().copied())
             );
-            notes.push(Note::of(None, Severity::Warning, "Copied", text));
+            notes.push(Note::of(None, Severity::Warning, NoteReason::Copied, text));
         }
     }
 

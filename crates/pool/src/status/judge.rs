@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::matrix::{FINE, Matrix};
-use super::{PeerStatus, RepairStatus, Seen, Sight, Status};
+use super::matrix::Matrix;
+use super::{PeerCondition, PeerStatus, RepairStatus, Seen, Sight, Status};
 use crate::{BrickPath, Daemon, HostName, Member, Record, Repair, Report, Standing, VolumeName};
 
 /// The status of a pool.
@@ -189,7 +189,9 @@ fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
         let Some(sight) = sees.get(&other.pod) else { continue };
         match &sight.words {
             None => troubles.push(format!("{} does not know {}", peer.pod, other.pod)),
-            Some(words) if sight.word != FINE => troubles.push(format!("{} sees {} as {words}", peer.pod, other.pod)),
+            Some(words) if sight.word != PeerCondition::Ok => {
+                troubles.push(format!("{} sees {} as {words}", peer.pod, other.pod))
+            }
             Some(_) => {}
         }
         let own = other.uuid.as_ref().filter(|_| other.silent.is_none());

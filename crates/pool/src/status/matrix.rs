@@ -2,31 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::{Seen, Sight};
+use super::{PeerCondition, Seen, Sight};
 use crate::{Peer, PeerState, Report};
-
-/// The word for a peer that is as it should be.
-pub(super) const FINE: &str = "ok";
 
 /// How one sees another.
 fn sight(peer: Option<&Peer>) -> Sight {
     let Some(peer) = peer else {
-        return Sight { words: None, word: "unknown".to_owned(), uuid: None, disputed: false };
+        return Sight { words: None, word: PeerCondition::Unknown, uuid: None, disputed: false };
     };
     let connection = if peer.connected { "Connected" } else { "Disconnected" };
     let word = match (peer.state, peer.connected) {
-        (PeerState::Befriended, true) => FINE,
-        (PeerState::Befriended, false) => "away",
-        (PeerState::Rejected, _) => "rejected",
-        (PeerState::UnfriendSent, _) => "leaving",
-        _ => "joining",
+        (PeerState::Befriended, true) => PeerCondition::Ok,
+        (PeerState::Befriended, false) => PeerCondition::Away,
+        (PeerState::Rejected, _) => PeerCondition::Rejected,
+        (PeerState::UnfriendSent, _) => PeerCondition::Leaving,
+        _ => PeerCondition::Joining,
     };
-    Sight {
-        words: Some(format!("{} ({connection})", peer.state.words())),
-        word: word.to_owned(),
-        uuid: peer.uuid,
-        disputed: false,
-    }
+    Sight { words: Some(format!("{} ({connection})", peer.state.words())), word, uuid: peer.uuid, disputed: false }
 }
 
 /// How those who answered see the others: by who looks, then by whom they look at. Also the names of those that are no
@@ -47,7 +39,7 @@ impl Matrix {
             for peer in &answer.report.peers {
                 match ordinal(seen, peer) {
                     // Two of one name: the one that is not fine is the one to show.
-                    Some(ordinal) if known.get(&ordinal).is_none_or(|p| sight(Some(p)).word == FINE) => {
+                    Some(ordinal) if known.get(&ordinal).is_none_or(|p| sight(Some(p)).word == PeerCondition::Ok) => {
                         known.insert(ordinal, peer);
                     }
                     Some(_) => {}
@@ -66,16 +58,16 @@ impl Matrix {
 
     /// Marks what most do not say of a peer, or, where there is no most, what is not fine.
     fn dispute(&mut self, ordinal: u32) {
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<PeerCondition, usize> = BTreeMap::new();
         for sight in self.rows.values().filter_map(|row| row.get(&ordinal)) {
-            *counts.entry(sight.word.clone()).or_default() += 1;
+            *counts.entry(sight.word).or_default() += 1;
         }
         let total: usize = counts.values().sum();
         if counts.len() < 2 {
             return;
         }
-        let most = counts.iter().find(|(_, count)| **count * 2 > total).map(|(word, _)| word.as_str());
-        let agreed = most.unwrap_or(FINE).to_owned();
+        let most = counts.iter().find(|(_, count)| **count * 2 > total).map(|(word, _)| *word);
+        let agreed = most.unwrap_or(PeerCondition::Ok);
         for sight in self.rows.values_mut().filter_map(|row| row.get_mut(&ordinal)) {
             sight.disputed = sight.word != agreed;
         }

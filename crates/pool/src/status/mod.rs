@@ -200,11 +200,42 @@ pub struct Sight {
     /// In glusterd's words, such as `Peer in Cluster (Connected)`; none if it does not know the other.
     pub words: Option<String>,
     /// In one word, for a table.
-    pub word: String,
+    pub word: PeerCondition,
     /// The identity by which it knows the other.
     pub uuid: Option<PeerId>,
     /// Whether others see the same peer in another way.
     pub disputed: bool,
+}
+
+/// The condition of a peer as another peer sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerCondition {
+    /// In the pool and connected.
+    Ok,
+    /// In the pool and not connected.
+    Away,
+    /// Rejected.
+    Rejected,
+    /// Being detached.
+    Leaving,
+    /// Being added.
+    Joining,
+    /// Not listed.
+    Unknown,
+}
+
+impl PeerCondition {
+    fn as_str(self) -> &'static str {
+        match self {
+            PeerCondition::Ok => "ok",
+            PeerCondition::Away => "away",
+            PeerCondition::Rejected => "rejected",
+            PeerCondition::Leaving => "leaving",
+            PeerCondition::Joining => "joining",
+            PeerCondition::Unknown => "unknown",
+        }
+    }
 }
 
 /// A repair that is under way.

@@ -1,7 +1,7 @@
 //! A pool's status as text.
 
 use super::{PeerStatus, Status};
-use crate::{Daemon, Standing};
+use crate::{Daemon, Severity, Standing};
 
 /// The status of a pool as text.
 pub fn render(status: &Status) -> String {
@@ -46,7 +46,7 @@ fn peers(count: u32) -> String {
 }
 
 fn mark(severity: &str) -> &'static str {
-    if severity == "Warning" { "! " } else { "" }
+    if severity == Severity::Warning.as_str() { "! " } else { "" }
 }
 
 fn section(text: &mut String, head: &str, lines: impl Iterator<Item = String>) {
@@ -95,9 +95,9 @@ fn matrix(status: &Status) -> Vec<Vec<String>> {
         let cell = |other: &PeerStatus| match (&peer.sees, peer.pod == other.pod) {
             (_, true) => "-".to_owned(),
             (None, false) => "?".to_owned(),
-            (Some(sees), false) => sees
-                .get(&other.pod)
-                .map_or("?".to_owned(), |sight| format!("{}{}", sight.word, if sight.disputed { " !" } else { "" })),
+            (Some(sees), false) => sees.get(&other.pod).map_or("?".to_owned(), |sight| {
+                format!("{}{}", sight.word.as_str(), if sight.disputed { " !" } else { "" })
+            }),
         };
         std::iter::once(peer.pod.clone()).chain(status.peers.iter().map(cell)).collect()
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    Act, BrickAt, Daemon, Decision, Member, Order, Peer, PeerState, Record, Repair, Report, Standing, View, Volume,
-    Wanted, decide, still_needed,
+    Act, BrickAt, Daemon, Decision, Member, NoteReason, Order, Peer, PeerState, Record, Repair, Report, Standing, View,
+    Volume, Wanted, decide, still_needed,
 };
 
 fn wanted() -> Wanted {
@@ -92,7 +92,7 @@ fn order(ordinal: u32, pod: &str, since: u64) -> Order {
     }
 }
 
-fn said(decision: &Decision, reason: &str) -> Option<String> {
+fn said(decision: &Decision, reason: NoteReason) -> Option<String> {
     decision.notes.iter().find(|n| n.reason == reason).map(|n| n.text.clone())
 }
 
@@ -123,7 +123,7 @@ fn a_detach_waits_for_those_that_are_away_and_says_so_of_no_others() {
         pool.wanted.replicas = 3;
         trouble(&mut pool);
         let decision = pool.decide();
-        assert_eq!(said(&decision, "DetachWaits").as_deref(), waits);
+        assert_eq!(said(&decision, NoteReason::DetachWaits).as_deref(), waits);
         assert_eq!(decision.act.is_some(), waits.is_none());
     }
 }
@@ -156,7 +156,7 @@ fn without_a_majority_only_what_kubernetes_says_is_recorded() {
         }
         pool.record.order = Some(order(0, pod, 900));
         let decision = pool.decide();
-        assert_eq!(said(&decision, "NoMajority").is_some(), waits, "{pod}, {known}");
+        assert_eq!(said(&decision, NoteReason::NoMajority).is_some(), waits, "{pod}, {known}");
         assert_eq!(pool.record.order.is_some(), ordered, "{pod}, {known}");
         assert_eq!(pool.record.joined_as(1).is_some(), known, "{pod}, {known}");
     }
@@ -170,7 +170,7 @@ fn a_detach_waits_until_nothing_has_changed_for_a_while() {
     for (now, detaches) in [(1000, false), (1004, false), (1005, true)] {
         let decision = pool.decide_at(now);
         assert_eq!(decision.act.is_some(), detaches, "{now}");
-        assert_eq!(said(&decision, "DetachWaits").is_some(), !detaches, "{now}");
+        assert_eq!(said(&decision, NoteReason::DetachWaits).is_some(), !detaches, "{now}");
     }
 }
 

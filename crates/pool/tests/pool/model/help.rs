@@ -1,6 +1,6 @@
 //! What a person does when all is calm and the agents ask for it, and never before.
 
-use stead_pool::Note;
+use stead_pool::{Note, NoteReason};
 
 use super::cluster::{Cluster, MOST};
 
@@ -22,16 +22,18 @@ impl Cluster {
     pub(crate) fn help_where_asked(&mut self) {
         for Note { ordinal, reason, .. } in std::mem::take(&mut self.truth.notes) {
             match (reason, ordinal) {
-                ("NoMajority" | "BricksKept", _) => self.scale_back(),
+                (NoteReason::NoMajority | NoteReason::BricksKept, _) => self.scale_back(),
                 // Whoever leads next says the same of itself: a person reads what all of them say.
-                ("StepsDown", _) => {
+                (NoteReason::StepsDown, _) => {
                     self.scale_back();
                     (0..MOST).for_each(|n| self.restart_stranger(n));
                 }
-                ("OtherPool" | "OnlyCopy" | "Waiting", Some(n)) => self.delete_own_volumes(n),
-                ("Rejected", Some(n)) if (0..MOST).all(|m| !self.has_wrong_definition(m)) => self.restart(n),
-                ("Rejected", Some(_)) => self.set_definitions_right(),
-                ("Quarrel", Some(n)) => self.restart(n),
+                (NoteReason::OtherPool | NoteReason::OnlyCopy | NoteReason::Waiting, Some(n)) => {
+                    self.delete_own_volumes(n)
+                }
+                (NoteReason::Rejected, Some(n)) if (0..MOST).all(|m| !self.has_wrong_definition(m)) => self.restart(n),
+                (NoteReason::Rejected, Some(_)) => self.set_definitions_right(),
+                (NoteReason::Quarrel, Some(n)) => self.restart(n),
                 _ => {}
             }
         }
