@@ -191,11 +191,11 @@ pub(crate) enum Refused {
 
 /// The requests that were answered: none is answered twice.
 #[derive(Debug, Default)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequests {
     nonces: Mutex<(VecDeque<Nonce>, BTreeSet<Nonce>)>,
 }
 
-impl Answered {
+impl AnsweredRequests {
     /// Checks a request by its `Authorization` header.
     pub(crate) fn check(&self, keys: &Keys, request: &Request<'_>, header: &str) -> Result<Nonce, Refused> {
         let mut words = header.split(' ');
@@ -234,7 +234,7 @@ impl Answered {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use crate::stand_in::keys;
+    use crate::test_agent::keys;
 
     use super::*;
 
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_request_is_accepted_once_and_only_as_it_was_signed() {
-        let answered = Answered::default();
+        let answered = AnsweredRequests::default();
         let (header, nonce) = ASK.sign(&keys(1), "g-0").unwrap().unwrap();
         for (keys, request, header, expected) in [
             (keys(2), ASK, header.clone(), Refused::WrongSignature),
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn only_so_many_requests_are_remembered() {
-        let answered = Answered::default();
+        let answered = AnsweredRequests::default();
         for number in 0..2 * REMEMBERED {
             assert!(answered.remember(&Nonce(number.to_string())));
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use stead_pool::{Boot, Wanted};
+use stead_pool::{Boot, PoolSpec};
 use tracing::{info, warn};
 
 use crate::cluster::{RecordSeen, Seen};
-use crate::neighbours;
+use crate::other_agents;
 use crate::shared::Shared;
 
 /// How long the API server may take to answer before a pod that has all of its state starts without it.
@@ -56,7 +56,7 @@ async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
         }));
     };
     let record = seen.record().unwrap_or_default();
-    let reports = neighbours::ask_all(shared, &seen).await.reports;
+    let reports = other_agents::ask_all(shared, &seen).await.reports;
     match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &held.state, &record, &reports) {
         Boot::Start => {}
         Boot::Restore(identity) => {
@@ -75,7 +75,7 @@ async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
 }
 
 /// What is wanted and what Kubernetes has, once all of it is known; none if that takes too long.
-async fn known(shared: &Shared) -> Option<(Wanted, Seen)> {
+async fn known(shared: &Shared) -> Option<(PoolSpec, Seen)> {
     let mut changes = shared.cluster.seen();
     let all = |seen: &Seen| seen.set.is_some() && seen.pods.is_some() && seen.record().is_some();
     let seen = tokio::time::timeout(PATIENCE, changes.wait_for(all)).await.ok()?.ok()?.clone();

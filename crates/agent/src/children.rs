@@ -18,7 +18,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, info, warn};
 
-/// How often it is looked whether those who were told to end have done so.
+/// How often to check whether processes that were told to end have ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The longest answer of a program that is read.

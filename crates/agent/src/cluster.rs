@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use stead_client::{ApiPath, ApiRequest, Client, Error, Watch, WatchEvent, WatchOptions};
-use stead_pool::{HostName, InvalidName, Record, Wanted, config_map, key_secret, ordinal};
+use stead_pool::{HostName, InvalidName, PoolSpec, Record, config_map, key_secret, ordinal};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -110,7 +110,7 @@ impl Seen {
 pub(crate) struct Cluster {
     client: Client,
     settings: Arc<Settings>,
-    pool: Wanted,
+    pool: PoolSpec,
     seen: watch::Sender<Seen>,
     keys: watch::Sender<Keys>,
 }
@@ -147,12 +147,12 @@ impl Cluster {
     }
 
     /// What is wanted, if the StatefulSet has been seen.
-    pub(crate) fn wanted(&self) -> Option<Wanted> {
+    pub(crate) fn wanted(&self) -> Option<PoolSpec> {
         let seen = self.seen.borrow();
         Some(self.wanted_by(seen.set.as_ref()?))
     }
 
-    fn wanted_by(&self, set: &Set) -> Wanted {
+    fn wanted_by(&self, set: &Set) -> PoolSpec {
         let mut wanted = self.pool.clone();
         (wanted.replicas, wanted.start) = (set.replicas, set.start);
         wanted
@@ -316,7 +316,7 @@ impl Cluster {
     }
 
     /// What is wanted, asked now.
-    pub(crate) async fn ask_wanted(&self) -> Option<Wanted> {
+    pub(crate) async fn ask_wanted(&self) -> Option<PoolSpec> {
         let path = self.path(ApiPath::of::<StatefulSet>(), &self.settings.pool);
         let found: StatefulSet = self.client.send(ApiRequest::get(path)).await.ok()?;
         Some(self.wanted_by(&set(found.spec.as_ref())))
@@ -476,7 +476,7 @@ mod tests {
             (Some(RecordSeen::Unreadable("no JSON".into())), None),
             (None, None),
         ] {
-            let request = write(&crate::stand_in::settings(), &Record::default(), 0, decided_on.as_ref()).ok();
+            let request = write(&crate::test_agent::settings(), &Record::default(), 0, decided_on.as_ref()).ok();
             let found = request.as_ref().map(|request| match request {
                 Write::Create(_) => None,
                 Write::Replace(object) => {

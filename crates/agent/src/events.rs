@@ -12,13 +12,13 @@ const COMPONENT: &str = "stead-gluster-agent";
 
 /// What is remembered of what was said.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct SentNotes {
     notes: BTreeMap<(Option<u32>, NoteReason), String>,
 }
 
-impl Said {
+impl SentNotes {
     /// Those of the notes that are new since the last time. One that has gone may be said again.
-    pub(crate) fn new_of<'a>(&mut self, notes: &'a [Note]) -> Vec<&'a Note> {
+    pub(crate) fn new_notes<'a>(&mut self, notes: &'a [Note]) -> Vec<&'a Note> {
         let before = std::mem::take(&mut self.notes);
         let mut new = Vec::new();
         for note in notes {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn each_thing_is_said_once_while_it_lasts() {
-        let mut said = Said::default();
+        let mut said = SentNotes::default();
         let (a, b, c) =
             (note(1, NoteReason::Rejected, "x"), note(2, NoteReason::Waiting, "y"), note(2, NoteReason::Waiting, "z"));
         for (notes, new) in [
@@ -97,7 +97,7 @@ mod tests {
             (vec![c.clone()], vec![]),
             (vec![a.clone(), c.clone()], vec!["x"]),
         ] {
-            let found: Vec<&str> = said.new_of(&notes).iter().map(|n| n.text.as_str()).collect();
+            let found: Vec<&str> = said.new_notes(&notes).iter().map(|n| n.text.as_str()).collect();
             assert_eq!(found, new, "{notes:?}");
         }
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use stead_pool::parse::{self, Heal};
-use stead_pool::{Act, Peer, VolumeName};
+use stead_pool::{Peer, PeerCommand, VolumeName};
 use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -42,10 +42,10 @@ impl Gluster {
     }
 
     /// Does something, if its turn comes in time.
-    pub(crate) async fn act(&self, act: &Act, limit: Duration) -> Result<()> {
+    pub(crate) async fn act(&self, act: &PeerCommand, limit: Duration) -> Result<()> {
         let words = match act {
-            Act::Probe { host, .. } => ["peer", "probe", host],
-            Act::Detach { host, .. } => ["peer", "detach", host],
+            PeerCommand::Probe { host, .. } => ["peer", "probe", host],
+            PeerCommand::Detach { host, .. } => ["peer", "detach", host],
         };
         // Its answer has no peers in it, but whether it was done.
         let began = Instant::now();
@@ -79,14 +79,14 @@ impl Gluster {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use crate::stand_in::{B, name};
+    use crate::test_agent::{B, name};
 
     use super::*;
 
     #[tokio::test]
     async fn an_act_has_its_time_and_no_more() {
         let gluster = Gluster::new("/no/such/program".into(), Children);
-        let act = Act::Detach { ordinal: 1, host: name("g-1"), uuid: name(B) };
+        let act = PeerCommand::Detach { ordinal: 1, host: name("g-1"), uuid: name(B) };
         let turn = gluster.turn.lock().await;
         let late = gluster.act(&act, Duration::from_millis(20)).await.unwrap_err();
         assert_eq!(late.to_string(), "gluster peer detach g-1: glusterd was busy for 0 s");

@@ -66,11 +66,11 @@ fn shapes(volumes: &[Volume]) -> Vec<Shape> {
 
 /// Keeps count for as long as it is polled.
 pub(crate) async fn keep(shared: Arc<Shared>) {
-    let mut looked = shared.looked.subscribe();
+    let mut observation = shared.observation.subscribe();
     let mut asked_in: Option<Circumstances> = None;
     let (mut pause, mut next) = (ASK.0, Instant::now());
     loop {
-        let report = looked.borrow_and_update().report.clone();
+        let report = observation.borrow_and_update().report.clone();
         let held = shared.state.read(&shared.host()).await.ok().filter(|_| report.daemon == Daemon::Running);
         if let Some(held) = held {
             let now = circumstances(&report);
@@ -106,7 +106,11 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let pause = LOOK.min(next.saturating_duration_since(Instant::now()).max(Duration::from_millis(500)));
         let news = async {
             // What was seen is let go of at once: as long as somebody holds it, nobody can look.
-            drop(looked.wait_for(|looked| asked_in.as_ref() != Some(&circumstances(&looked.report))).await);
+            drop(
+                observation
+                    .wait_for(|observation| asked_in.as_ref() != Some(&circumstances(&observation.report)))
+                    .await,
+            );
             // Between two looks, as many as there are changes, but not more.
             tokio::time::sleep(Duration::from_millis(500)).await;
         };
@@ -209,8 +213,8 @@ fn involved(heals: &[Heal], set: usize, host: &HostName, uuid: Option<PeerId>) -
 #[cfg(test)]
 mod tests {
     use crate::cluster::Seen;
-    use crate::look::look;
-    use crate::stand_in::{A, Agent, name};
+    use crate::observe::look;
+    use crate::test_agent::{A, TestAgent, name};
 
     use super::*;
 
@@ -246,7 +250,7 @@ mod tests {
                 std::thread::park();
             }
         }
-        let mut agent = Agent::new("hung-brick", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let mut agent = TestAgent::new("hung-brick", "http://127.0.0.1:1", Some(3), Seen::default()).await;
         agent.reads_bricks_with(never_returns);
         agent.write("vols/gv0/info", "type=2\nstatus=1\nsub_count=2\nversion=1\n");
         agent.write("vols/gv0/bricks/a", &format!("uuid={A}\nhostname=g-0\npath=/data/b\n"));

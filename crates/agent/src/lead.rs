@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Event;
-use stead_pool::{Act, Daemon, HostName, Note, NoteReason, PeerId, Record, Report, Severity, View, decide};
+use stead_pool::{
+    Daemon, DecisionInput, HostName, Note, NoteReason, PeerCommand, PeerId, Record, Report, Severity, decide,
+};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::cluster::{NotWritten, RecordSeen, Seen};
-use crate::events::{About, Said, event};
-use crate::leave::for_good;
-use crate::neighbours::{self, Answers};
+use crate::events::{About, SentNotes, event};
+use crate::leader_clock::LeaderClock;
+use crate::other_agents::{self, Answers};
 use crate::shared::Shared;
-use crate::since::Tenure;
+use crate::shutdown::is_scaled_away;
 
 /// How soon to decide again after something changed, and for how long.
 const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -39,7 +41,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 
 async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
     let mut leads = shared.leadership.subscribe();
-    let mut leader = Leader { said: Said::default(), tenure: Tenure::begin(), events };
+    let mut leader = Leader { said: SentNotes::default(), clock: LeaderClock::start(), events };
     let mut before: Option<Inputs> = None;
     let mut changed = Instant::now();
     loop {
@@ -47,7 +49,7 @@ async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
             if leads.wait_for(|leads| *leads).await.is_err() {
                 return;
             }
-            leader.tenure = Tenure::begin();
+            leader.clock = LeaderClock::start();
         }
         let mut seen = shared.cluster.seen();
         seen.mark_unchanged();
@@ -62,12 +64,12 @@ async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
             _ if whole => REST,
             _ => TROUBLE,
         };
-        let mut looked = shared.looked.subscribe();
-        looked.mark_unchanged();
+        let mut observation = shared.observation.subscribe();
+        observation.mark_unchanged();
         let news = async {
             tokio::select! {
                 _ = seen.changed() => {}
-                _ = looked.wait_for(|looked| looked.changed > changed) => {}
+                _ = observation.wait_for(|observation| observation.changed > changed) => {}
             }
             // Many changes come at once; one decision is enough for them.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -86,13 +88,13 @@ struct Inputs {
     seen: Seen,
     reports: BTreeMap<u32, Report>,
     record: Option<Record>,
-    act: Option<Act>,
+    act: Option<PeerCommand>,
 }
 
 /// What the one who decides remembers.
 struct Leader {
-    said: Said,
-    tenure: Tenure,
+    said: SentNotes,
+    clock: LeaderClock,
     events: mpsc::Sender<Event>,
 }
 
@@ -108,14 +110,14 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     }
     let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
     let own = shared.settings.pod.ordinal;
-    let (answers, report) = tokio::join!(neighbours::ask_all(shared, &seen), shared.fresh(Duration::from_secs(3)));
+    let (answers, report) = tokio::join!(other_agents::ask_all(shared, &seen), shared.fresh(Duration::from_secs(3)));
     let Answers { mut reports, rejected } = answers;
     reports.insert(own, report);
     shared.metrics.decided(pods.len().saturating_sub(reports.len()));
     let pods: BTreeMap<u32, String> = pods.iter().map(|(ordinal, pod)| (*ordinal, pod.uid.clone())).collect();
-    let now = leader.tenure.now();
-    let record = leader.tenure.by_own_clock(record, now);
-    let view = View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now };
+    let now = leader.clock.now();
+    let record = leader.clock.adjust(record, now);
+    let view = DecisionInput { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: own, now };
     let mut decision = decide(&view);
     decision.notes.extend(rejected.iter().map(|(ordinal, why)| Note {
         ordinal: Some(*ordinal),
@@ -129,7 +131,7 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     if decision.step_down {
         leader.tell(shared, &decision.notes);
         info!("another one should decide: this glusterd is not of the pool");
-        shared.reluctant.send_replace(Some(Instant::now() + STEPPED_DOWN));
+        shared.declines_until.send_replace(Some(Instant::now() + STEPPED_DOWN));
         return Some(inputs);
     }
     if let Some(new) = &decision.record {
@@ -167,19 +169,19 @@ fn time_left(shared: &Shared) -> Option<Duration> {
     left
 }
 
-async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
+async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &PeerCommand) {
     let (ordinal, name, done, failed, host, uuid) = match act {
-        Act::Probe { ordinal, host, uuid } => {
+        PeerCommand::Probe { ordinal, host, uuid } => {
             (*ordinal, "probe", NoteReason::Probed, NoteReason::ProbeFailed, host, *uuid)
         }
-        Act::Detach { ordinal, host, uuid } => {
+        PeerCommand::Detach { ordinal, host, uuid } => {
             (*ordinal, "detach", NoteReason::Detached, NoteReason::DetachFailed, host, *uuid)
         }
     };
     // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
     let as_decided = match act {
-        Act::Probe { .. } => has_identity(shared, ordinal, uuid).await,
-        Act::Detach { .. } => is_known_as(shared, host, uuid).await && has_left(shared, ordinal).await,
+        PeerCommand::Probe { .. } => has_identity(shared, ordinal, uuid).await,
+        PeerCommand::Detach { .. } => is_known_as(shared, host, uuid).await && has_left(shared, ordinal).await,
     };
     if !as_decided {
         return debug!("{host} is not {uuid} any more, or is wanted: no {name}");
@@ -208,13 +210,13 @@ async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &Act) {
 async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: PeerId) -> bool {
     let mut seen = shared.cluster.seen().borrow().clone();
     seen.pods = seen.pods.map(|pods| pods.into_iter().filter(|(other, _)| *other == ordinal).collect());
-    let reports = neighbours::ask_all(shared, &seen).await.reports;
+    let reports = other_agents::ask_all(shared, &seen).await.reports;
     reports.get(&ordinal).is_some_and(|report| report.uuid == Some(uuid))
 }
 
 /// Whether the pod of this ordinal is not wanted, asked now: what was seen may be older than a change of mind.
 async fn has_left(shared: &Arc<Shared>, ordinal: u32) -> bool {
-    shared.cluster.ask_wanted().await.is_some_and(|wanted| for_good(&wanted, ordinal))
+    shared.cluster.ask_wanted().await.is_some_and(|wanted| is_scaled_away(&wanted, ordinal))
 }
 
 /// Whether our own glusterd still knows this identity by this name.
@@ -231,7 +233,7 @@ async fn is_known_as(shared: &Arc<Shared>, host: &HostName, uuid: PeerId) -> boo
 impl Leader {
     /// Makes events of what is new.
     fn tell(&mut self, shared: &Shared, notes: &[Note]) {
-        for note in self.said.new_of(notes) {
+        for note in self.said.new_notes(notes) {
             tell_once(shared, &self.events, note);
         }
     }
@@ -267,20 +269,20 @@ async fn post(shared: &Shared, mut queue: mpsc::Receiver<Event>) {
 
 /// Says whether this agent wants to lead: its glusterd answers, it can verify what the others say, and it was not found to
 /// be outside the pool just now.
-pub(crate) async fn volunteer(shared: Arc<Shared>, stands: watch::Sender<bool>) {
-    let (mut looked, mut reluctant) = (shared.looked.subscribe(), shared.reluctant.subscribe());
+pub(crate) async fn update_candidacy(shared: Arc<Shared>, stands: watch::Sender<bool>) {
+    let (mut observation, mut declines_until) = (shared.observation.subscribe(), shared.declines_until.subscribe());
     let mut keys = shared.cluster.keys();
     loop {
-        let running = looked.borrow_and_update().report.daemon == Daemon::Running;
-        let until = *reluctant.borrow_and_update();
+        let running = observation.borrow_and_update().report.daemon == Daemon::Running;
+        let until = *declines_until.borrow_and_update();
         let no_key = shared.settings.key_secret.is_some() && keys.borrow_and_update().missing().is_some();
         let willing = running && !no_key && until.is_none_or(|until| until <= Instant::now());
         stands.send_if_modified(|before| std::mem::replace(before, willing) != willing);
         let again = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
         tokio::select! {
             () = tokio::time::sleep(again.max(Duration::from_millis(100))) => {}
-            _ = looked.changed() => {}
-            _ = reluctant.changed() => {}
+            _ = observation.changed() => {}
+            _ = declines_until.changed() => {}
             _ = keys.changed() => {}
         }
     }
@@ -297,7 +299,7 @@ mod tests {
     use stead_election::{ElectionRole, Term};
 
     use crate::cluster::{PodSeen, Set};
-    use crate::stand_in::{Agent, B, B_HOST, name};
+    use crate::test_agent::{B, B_HOST, TestAgent, name};
 
     use super::*;
 
@@ -326,10 +328,10 @@ mod tests {
         (address, asked)
     }
 
-    fn leader(agent: &Agent) -> (Leader, mpsc::Receiver<Event>) {
+    fn leader(agent: &TestAgent) -> (Leader, mpsc::Receiver<Event>) {
         agent.shared.leadership.set(ElectionRole::Leader(Term::Endless));
         let (events, queue) = mpsc::channel(EVENTS);
-        (Leader { said: Said::default(), tenure: Tenure::begin(), events }, queue)
+        (Leader { said: SentNotes::default(), clock: LeaderClock::start(), events }, queue)
     }
 
     fn seen(replicas: u32) -> Seen {
@@ -344,7 +346,7 @@ mod tests {
     async fn an_event_comes_after_the_record_that_it_tells_of() {
         for (writes, events) in [(true, 1), (false, 0)] {
             let (address, asked) = api(writes, 1).await;
-            let agent = Agent::new(&format!("events-{writes}"), &address, None, seen(1)).await;
+            let agent = TestAgent::new(&format!("events-{writes}"), &address, None, seen(1)).await;
             let (mut leader, mut queue) = leader(&agent);
             assert!(round(&agent.shared, &mut leader).await.is_some_and(|inputs| inputs.record.is_some()));
             // What is said is there for those who ask, written or not.
@@ -360,9 +362,10 @@ mod tests {
     async fn who_is_wanted_by_now_is_not_detached() {
         for (replicas, detached) in [(2, false), (1, true)] {
             let (address, asked) = api(true, replicas).await;
-            let agent = Agent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
+            let agent = TestAgent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
             let (leader, _queue) = leader(&agent);
-            perform(&agent.shared, &leader, &Act::Detach { ordinal: 1, host: name(B_HOST), uuid: name(B) }).await;
+            perform(&agent.shared, &leader, &PeerCommand::Detach { ordinal: 1, host: name(B_HOST), uuid: name(B) })
+                .await;
             assert_eq!(agent.asked().contains("peer detach"), detached, "{replicas}: {}", agent.asked());
             assert_eq!(asked.lock().unwrap().clone(), ["GET statefulsets"]);
         }

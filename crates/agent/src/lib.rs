@@ -1,10 +1,10 @@
-//! Runs in each pod of a Gluster pool: supervises glusterd, reports, and acts for the pool where it is its turn.
+//! Runs in each pod of a Gluster pool: supervises glusterd, reports its state, and acts for the pool while it leads.
 //!
 //! What to do is decided by `stead-pool`, which is pure; this is the shell around it. `daemon` keeps glusterd running and
-//! `children` takes note of what it leaves behind; `boot` gives a pod its identity back before the first start; `look`
-//! and `heals` say how this pod is, `web` tells others; `cluster` is what Kubernetes has of the pool. One agent holds the
-//! Lease: `lead` gathers what all report, asks for a decision, writes the record and acts. `orders` are repairs that an
-//! agent makes on its own pod. Volumes are nobody's business here, but their bricks are respected.
+//! `children` reaps what it leaves behind; `boot` restores a pod's identity before the first start; `observe` and `heals`
+//! observe this pod, `web` reports it; `cluster` reads and writes the pool's objects in Kubernetes. One agent holds the
+//! Lease: `lead` collects all reports, decides, writes the record and runs commands. `orders` carries out repairs of the
+//! agent's own pod. The agent does not manage volumes, but it respects their bricks.
 
 mod auth;
 mod boot;
@@ -16,20 +16,20 @@ mod events;
 mod gluster;
 mod heals;
 mod lead;
-mod leave;
-mod look;
+mod leader_clock;
 mod metrics;
-mod neighbours;
+mod observe;
 mod orders;
+mod other_agents;
 mod ready;
 mod run;
 mod server;
 mod settings;
 mod shared;
-mod since;
-#[cfg(test)]
-mod stand_in;
+mod shutdown;
 mod state_dir;
+#[cfg(test)]
+mod test_agent;
 mod web;
 
 pub use run::run;

@@ -142,7 +142,7 @@ impl Metrics {
 mod tests {
     use stead_pool::{Peer, PeerState};
 
-    use crate::stand_in::name;
+    use crate::test_agent::name;
 
     use super::*;
 

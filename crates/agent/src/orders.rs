@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use stead_pool::{Daemon as DaemonState, Identity, Order, Repair, Report, VolumeName};
+use stead_pool::{Daemon as DaemonState, Identity, Repair, RepairOrder, Report, VolumeName};
 use tracing::{info, warn};
 
 use crate::boot::time;
 use crate::cluster::Seen;
 use crate::daemon::Daemon;
-use crate::look::look;
-use crate::neighbours;
+use crate::observe::look;
+use crate::other_agents;
 use crate::shared::Shared;
 
 /// How soon an order is tried again that could not be carried out.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// How long a glusterd that was just started may take to answer before it is looked at as it is.
+/// How long a glusterd that was just started may take to answer before its state is used as it is.
 const ANSWERS: Duration = Duration::from_secs(10);
 
 /// How long bricks may take to end.
@@ -69,7 +69,7 @@ async fn last_done(shared: &Shared) -> Option<u64> {
 }
 
 /// The order that this pod has not carried out yet, if this was the last that it did.
-fn addressed(shared: &Shared, seen: &Seen, done: Option<u64>) -> Option<Order> {
+fn addressed(shared: &Shared, seen: &Seen, done: Option<u64>) -> Option<RepairOrder> {
     let order = seen.record()?.order?;
     let pod = &shared.settings.pod;
     let ours = order.ordinal == pod.ordinal && order.pod == pod.uid;
@@ -79,7 +79,7 @@ fn addressed(shared: &Shared, seen: &Seen, done: Option<u64>) -> Option<Order> {
 
 /// Carries out an order. Returns false if it was withdrawn, is no longer needed, or would lose something: the agent is
 /// done with it all the same, and the leader waits for that.
-async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
+async fn carry_out(shared: &Arc<Shared>, order: &RepairOrder) -> Result<bool> {
     if order.withdrawn {
         set_done(shared, order).await?;
         return Ok(false);
@@ -99,9 +99,9 @@ async fn carry_out(shared: &Arc<Shared>, order: &Order) -> Result<bool> {
 
 /// What this pod says now. One whose glusterd was started just now has a while to answer.
 async fn answer(shared: &Shared) -> Report {
-    let mut looked = shared.looked.subscribe();
-    let answers = looked.wait_for(|looked| looked.report.daemon == DaemonState::Running);
-    // One that does not answer is looked at as it is.
+    let mut observation = shared.observation.subscribe();
+    let answers = observation.wait_for(|observation| observation.report.daemon == DaemonState::Running);
+    // If it does not answer, its state is used as it is.
     drop(tokio::time::timeout(ANSWERS, answers).await);
     look(shared).await
 }
@@ -109,7 +109,7 @@ async fn answer(shared: &Shared) -> Report {
 /// What the others say now.
 async fn reports(shared: &Arc<Shared>) -> BTreeMap<u32, Report> {
     let seen = shared.cluster.seen().borrow().clone();
-    neighbours::ask_all(shared, &seen).await.reports
+    other_agents::ask_all(shared, &seen).await.reports
 }
 
 /// Does something while glusterd is stopped. It is started again, whatever comes of it.
@@ -127,7 +127,7 @@ enum Change {
     Forget,
 }
 
-async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
+async fn change(shared: &Arc<Shared>, order: &RepairOrder) -> Result<Change> {
     shared.state.read(&shared.host()).await?.readable()?;
     Ok(match order.repair {
         Repair::ResyncVolumes => Change::ForgetVolumes(order.volumes.clone()),
@@ -142,7 +142,7 @@ async fn change(shared: &Arc<Shared>, order: &Order) -> Result<Change> {
     })
 }
 
-async fn make(shared: &Shared, order: &Order, change: Change) -> Result<()> {
+async fn make(shared: &Shared, order: &RepairOrder, change: Change) -> Result<()> {
     let before = shared.state.read(&shared.host()).await?.state.volumes;
     let changed = shared.state.change(move |state| match &change {
         Change::Restore(identity) => state.restore(identity, &time()),
@@ -160,7 +160,7 @@ async fn make(shared: &Shared, order: &Order, change: Change) -> Result<()> {
     set_done(shared, order).await
 }
 
-async fn set_done(shared: &Shared, order: &Order) -> Result<()> {
+async fn set_done(shared: &Shared, order: &RepairOrder) -> Result<()> {
     let (id, pod) = (order.id, shared.settings.pod.uid.clone());
     shared.state.change(move |state| state.set_done(id, &pod)).await
 }
@@ -177,23 +177,23 @@ fn metric(repair: &Repair) -> &'static str {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use stead_pool::{Member, Record, Standing};
+    use stead_pool::{Member, Membership, Record};
 
     use crate::cluster::{RecordSeen, Revision, Set};
     use crate::daemon::Process;
-    use crate::stand_in::{A, Agent, B, B_HOST, name, runs, sleeper};
+    use crate::test_agent::{A, B, B_HOST, TestAgent, name, runs, sleeper};
 
     use super::*;
 
     /// The agent of one of two that is ordered to repair itself, and that has the other one in this state.
-    async fn agent(test: &str, peer_state: u32) -> Agent {
+    async fn agent(test: &str, peer_state: u32) -> TestAgent {
         let member = |host: &str, uuid: &str| Member {
             host: name(host),
             uuid: name(uuid),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
-            standing: Standing::Joined,
+            membership: Membership::Joined,
             seen: String::new(),
             since: 0,
             unlisted_since: None,
@@ -205,14 +205,14 @@ mod tests {
             pods: Some([].into()),
             record: Some(RecordSeen::There { record, revision: Revision::default() }),
         };
-        let agent = Agent::new(test, "http://127.0.0.1:1", Some(peer_state), seen).await;
+        let agent = TestAgent::new(test, "http://127.0.0.1:1", Some(peer_state), seen).await;
         // One without volumes would end all that other tests have left behind.
         agent.write("vols/gv0/info", "version=1\n");
         agent
     }
 
-    fn order() -> Order {
-        Order {
+    fn order() -> RepairOrder {
+        RepairOrder {
             id: 7,
             ordinal: 0,
             pod: "uid".into(),
@@ -245,7 +245,7 @@ mod tests {
         let shared = &agent.shared;
         let mut changes = shared.daemon.changes();
         changes.mark_unchanged();
-        let withdrawn = Order { withdrawn: true, ..order() };
+        let withdrawn = RepairOrder { withdrawn: true, ..order() };
         assert!(!carry_out(shared, &withdrawn).await.unwrap());
         assert_eq!((changes.has_changed().unwrap(), last_done(shared).await), (false, Some(7)));
     }

@@ -3,7 +3,7 @@
 //! A pod that is not ready keeps Kubernetes from taking the next one away: a drain by the disruption budget, a rolling
 //! update by its own rule. So it is not ready while the pool could not do without another one of its set of bricks.
 
-use stead_pool::{Daemon, PeerState, Record, Report, Standing, VolumeName};
+use stead_pool::{Daemon, Membership, PeerState, Record, Report, VolumeName};
 
 /// Why a pod is not ready; nothing if it is. `record` is none where it could not be read so far.
 pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String> {
@@ -46,8 +46,8 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
         // Without the record, whoever has friends is of the pool.
         return report.peers.is_empty().then(|| "this glusterd has no peers, and the record cannot be read".into());
     };
-    let joined = |standing| standing == Standing::Joined;
-    let Some(own) = record.members.get(&report.ordinal).filter(|own| joined(own.standing)) else {
+    let joined = |membership| membership == Membership::Joined;
+    let Some(own) = record.members.get(&report.ordinal).filter(|own| joined(own.membership)) else {
         return Some("this pod has not joined the pool yet".into());
     };
     if report.uuid != Some(own.uuid) {
@@ -56,7 +56,7 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
     let mut others = record
         .members
         .iter()
-        .filter(|(ordinal, member)| **ordinal != report.ordinal && joined(member.standing))
+        .filter(|(ordinal, member)| **ordinal != report.ordinal && joined(member.membership))
         .peekable();
     // One that is alone as it should be needs nobody.
     others.peek()?;
@@ -73,7 +73,7 @@ mod tests {
 
     use stead_pool::{BrickAt, Member, Peer, PeerId, Volume};
 
-    use crate::stand_in::name;
+    use crate::test_agent::name;
 
     use super::*;
 
@@ -82,21 +82,21 @@ mod tests {
         name(&format!("{}-0000-4000-8000-000000000000", digit.repeat(8)))
     }
 
-    fn member(uuid: &str, standing: Standing) -> Member {
+    fn member(uuid: &str, membership: Membership) -> Member {
         Member {
             host: name(&format!("host-{uuid}")),
             uuid: id(uuid),
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
-            standing,
+            membership,
             seen: String::new(),
             since: 0,
             unlisted_since: None,
         }
     }
 
-    fn record(members: &[(u32, &str, Standing)]) -> Record {
+    fn record(members: &[(u32, &str, Membership)]) -> Record {
         let members: BTreeMap<u32, Member> = members.iter().map(|(n, u, s)| (*n, member(u, *s))).collect();
         Record { members, ..Record::default() }
     }
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn who_is_ready() {
+        use Membership::{Joined, Left};
         use PeerState::{Befriended, Rejected};
-        use Standing::{Joined, Left};
         let three = record(&[(0, "a", Joined), (1, "b", Joined), (2, "c", Joined)]);
         let whole = report(&[("b", Befriended, true), ("c", Befriended, true)]);
         let one_away = report(&[("b", Befriended, true), ("c", Befriended, false)]);

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::daemon::Daemon;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::{boot, heals, lead, leave, look, orders, server, web};
+use crate::{boot, heals, lead, observe, orders, server, shutdown, web};
 
 /// How long the processes that glusterd left behind may take to end.
 const BRICKS: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub async fn run(config: ClientConfig, settings: Settings, stop: impl Future<Out
     });
     let supervisor = tokio::spawn(supervised);
     tasks.spawn(async move { cluster.keep().await });
-    tasks.spawn(look::keep(shared.clone()));
+    tasks.spawn(observe::keep(shared.clone()));
 
     let (takes_part, receiver) = watch::channel(false);
     let (end_election, ended) = oneshot::channel();
@@ -79,14 +79,14 @@ pub async fn run(config: ClientConfig, settings: Settings, stop: impl Future<Out
                 heals::keep(shared.clone()),
                 orders::keep(shared.clone()),
                 lead::keep(shared.clone()),
-                lead::volunteer(shared.clone(), takes_part),
+                lead::update_candidacy(shared.clone(), takes_part),
             );
             anyhow::Ok(())
         }
     };
     let ending = async {
         stop.await;
-        leave::before_end(&shared).await;
+        shutdown::prepare_to_end(&shared).await;
     };
     let result = tokio::select! {
         () = ending => Ok(()),

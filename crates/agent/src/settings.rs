@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use stead_pool::{HostName, InvalidName, Wanted};
+use stead_pool::{HostName, InvalidName, PoolSpec};
 
 /// Whose agent this is, and how it goes about it.
 #[derive(Debug, Clone)]
@@ -52,8 +52,8 @@ impl Settings {
     }
 
     /// The pods that the pool should have, if so many are wanted.
-    pub fn wanted(&self, replicas: u32, start: u32) -> Result<Wanted, InvalidName> {
-        Wanted::new(&self.pool, &self.domain(), replicas, start)
+    pub fn wanted(&self, replicas: u32, start: u32) -> Result<PoolSpec, InvalidName> {
+        PoolSpec::new(&self.pool, &self.domain(), replicas, start)
     }
 
     /// The name of the record and of the Lease.

@@ -7,7 +7,7 @@ use stead_election::{Leadership, MonotonicClock};
 use stead_pool::{Daemon as DaemonState, HostName, Note, Report};
 use tokio::sync::{Notify, watch};
 
-use crate::auth::{Answered, Keys};
+use crate::auth::{AnsweredRequests, Keys};
 use crate::children::Children;
 use crate::cluster::Cluster;
 use crate::daemon::Daemon;
@@ -35,23 +35,23 @@ pub(crate) struct Shared {
     /// Counts the entries of a brick's index.
     pub(crate) count_index: IndexReader,
     /// The requests of other agents that were answered.
-    pub(crate) answered: Answered,
+    pub(crate) answered: AnsweredRequests,
     pub(crate) metrics: Metrics,
     /// The last look.
-    pub(crate) looked: watch::Sender<Looked>,
+    pub(crate) observation: watch::Sender<Observation>,
     /// Entries that wait to be healed.
     pub(crate) heals: watch::Sender<Counted>,
     /// Asks for a look now.
     pub(crate) nudge: Notify,
     /// Until when this one does not want to lead.
-    pub(crate) reluctant: watch::Sender<Option<Instant>>,
+    pub(crate) declines_until: watch::Sender<Option<Instant>>,
     doing: Mutex<Option<String>>,
     notes: Mutex<Vec<Note>>,
 }
 
 /// A look at this pod.
 #[derive(Debug, Clone)]
-pub(crate) struct Looked {
+pub(crate) struct Observation {
     /// What was seen.
     pub(crate) report: Report,
     /// When it was begun.
@@ -65,12 +65,12 @@ impl Shared {
     pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, children: Children) -> Shared {
         let now = Instant::now();
         let disks = Disks::default();
-        let looked = Looked { report: unknown(&settings), began: now, changed: now };
+        let observation = Observation { report: initial_report(&settings), began: now, changed: now };
         Shared {
             state: StateDisk::new(settings.state_dir.clone(), disks.clone()),
             disks,
             count_index: heals::count_index,
-            answered: Answered::default(),
+            answered: AnsweredRequests::default(),
             clock: MonotonicClock::new(),
             leadership: Arc::default(),
             cluster,
@@ -78,10 +78,10 @@ impl Shared {
             children,
             daemon,
             metrics: Metrics::new(),
-            looked: watch::Sender::new(looked),
+            observation: watch::Sender::new(observation),
             heals: watch::Sender::default(),
             nudge: Notify::new(),
-            reluctant: watch::Sender::new(None),
+            declines_until: watch::Sender::new(None),
             doing: Mutex::default(),
             notes: Mutex::default(),
             settings,
@@ -107,17 +107,19 @@ impl Shared {
 
     /// The last report.
     pub(crate) fn report(&self) -> Report {
-        self.looked.borrow().report.clone()
+        self.observation.borrow().report.clone()
     }
 
     /// A report that was begun to be made just now, or else the last one after a while.
     pub(crate) async fn fresh(&self, patience: Duration) -> Report {
         let now = Instant::now();
-        let mut looked = self.looked.subscribe();
-        if looked.borrow().began + FRESH < now {
+        let mut observation = self.observation.subscribe();
+        if observation.borrow().began + FRESH < now {
             self.nudge.notify_one();
             // Where it takes too long, the last one has to do.
-            let _ = tokio::time::timeout(patience, looked.wait_for(|looked| looked.began + FRESH >= now)).await;
+            let _ =
+                tokio::time::timeout(patience, observation.wait_for(|observation| observation.began + FRESH >= now))
+                    .await;
         }
         self.report()
     }
@@ -156,7 +158,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What can be said of a pod before the first look.
-pub(crate) fn unknown(settings: &Settings) -> Report {
+pub(crate) fn initial_report(settings: &Settings) -> Report {
     Report {
         ordinal: settings.pod.ordinal,
         pod: settings.pod.uid.clone(),

@@ -303,7 +303,7 @@ fn there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use crate::stand_in::{A, B, name};
+    use crate::test_agent::{A, B, name};
 
     use super::*;
 

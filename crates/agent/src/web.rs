@@ -10,7 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 use stead_pool::Severity;
-use stead_pool::status::{PoolPage, Remark};
+use stead_pool::status::{NoteText, PoolPage};
 
 use crate::auth::{self, Refused, Request};
 use crate::daemon::Process;
@@ -40,7 +40,7 @@ pub(crate) fn pages(shared: Arc<Shared>) -> Router {
 
 /// Whether a new container would do better. That other peers are disconnected is no reason.
 async fn livez(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
-    let age = shared.looked.borrow().began.elapsed();
+    let age = shared.observation.borrow().began.elapsed();
     if age > STUCK {
         return (StatusCode::INTERNAL_SERVER_ERROR, format!("the last look is {} s old\n", age.as_secs()));
     }
@@ -106,7 +106,7 @@ async fn state(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, 
 
 /// What this agent last said of the pool, if it leads.
 async fn pool(State(shared): State<Arc<Shared>>) -> Json<PoolPage> {
-    let remark = |note: &stead_pool::Note| Remark {
+    let remark = |note: &stead_pool::Note| NoteText {
         ordinal: note.ordinal,
         reason: note.reason.to_string(),
         text: note.text.clone(),
@@ -122,13 +122,13 @@ async fn pool(State(shared): State<Arc<Shared>>) -> Json<PoolPage> {
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    let looked = shared.looked.borrow().clone();
+    let observation = shared.observation.borrow().clone();
     let warnings = shared.notes().iter().filter(|note| note.severity == Severity::Warning).count();
     let text = shared.metrics.text(Now {
-        report: &looked.report,
+        report: &observation.report,
         ready: why_unready(&shared).is_none(),
         leads: shared.leadership.leads(),
-        age: looked.began.elapsed().as_secs(),
+        age: observation.began.elapsed().as_secs(),
         warnings,
     });
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
@@ -141,9 +141,9 @@ mod tests {
 
     use crate::auth::{Key, Keys};
     use crate::cluster::{PodSeen, Seen};
-    use crate::neighbours::{self, Neighbour};
+    use crate::other_agents::{self, OtherAgent};
     use crate::server::{Limits, serve};
-    use crate::stand_in::{Agent, keys};
+    use crate::test_agent::{TestAgent, keys};
 
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
         Key::new(&[byte; 32]).unwrap()
     }
 
-    async fn served(agent: &Agent) -> u16 {
+    async fn served(agent: &TestAgent) -> u16 {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(serve(listener, pages(agent.shared.clone()), Limits::USUAL));
@@ -173,31 +173,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_agent_answers_old_ones_and_signs_for_new_ones() {
-        let agent = Agent::new("web", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let agent = TestAgent::new("web", "http://127.0.0.1:1", Some(3), Seen::default()).await;
         let port = served(&agent).await;
-        let neighbour = Neighbour { ordinal: 0, uid: "uid".into(), host: "127.0.0.1".into(), signs: true };
+        let other = OtherAgent { ordinal: 0, uid: "uid".into(), host: "127.0.0.1".into(), signs: true };
         let keys = keys(1);
         // Before it has the key, nobody who needs a signature believes it.
-        let answers = neighbours::ask(std::slice::from_ref(&neighbour), port, &keys, "g-1").await;
+        let answers = other_agents::ask(std::slice::from_ref(&other), port, &keys, "g-1").await;
         assert_eq!(answers.rejected.get(&0).map(String::as_str), Some("its answer is not signed"));
         agent.shared.cluster.pretend_key(key(1));
-        let answers = neighbours::ask(std::slice::from_ref(&neighbour), port, &keys, "g-1").await;
+        let answers = other_agents::ask(std::slice::from_ref(&other), port, &keys, "g-1").await;
         assert_eq!(answers.reports.keys().copied().collect::<Vec<_>>(), [0], "{answers:?}");
         let (status, signed, body) = plain(port, "/state?fresh=true", "").await;
         assert_eq!((status, signed), (200, false));
         assert_eq!(Report::from_json(body.as_bytes()).unwrap().ordinal, 0, "an older agent can read it");
         let (status, _, body) = plain(port, "/state", "authorization: Stead-HMAC-SHA256 g-1 00 00\r\n").await;
         assert_eq!((status, body.as_str()), (401, "the Authorization header cannot be read\n"));
-        let wrong = crate::stand_in::keys(2);
-        assert!(neighbours::ask(&[neighbour], port, &wrong, "g-1").await.reports.is_empty());
+        let wrong = crate::test_agent::keys(2);
+        assert!(other_agents::ask(&[other], port, &wrong, "g-1").await.reports.is_empty());
     }
 
     #[tokio::test]
     async fn nobody_on_the_network_takes_leadership_away() {
-        let agent = Agent::new("prestop", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let agent = TestAgent::new("prestop", "http://127.0.0.1:1", Some(3), Seen::default()).await;
         let port = served(&agent).await;
         assert_eq!(plain(port, "/prestop", "").await.0, 404);
-        assert!(agent.shared.reluctant.borrow().is_none());
+        assert!(agent.shared.declines_until.borrow().is_none());
     }
 
     #[tokio::test]
@@ -205,14 +205,14 @@ mod tests {
         for (signs, older) in [(true, false), (false, true)] {
             let pods = [(1, PodSeen { signs, ..PodSeen::default() })].into();
             let seen = Seen { pods: Some(pods), ..Seen::default() };
-            let agent = Agent::new(&format!("older-{older}"), "http://127.0.0.1:1", None, seen).await;
+            let agent = TestAgent::new(&format!("older-{older}"), "http://127.0.0.1:1", None, seen).await;
             assert_eq!(agent.shared.has_older_agents(), older);
         }
     }
 
     #[tokio::test]
     async fn without_the_key_a_pod_is_not_ready() {
-        let agent = Agent::new("no-key", "http://127.0.0.1:1", Some(3), Seen::default()).await;
+        let agent = TestAgent::new("no-key", "http://127.0.0.1:1", Some(3), Seen::default()).await;
         let (port, shared) = (served(&agent).await, &agent.shared);
         assert_eq!(shared.settings.key_secret.as_deref(), Some("g-pool-key"));
         assert_eq!(plain(port, "/readyz", "").await.2, "the pool's key has not been read yet\n");
@@ -244,8 +244,8 @@ mod tests {
             for address in ["127.0.1.2", "127.0.1.3"] {
                 listeners.push(tokio::net::TcpListener::bind((address, port)).await.unwrap());
             }
-            let pods: Vec<Neighbour> = (0..3)
-                .map(|ordinal| Neighbour {
+            let pods: Vec<OtherAgent> = (0..3)
+                .map(|ordinal| OtherAgent {
                     ordinal,
                     uid: UID[ordinal as usize].into(),
                     host: format!("127.0.1.{}", ordinal + 1),
@@ -260,11 +260,11 @@ mod tests {
             };
             let mut agents = Vec::new();
             for (ordinal, listener) in (0..3).zip(listeners) {
-                let mut settings = crate::stand_in::settings();
+                let mut settings = crate::test_agent::settings();
                 settings.pod.ordinal = ordinal;
                 (settings.pod.name, settings.pod.uid) = (format!("g-{ordinal}"), UID[ordinal as usize].into());
                 let test = format!("update-{updated}-{ordinal}");
-                let agent = Agent::with(&test, "http://127.0.0.1:1", None, seen.clone(), settings).await;
+                let agent = TestAgent::with(&test, "http://127.0.0.1:1", None, seen.clone(), settings).await;
                 agent.shared.cluster.pretend_key(key(1));
                 let pages = match is_new(ordinal) {
                     true => pages(agent.shared.clone()),
@@ -274,14 +274,14 @@ mod tests {
                 agents.push(agent);
             }
             for asking in 0..3 {
-                let mut others: Vec<Neighbour> = pods.iter().filter(|p| p.ordinal != asking).cloned().collect();
+                let mut others: Vec<OtherAgent> = pods.iter().filter(|p| p.ordinal != asking).cloned().collect();
                 let mut keys = agents[asking as usize].shared.keys();
                 if !is_new(asking) {
                     // An older agent asks without a signature, and expects none.
                     keys = Keys::default();
                     others.iter_mut().for_each(|other| other.signs = false);
                 }
-                let answers = neighbours::ask(&others, port, &keys, &format!("g-{asking}")).await;
+                let answers = other_agents::ask(&others, port, &keys, &format!("g-{asking}")).await;
                 assert_eq!(answers.reports.len(), 2, "{updated} updated, {asking} asks: {answers:?}");
                 assert!(answers.reports.iter().all(|(ordinal, report)| report.pod == UID[*ordinal as usize]));
             }

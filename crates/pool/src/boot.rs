@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BrickPath, Daemon, HostName, Peer, PeerId, PeerState, Record, Report, Standing, VolumeName, Wanted};
+use crate::{BrickPath, Daemon, HostName, Membership, Peer, PeerId, PeerState, PoolSpec, Record, Report, VolumeName};
 
 /// `state=` of a friend in a file of `peers/`.
 const FRIEND: u32 = 3;
@@ -59,7 +59,13 @@ pub enum Boot {
 
 /// What to do before the glusterd of `ordinal` starts, by what its state directory holds, what is recorded, and what
 /// those of the others that answer report.
-pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, reports: &BTreeMap<u32, Report>) -> Boot {
+pub fn boot(
+    wanted: &PoolSpec,
+    ordinal: u32,
+    state: &StateDir,
+    record: &Record,
+    reports: &BTreeMap<u32, Report>,
+) -> Boot {
     let known = Known { wanted, ordinal, record, reports };
     if let Some(uuid) = state.uuid
         && let Some(other) = known.holder_of(uuid)
@@ -69,26 +75,26 @@ pub fn boot(wanted: &Wanted, ordinal: u32, state: &StateDir, record: &Record, re
             wanted.pod(other)
         ));
     }
-    match known.standing() {
-        Name::Of(uuid) => comes_back(&known, state, uuid),
-        Name::Detached if state.peers.is_empty() && state.volumes.is_empty() => Boot::Start,
-        Name::Detached if known.has_all_of(state) => Boot::Forget,
+    match known.known_as() {
+        KnownAs::Uuid(uuid) => comes_back(&known, state, uuid),
+        KnownAs::Detached if state.peers.is_empty() && state.volumes.is_empty() => Boot::Start,
+        KnownAs::Detached if known.has_all_of(state) => Boot::Forget,
         // It is not of the pool, so nothing is lost by waiting; started as it is, it would be a stranger with old friends.
-        Name::Detached if wanted.wants(ordinal) => Boot::Wait(format!(
+        KnownAs::Detached if wanted.includes(ordinal) => Boot::Wait(format!(
             "{} was detached while it was disconnected, and no peer that answers has all the peers and volumes that it still lists",
             wanted.pod(ordinal)
         )),
-        Name::Detached | Name::Unknown => Boot::Start,
+        KnownAs::Detached | KnownAs::Unknown => Boot::Start,
     }
 }
 
 /// The identity that the pool knows the pod of `ordinal` by, with its friends, to be written for
 /// [`crate::Repair::RestoreIdentity`]; none if the pool does not know it.
-pub fn identity(wanted: &Wanted, ordinal: u32, record: &Record, reports: &BTreeMap<u32, Report>) -> Option<Identity> {
+pub fn identity(wanted: &PoolSpec, ordinal: u32, record: &Record, reports: &BTreeMap<u32, Report>) -> Option<Identity> {
     let known = Known { wanted, ordinal, record, reports };
-    match known.standing() {
-        Name::Of(uuid) => known.identity(uuid),
-        Name::Detached | Name::Unknown => None,
+    match known.known_as() {
+        KnownAs::Uuid(uuid) => known.identity(uuid),
+        KnownAs::Detached | KnownAs::Unknown => None,
     }
 }
 
@@ -120,9 +126,9 @@ fn comes_back(known: &Known<'_>, state: &StateDir, uuid: PeerId) -> Boot {
 }
 
 /// By which identity the pool knows a name.
-enum Name {
+enum KnownAs {
     /// By this one.
-    Of(PeerId),
+    Uuid(PeerId),
     /// It was of the pool and is no more.
     Detached,
     /// The pool never heard of it.
@@ -131,7 +137,7 @@ enum Name {
 
 /// What is known about a pod without asking itself.
 struct Known<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a PoolSpec,
     ordinal: u32,
     record: &'a Record,
     reports: &'a BTreeMap<u32, Report>,
@@ -141,9 +147,9 @@ impl Known<'_> {
     /// The others that are of the pool, by what is recorded or, if nothing is, by having friends. One that has no
     /// friends though it should is no witness.
     fn reporters(&self) -> impl Iterator<Item = &Report> {
-        let joined = self.record.members.values().filter(|m| m.standing == Standing::Joined).count();
+        let joined = self.record.members.values().filter(|m| m.membership == Membership::Joined).count();
         self.reports.values().filter(move |r| {
-            let recorded = self.record.members.get(&r.ordinal).filter(|m| m.standing == Standing::Joined);
+            let recorded = self.record.members.get(&r.ordinal).filter(|m| m.membership == Membership::Joined);
             let of_the_pool = match recorded {
                 Some(member) => r.uuid == Some(member.uuid) && (joined == 1 || !r.peers.is_empty()),
                 None => joined == 0 && !r.peers.is_empty(),
@@ -154,14 +160,14 @@ impl Known<'_> {
 
     /// Whether those that answer are more than half of what is recorded: only they can say that one is not of the pool.
     fn majority(&self) -> bool {
-        let joined = self.record.members.values().filter(|m| m.standing == Standing::Joined).count();
+        let joined = self.record.members.values().filter(|m| m.membership == Membership::Joined).count();
         self.reporters().count() * 2 > joined
     }
 
     /// Another pod that has this identity, or is recorded with it.
     fn holder_of(&self, uuid: PeerId) -> Option<u32> {
         let reports = self.reports.values().filter(|r| r.uuid == Some(uuid)).map(|r| r.ordinal);
-        let joined = self.record.members.iter().filter(|(_, m)| m.standing == Standing::Joined && m.uuid == uuid);
+        let joined = self.record.members.iter().filter(|(_, m)| m.membership == Membership::Joined && m.uuid == uuid);
         reports.chain(joined.map(|(o, _)| *o)).find(|o| *o != self.ordinal)
     }
 
@@ -170,19 +176,19 @@ impl Known<'_> {
         self.reporters().any(|r| r.peers.iter().any(|p| p.uuid == Some(uuid)))
     }
 
-    fn standing(&self) -> Name {
+    fn known_as(&self) -> KnownAs {
         let recorded = self.record.members.get(&self.ordinal);
 
-        if let Some(member) = recorded.filter(|m| m.standing == Standing::Joined)
+        if let Some(member) = recorded.filter(|m| m.membership == Membership::Joined)
             && (self.is_listed(member.uuid) || !self.majority())
         {
-            return Name::Of(member.uuid);
+            return KnownAs::Uuid(member.uuid);
         }
         // What is recorded is not what the pool says: it is asked for the name.
         if let Some(uuid) = self.majority().then(|| self.by_name()).flatten() {
-            return Name::Of(uuid);
+            return KnownAs::Uuid(uuid);
         }
-        if recorded.is_some() { Name::Detached } else { Name::Unknown }
+        if recorded.is_some() { KnownAs::Detached } else { KnownAs::Unknown }
     }
 
     /// The one identity under which those that answer have this pod's name among their friends.
@@ -212,7 +218,7 @@ impl Known<'_> {
     fn identity(&self, uuid: PeerId) -> Option<Identity> {
         let mut friends: BTreeMap<PeerId, Vec<HostName>> = BTreeMap::new();
         let majority = self.majority();
-        for (ordinal, member) in self.record.members.iter().filter(|(_, m)| m.standing == Standing::Joined) {
+        for (ordinal, member) in self.record.members.iter().filter(|(_, m)| m.membership == Membership::Joined) {
             let known = self
                 .reporters()
                 .any(|r| r.uuid == Some(member.uuid) || r.peers.iter().any(|p| p.uuid == Some(member.uuid)));
@@ -234,7 +240,7 @@ impl Known<'_> {
         }
         friends.remove(&uuid);
         let recorded =
-            self.record.members.values().filter(|m| m.standing == Standing::Joined).map(|m| m.operating_version);
+            self.record.members.values().filter(|m| m.membership == Membership::Joined).map(|m| m.operating_version);
         let reported = self.reporters().filter_map(|r| r.operating_version);
         let operating_version = recorded.chain(reported).max().filter(|v| *v > 0)?;
         let peers = friends.into_iter().map(|(uuid, hosts)| PeerFile { uuid, state: FRIEND, hosts }).collect();

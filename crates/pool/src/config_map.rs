@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, FieldError};
-use crate::{PeerId, Record, Standing};
+use crate::{Membership, PeerId, Record};
 
 /// The key of the whole record, as JSON.
 pub const RECORD: &str = "record.json";
@@ -97,7 +97,7 @@ fn first_version() -> u32 {
 /// Who has left holds nothing that a smaller pool would lose.
 fn bricks(record: &Record) -> String {
     let mut lines = String::new();
-    for (ordinal, member) in record.members.iter().filter(|(_, m)| m.standing == Standing::Joined) {
+    for (ordinal, member) in record.members.iter().filter(|(_, m)| m.membership == Membership::Joined) {
         let volumes: BTreeSet<&str> = member.bricks.iter().map(|b| &*b.volume).collect();
         if !volumes.is_empty() {
             let volumes: Vec<&str> = volumes.into_iter().collect();
@@ -112,20 +112,20 @@ mod tests {
     use std::str::FromStr;
 
     use super::*;
-    use crate::{BrickAt, InvalidName, Member, Order, Repair};
+    use crate::{BrickAt, InvalidName, Member, Repair, RepairOrder};
 
     fn name<T: FromStr<Err = InvalidName>>(text: &str) -> T {
         text.parse().expect("a valid name")
     }
 
-    fn member(standing: Standing, bricks: &[(&str, &str)]) -> Member {
+    fn member(membership: Membership, bricks: &[(&str, &str)]) -> Member {
         Member {
             host: name("glusterfs-0.glusterfs.default.svc.cluster.local"),
             uuid: name("edb18957-b7f5-468d-baf8-19e0e02d20c7"),
             operating_version: 100_000,
             addresses: vec![name("10.0.0.7")],
             bricks: bricks.iter().map(|(v, p)| BrickAt { volume: name(v), path: name(p) }).collect(),
-            standing,
+            membership,
             seen: "Peer in Cluster (Connected)".to_owned(),
             since: 5,
             unlisted_since: None,
@@ -135,12 +135,12 @@ mod tests {
     fn full() -> Record {
         Record {
             members: BTreeMap::from([
-                (0, member(Standing::Joined, &[("gv1", "/data/bricks/b"), ("gv0", "/data/bricks/a"), ("gv1", "/c")])),
-                (1, member(Standing::Joined, &[])),
-                (2, member(Standing::Left, &[("gv0", "/data/bricks/a")])),
-                (10, member(Standing::Joined, &[("gv0", "/data/bricks/a")])),
+                (0, member(Membership::Joined, &[("gv1", "/data/bricks/b"), ("gv0", "/data/bricks/a"), ("gv1", "/c")])),
+                (1, member(Membership::Joined, &[])),
+                (2, member(Membership::Left, &[("gv0", "/data/bricks/a")])),
+                (10, member(Membership::Joined, &[("gv0", "/data/bricks/a")])),
             ]),
-            order: Some(Order {
+            order: Some(RepairOrder {
                 id: 7,
                 ordinal: 1,
                 pod: "uid".to_owned(),
@@ -194,7 +194,7 @@ mod tests {
     fn a_record_of_an_older_agent_is_read() {
         let record = read(FIRST).expect("it can be read");
         assert_eq!(record.members.keys().copied().collect::<Vec<_>>(), [0, 2], "one was never of the pool");
-        assert_eq!(record.members[&0], member(Standing::Joined, &[("gv0", "/data/bricks/gv0")]).at("g-0.g.n.svc.d"));
+        assert_eq!(record.members[&0], member(Membership::Joined, &[("gv0", "/data/bricks/gv0")]).at("g-0.g.n.svc.d"));
         assert_eq!(record.order.map(|order| (order.id, order.repair)), Some((3, Repair::ResyncVolumes)));
     }
 

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use crate::{HostName, Note, NoteReason, PeerId, Record, Report, Severity, Wanted};
+use crate::{HostName, Note, NoteReason, PeerId, PoolSpec, Record, Report, Severity};
 
-mod belongs;
-mod left;
-mod missing;
-mod naming;
-mod order;
-mod rejected;
+mod detach;
+mod host_names;
+mod membership;
+mod pool_view;
+mod probe;
+mod repair;
+mod repair_order;
 mod rules;
-mod sight;
 
-pub use order::{loses_nothing, still_needed};
+use pool_view::PoolView;
+pub use repair_order::{loses_nothing, still_needed};
 pub use rules::{Rule, Rules};
-use sight::Sight;
 
 /// The input of a decision.
 #[derive(Debug, Clone)]
-pub struct View<'a> {
+pub struct DecisionInput<'a> {
     /// The desired pods.
-    pub wanted: &'a Wanted,
+    pub wanted: &'a PoolSpec,
     /// The record.
     pub record: &'a Record,
     /// The reports of the pods that answered, by ordinal, including the decider.
@@ -40,7 +40,7 @@ pub struct Decision {
     /// The new record, which is written before anything is executed. `None` if it does not change.
     pub record: Option<Record>,
     /// The command that the decider's glusterd has to execute.
-    pub act: Option<Act>,
+    pub act: Option<PeerCommand>,
     /// Whether another agent should lead: the decider's glusterd is not a member of the pool.
     pub step_down: bool,
     /// Notes for people.
@@ -49,7 +49,7 @@ pub struct Decision {
 
 /// A command for glusterd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum PeerCommand {
     /// `gluster peer probe HOST`.
     Probe {
         /// The pod.
@@ -71,21 +71,21 @@ pub enum Act {
 }
 
 /// Decides what the pool needs next.
-pub fn decide(view: &View<'_>) -> Decision {
+pub fn decide(view: &DecisionInput<'_>) -> Decision {
     decide_by(view, Rules::default())
 }
 
 /// Decides with only these rules.
 #[cfg(feature = "switchable-guards")]
-pub fn decide_under(view: &View<'_>, rules: Rules) -> Decision {
+pub fn decide_under(view: &DecisionInput<'_>, rules: Rules) -> Decision {
     decide_by(view, rules)
 }
 
-fn decide_by(view: &View<'_>, rules: Rules) -> Decision {
+fn decide_by(view: &DecisionInput<'_>, rules: Rules) -> Decision {
     let mut decision = Decision::default();
     let mut record = view.record.clone();
     if record.joined().next().is_none() {
-        belongs::begin(view, &mut record, &mut decision);
+        membership::initialize(view, &mut record, &mut decision);
     }
     if record.joined().next().is_some() && !decision.step_down {
         next(view, rules, &mut record, &mut decision);
@@ -97,44 +97,44 @@ fn decide_by(view: &View<'_>, rules: Rules) -> Decision {
 }
 
 /// Decides for a pool that has a record: updates the record, then does the most urgent thing.
-fn next(view: &View<'_>, rules: Rules, record: &mut Record, decision: &mut Decision) {
+fn next(view: &DecisionInput<'_>, rules: Rules, record: &mut Record, decision: &mut Decision) {
     let before = record.clone();
-    let sight = Sight::new(view, rules, &before);
-    sight.note_copies(&mut decision.notes);
+    let pool = PoolView::new(view, rules, &before);
+    pool.note_copies(&mut decision.notes);
     note_stuck_bricks(view, &mut decision.notes);
-    if !sight.decider_belongs() {
+    if !pool.decider_belongs() {
         decision.step_down = true;
-        decision.notes.push(sight.why_not_the_decider());
+        decision.notes.push(pool.why_not_the_decider());
         return;
     }
-    order::drop_if_gone(view, record, decision);
-    if !sight.majority_answers() {
-        decision.notes.push(sight.why_no_majority());
+    repair_order::drop_if_gone(view, record, decision);
+    if !pool.majority_answers() {
+        decision.notes.push(pool.why_no_majority());
         return;
     }
-    belongs::keep_up(&sight, record, decision);
+    membership::update(&pool, record, decision);
 
     // The record has changed: the following steps use the new one.
     let current = record.clone();
-    let sight = Sight::new(view, rules, &current);
-    order::follow(&sight, record, decision);
+    let pool = PoolView::new(view, rules, &current);
+    repair_order::follow(&pool, record, decision);
     if record.order.is_some() && rules.hold(Rule::OneRepair) {
         return;
     }
-    rejected::cure(&sight, record, decision);
+    repair::order_repairs(&pool, record, decision);
     if record.order.is_some() && rules.hold(Rule::OneRepair) {
         return;
     }
-    left::detach(&sight, decision);
-    missing::probe(&sight, record, decision);
-    naming::correct(&sight, record, decision);
+    detach::detach(&pool, decision);
+    probe::probe_missing(&pool, record, decision);
+    host_names::correct(&pool, record, decision);
     if decision.act.is_none() && record.order.is_none() {
-        naming::name(&sight, decision);
+        host_names::probe_by_name(&pool, decision);
     }
 }
 
 /// Notes bricks that do not answer: the agents cannot fix a hung disk, but somebody should know.
-fn note_stuck_bricks(view: &View<'_>, notes: &mut Vec<Note>) {
+fn note_stuck_bricks(view: &DecisionInput<'_>, notes: &mut Vec<Note>) {
     for report in view.reports.values().filter(|report| !report.stuck_bricks.is_empty()) {
         let (pod, bricks) = (view.wanted.pod(report.ordinal), report.stuck_bricks.join(", "));
         let text = format!("{pod}: brick {bricks} does not answer; its disk may hang");

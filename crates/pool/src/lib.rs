@@ -1,7 +1,7 @@
 //! What a trusted storage pool of Gluster needs next, as a pure decision.
 //!
 //! The agent of each pod reports the state of its glusterd ([`Report`]). The last known state of the pool is in a
-//! [`Record`]. From the desired pods ([`Wanted`]), the record and the reports, [`decide`] computes the next action
+//! [`Record`]. From the desired pods ([`PoolSpec`]), the record and the reports, [`decide`] computes the next action
 //! ([`Decision`]), and [`boot`] computes what a pod's state directory needs before its glusterd starts ([`Boot`]). This
 //! crate runs no program and has no client, clock or files. [`config_map`] defines how the record is stored,
 //! [`status`] the status of a pool for people.
@@ -14,18 +14,18 @@ pub mod key_secret;
 mod names;
 mod note;
 pub mod parse;
+mod pool_spec;
 mod record;
 mod report;
 pub mod status;
-mod wanted;
 
 pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
 #[cfg(feature = "switchable-guards")]
 pub use decide::decide_under;
-pub use decide::{Act, Decision, Rule, Rules, View, decide, loses_nothing, still_needed};
+pub use decide::{Decision, DecisionInput, PeerCommand, Rule, Rules, decide, loses_nothing, still_needed};
 pub use json::FieldError;
 pub use names::{BrickPath, HostName, InvalidName, PeerId, VolumeName};
 pub use note::{Note, NoteReason, Severity};
-pub use record::{BrickAt, Member, Order, Record, Repair, Standing};
+pub use pool_spec::{PoolSpec, ordinal};
+pub use record::{BrickAt, Member, Membership, Record, Repair, RepairOrder};
 pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
-pub use wanted::{Wanted, ordinal};

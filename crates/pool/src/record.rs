@@ -14,7 +14,7 @@ pub struct Record {
     /// Current and former members of the pool, by ordinal.
     pub members: BTreeMap<u32, Member>,
     /// The repair in progress: one at a time.
-    pub order: Option<Order>,
+    pub order: Option<RepairOrder>,
     /// The number of the last order.
     pub orders: u64,
 }
@@ -22,12 +22,12 @@ pub struct Record {
 impl Record {
     /// The current members.
     pub fn joined(&self) -> impl Iterator<Item = (u32, &Member)> {
-        self.members.iter().filter(|(_, m)| m.standing == Standing::Joined).map(|(o, m)| (*o, m))
+        self.members.iter().filter(|(_, m)| m.membership == Membership::Joined).map(|(o, m)| (*o, m))
     }
 
     /// The current member of this ordinal.
     pub fn joined_as(&self, ordinal: u32) -> Option<&Member> {
-        self.members.get(&ordinal).filter(|m| m.standing == Standing::Joined)
+        self.members.get(&ordinal).filter(|m| m.membership == Membership::Joined)
     }
 }
 
@@ -47,10 +47,11 @@ pub struct Member {
     /// Its bricks.
     pub bricks: Vec<BrickAt>,
     /// Whether it is a current member.
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub membership: Membership,
     /// Its last state as reported by other peers, in glusterd's wording, for people.
     pub seen: String,
-    /// Since when it has been in this state, in seconds of the clock of [`crate::View::now`].
+    /// Since when it has been in this state, in seconds of the clock of [`crate::DecisionInput::now`].
     #[serde(default)]
     pub since: u64,
     /// Since when no other member lists it as a peer, by the same clock; none while one does.
@@ -60,7 +61,7 @@ pub struct Member {
 
 /// Whether a peer is a current member of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
+pub enum Membership {
     /// It is.
     Joined,
     /// It was, and has been detached.
@@ -80,7 +81,7 @@ pub struct BrickAt {
 /// A repair that an agent has to carry out on its own pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Order {
+pub struct RepairOrder {
     /// Its number.
     pub id: u64,
     /// Whose pod.
@@ -89,7 +90,7 @@ pub struct Order {
     pub pod: String,
     /// What to do.
     pub repair: Repair,
-    /// When it was given, in seconds of the clock of [`crate::View::now`].
+    /// When it was given, in seconds of the clock of [`crate::DecisionInput::now`].
     pub since: u64,
     /// When the agent reported that it is done, by the same clock: from then on the pool has time to recover.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,9 +6,10 @@ use std::str::FromStr;
 
 use expect_test::{Expect, expect, expect_file};
 use stead_pool::config_map::RecordError;
-use stead_pool::status::{Answer, NoAnswer, Pod, Remark, Said, Seen, render, status};
+use stead_pool::status::{AgentAnswer, NoAgentAnswer, NoteText, PodSummary, PoolEvent, StatusInput, render, status};
 use stead_pool::{
-    Brick, BrickAt, Daemon, Member, Order, Peer, PeerId, PeerState, Record, Repair, Report, Standing, Volume, Wanted,
+    Brick, BrickAt, Daemon, Member, Membership, Peer, PeerId, PeerState, PoolSpec, Record, Repair, RepairOrder, Report,
+    Volume,
 };
 
 fn name<T: FromStr<Err: Debug>>(text: &str) -> T {
@@ -19,8 +20,8 @@ fn uuid(ordinal: u32) -> PeerId {
     name(&format!("{ordinal}0000000-0000-4000-8000-00000000000{ordinal}"))
 }
 
-fn wanted(replicas: u32) -> Wanted {
-    Wanted::new("glusterfs", "glusterfs.default.svc.cluster.local", replicas, 0).expect("host names")
+fn wanted(replicas: u32) -> PoolSpec {
+    PoolSpec::new("glusterfs", "glusterfs.default.svc.cluster.local", replicas, 0).expect("host names")
 }
 
 fn member(ordinal: u32) -> Member {
@@ -34,7 +35,7 @@ fn member(ordinal: u32) -> Member {
         } else {
             Vec::new()
         },
-        standing: Standing::Joined,
+        membership: Membership::Joined,
         seen: "Peer in Cluster (Connected)".to_owned(),
         since: 0,
         unlisted_since: None,
@@ -75,10 +76,10 @@ fn report(ordinal: u32, size: u32) -> Report {
 }
 
 /// A pool in which all is well.
-fn whole(size: u32) -> Seen {
-    let answer = |o: u32| Ok(Answer { report: report(o, size), unready: None, notes: Vec::new() });
-    let pod = |o: u32| Pod { node: Some(format!("worker-{o}")), state: "ready".to_owned() };
-    Seen {
+fn whole(size: u32) -> StatusInput {
+    let answer = |o: u32| Ok(AgentAnswer { report: report(o, size), unready: None, notes: Vec::new() });
+    let pod = |o: u32| PodSummary { node: Some(format!("worker-{o}")), state: "ready".to_owned() };
+    StatusInput {
         namespace: "default".to_owned(),
         wanted: wanted(size),
         record: Ok(Some(Record { members: (0..size).map(|o| (o, member(o))).collect(), order: None, orders: 0 })),
@@ -91,20 +92,20 @@ fn whole(size: u32) -> Seen {
 }
 
 /// What one reports, to change it.
-fn of(seen: &mut Seen, ordinal: u32) -> &mut Answer {
+fn of(seen: &mut StatusInput, ordinal: u32) -> &mut AgentAnswer {
     seen.answers.get_mut(&ordinal).and_then(|a| a.as_mut().ok()).expect("it answers")
 }
 
-fn record(seen: &mut Seen) -> &mut Record {
+fn record(seen: &mut StatusInput) -> &mut Record {
     seen.record.as_mut().ok().and_then(Option::as_mut).expect("there is a record")
 }
 
 /// How one sees another, to change it.
-fn sight(seen: &mut Seen, who: u32, whom: u32) -> &mut Peer {
+fn sight(seen: &mut StatusInput, who: u32, whom: u32) -> &mut Peer {
     of(seen, who).report.peers.iter_mut().find(|p| p.uuid == Some(uuid(whom))).expect("it knows it")
 }
 
-fn check(seen: &Seen, whole: bool, text: Expect) {
+fn check(seen: &StatusInput, whole: bool, text: Expect) {
     let status = status(seen);
     text.assert_eq(&render(&status));
     assert_eq!(status.whole, whole);
@@ -152,8 +153,8 @@ fn a_state_was_lost_and_is_being_restored() {
     for who in [0, 2] {
         sight(&mut seen, who, 1).state = PeerState::Rejected;
     }
-    seen.pods.insert(1, Pod { node: Some("worker-1".to_owned()), state: "not ready".to_owned() });
-    record(&mut seen).order = Some(Order {
+    seen.pods.insert(1, PodSummary { node: Some("worker-1".to_owned()), state: "not ready".to_owned() });
+    record(&mut seen).order = Some(RepairOrder {
         id: 4,
         ordinal: 1,
         pod: "uid-1".to_owned(),
@@ -164,13 +165,13 @@ fn a_state_was_lost_and_is_being_restored() {
         withdrawn: false,
         reason: "it came back with another identity".to_owned(),
     });
-    of(&mut seen, 0).notes = vec![Remark {
+    of(&mut seen, 0).notes = vec![NoteText {
         ordinal: Some(1),
         reason: "Rejected".to_owned(),
         text: "glusterfs-1 is rejected by the others: it gets its identity back".to_owned(),
         severity: "Warning".to_owned(),
     }];
-    seen.events = vec![Said {
+    seen.events = vec![PoolEvent {
         time: "2026-01-02T03:04:05Z".to_owned(),
         pod: "glusterfs-1".to_owned(),
         reason: "Rejected".to_owned(),
@@ -232,8 +233,8 @@ fn a_state_was_lost_and_is_being_restored() {
 #[test]
 fn a_node_was_lost() {
     let mut seen = whole(3);
-    seen.answers.insert(2, Err(NoAnswer::Refused("dial tcp 10.0.0.2:24080: i/o timeout".to_owned())));
-    seen.pods.insert(2, Pod { node: Some("worker-2".to_owned()), state: "ending".to_owned() });
+    seen.answers.insert(2, Err(NoAgentAnswer::Refused("dial tcp 10.0.0.2:24080: i/o timeout".to_owned())));
+    seen.pods.insert(2, PodSummary { node: Some("worker-2".to_owned()), state: "ending".to_owned() });
     for who in [0, 1] {
         sight(&mut seen, who, 2).connected = false;
         of(&mut seen, who).report.heals = Some(u64::from(who));
@@ -379,7 +380,7 @@ fn a_pool_begins() {
     first.report.uuid = None;
     first.report.volumes.clear();
     first.report.heals = None;
-    seen.pods.insert(1, Pod { node: None, state: "Pending".to_owned() });
+    seen.pods.insert(1, PodSummary { node: None, state: "Pending".to_owned() });
     check(
         &seen,
         false,
@@ -428,10 +429,10 @@ fn a_peer_is_found_by_its_address() {
 /// Each of these alone keeps a pool from being whole.
 #[test]
 fn what_a_whole_pool_has_not() {
-    let table: BTreeMap<&str, fn(&mut Seen)> = BTreeMap::from([
-        ("no record", (|s| s.record = Ok(None)) as fn(&mut Seen)),
+    let table: BTreeMap<&str, fn(&mut StatusInput)> = BTreeMap::from([
+        ("no record", (|s| s.record = Ok(None)) as fn(&mut StatusInput)),
         ("a record that cannot be read", |s| s.record = Err(RecordError::Missing)),
-        ("a silent agent", |s| drop(s.answers.insert(1, Err(NoAnswer::NoAddress)))),
+        ("a silent agent", |s| drop(s.answers.insert(1, Err(NoAgentAnswer::NoAddress)))),
         ("no answer", |s| drop(s.answers.remove(&1))),
         ("one stopped", |s| of(s, 1).report.daemon = Daemon::Stopped),
         ("a heal", |s| of(s, 1).report.heals = Some(1)),
@@ -440,7 +441,7 @@ fn what_a_whole_pool_has_not() {
         ("another identity", |s| of(s, 1).report.uuid = Some(uuid(9))),
         ("one more is wanted", |s| s.wanted.replicas = 4),
         ("one less is wanted", |s| s.wanted.replicas = 2),
-        ("one has left", |s| record(s).members.get_mut(&1).expect("a member").standing = Standing::Left),
+        ("one has left", |s| record(s).members.get_mut(&1).expect("a member").membership = Membership::Left),
     ]);
     assert!(status(&whole(3)).whole);
     for (what, change) in table {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{PeerCondition, Seen, Sight};
+use super::{PeerCondition, PeerView, StatusInput};
 use crate::{Peer, PeerState, Report};
 
 /// How one sees another.
-fn sight(peer: Option<&Peer>) -> Sight {
+fn peer_view(peer: Option<&Peer>) -> PeerView {
     let Some(peer) = peer else {
-        return Sight { words: None, word: PeerCondition::Unknown, uuid: None, disputed: false };
+        return PeerView { words: None, word: PeerCondition::Unknown, uuid: None, disputed: false };
     };
     let connection = if peer.connected { "Connected" } else { "Disconnected" };
     let word = match (peer.state, peer.connected) {
@@ -18,19 +18,19 @@ fn sight(peer: Option<&Peer>) -> Sight {
         (PeerState::UnfriendSent, _) => PeerCondition::Leaving,
         _ => PeerCondition::Joining,
     };
-    Sight { words: Some(format!("{} ({connection})", peer.state.words())), word, uuid: peer.uuid, disputed: false }
+    PeerView { words: Some(format!("{} ({connection})", peer.state.words())), word, uuid: peer.uuid, disputed: false }
 }
 
 /// How those who answered see the others: by who looks, then by whom they look at. Also the names of those that are no
 /// pods of this pool.
 pub(super) struct Matrix {
-    pub(super) rows: BTreeMap<u32, BTreeMap<u32, Sight>>,
+    pub(super) rows: BTreeMap<u32, BTreeMap<u32, PeerView>>,
     pub(super) strangers: BTreeMap<u32, Vec<String>>,
 }
 
 impl Matrix {
     /// Of these peers; each row has all but the one who looks.
-    pub(super) fn new(seen: &Seen, ordinals: &[u32]) -> Matrix {
+    pub(super) fn new(seen: &StatusInput, ordinals: &[u32]) -> Matrix {
         let mut matrix = Matrix { rows: BTreeMap::new(), strangers: BTreeMap::new() };
         for (who, answer) in &seen.answers {
             let Ok(answer) = answer else { continue };
@@ -39,7 +39,9 @@ impl Matrix {
             for peer in &answer.report.peers {
                 match ordinal(seen, peer) {
                     // Two of one name: the one that is not fine is the one to show.
-                    Some(ordinal) if known.get(&ordinal).is_none_or(|p| sight(Some(p)).word == PeerCondition::Ok) => {
+                    Some(ordinal)
+                        if known.get(&ordinal).is_none_or(|p| peer_view(Some(p)).word == PeerCondition::Ok) =>
+                    {
                         known.insert(ordinal, peer);
                     }
                     Some(_) => {}
@@ -47,7 +49,7 @@ impl Matrix {
                 }
             }
             let others = ordinals.iter().filter(|o| *o != who);
-            matrix.rows.insert(*who, others.map(|o| (*o, sight(known.get(o).copied()))).collect());
+            matrix.rows.insert(*who, others.map(|o| (*o, peer_view(known.get(o).copied()))).collect());
             matrix.strangers.insert(*who, strangers);
         }
         for ordinal in ordinals {
@@ -59,8 +61,8 @@ impl Matrix {
     /// Marks what most do not say of a peer, or, where there is no most, what is not fine.
     fn dispute(&mut self, ordinal: u32) {
         let mut counts: BTreeMap<PeerCondition, usize> = BTreeMap::new();
-        for sight in self.rows.values().filter_map(|row| row.get(&ordinal)) {
-            *counts.entry(sight.word).or_default() += 1;
+        for peer_view in self.rows.values().filter_map(|row| row.get(&ordinal)) {
+            *counts.entry(peer_view.word).or_default() += 1;
         }
         let total: usize = counts.values().sum();
         if counts.len() < 2 {
@@ -68,8 +70,8 @@ impl Matrix {
         }
         let most = counts.iter().find(|(_, count)| **count * 2 > total).map(|(word, _)| *word);
         let agreed = most.unwrap_or(PeerCondition::Ok);
-        for sight in self.rows.values_mut().filter_map(|row| row.get_mut(&ordinal)) {
-            sight.disputed = sight.word != agreed;
+        for peer_view in self.rows.values_mut().filter_map(|row| row.get_mut(&ordinal)) {
+            peer_view.disputed = peer_view.word != agreed;
         }
     }
 }
@@ -84,7 +86,7 @@ fn name(peer: &Peer) -> String {
 }
 
 /// The pod that a peer is: by its name, or by the identity or the address that a pod of the pool has.
-fn ordinal(seen: &Seen, peer: &Peer) -> Option<u32> {
+fn ordinal(seen: &StatusInput, peer: &Peer) -> Option<u32> {
     let by_name = peer.hosts.iter().find_map(|host| seen.wanted.ordinal(host));
     let reports = || seen.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report);
     let has =

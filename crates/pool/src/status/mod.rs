@@ -1,10 +1,10 @@
 //! How a pool stands, for people: every peer as every other sees it.
 //!
-//! [`Seen`] is what was read from outside: what Kubernetes has, and what the agents answered. [`status`] judges it,
+//! [`StatusInput`] is what was read from outside: what Kubernetes has, and what the agents answered. [`status`] judges it,
 //! [`render`] puts it into words. Whether the pool is whole is judged by the peers' own views alone, not by what the
 //! agents think of it.
 
-mod judge;
+mod evaluate;
 mod matrix;
 mod render;
 
@@ -14,35 +14,35 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config_map::RecordError;
-use crate::{BrickPath, Daemon, FieldError, PeerId, Record, Report, Standing, VolumeName, Wanted};
+use crate::{BrickPath, Daemon, FieldError, Membership, PeerId, PoolSpec, Record, Report, VolumeName};
 
-pub use judge::status;
+pub use evaluate::status;
 pub use render::render;
 
 /// What was seen of a pool.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct StatusInput {
     /// The namespace.
     pub namespace: String,
     /// What the StatefulSet wants.
-    pub wanted: Wanted,
+    pub wanted: PoolSpec,
     /// What is recorded; none if there is no record, or why it cannot be read.
     pub record: Result<Option<Record>, RecordError>,
     /// The pod that holds the Lease.
     pub decider: Option<String>,
     /// The pods that Kubernetes has.
-    pub pods: BTreeMap<u32, Pod>,
+    pub pods: BTreeMap<u32, PodSummary>,
     /// What the pods' agents answered, or why they did not.
-    pub answers: BTreeMap<u32, Result<Answer, NoAnswer>>,
+    pub answers: BTreeMap<u32, Result<AgentAnswer, NoAgentAnswer>>,
     /// What was said in events, the oldest first.
-    pub events: Vec<Said>,
+    pub events: Vec<PoolEvent>,
     /// Seconds of the clock that the record's times are of.
     pub now: u64,
 }
 
 /// A pod, as Kubernetes has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
+pub struct PodSummary {
     /// Its node, once it has one.
     pub node: Option<String>,
     /// In one word: `ready`, `not ready`, `ending`, or its phase.
@@ -51,7 +51,7 @@ pub struct Pod {
 
 /// Why an agent gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub enum NoAgentAnswer {
     /// Its pod has no address yet.
     #[error("its pod has no address yet")]
     NoAddress,
@@ -71,13 +71,13 @@ pub enum NoAnswer {
 
 /// What an agent answered.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct AgentAnswer {
     /// What its glusterd says.
     pub report: Report,
     /// Why it is not ready.
     pub unready: Option<String>,
     /// What it says of the pool, if it decides.
-    pub notes: Vec<Remark>,
+    pub notes: Vec<NoteText>,
 }
 
 /// What an agent says of itself and the pool: its page `/pool`.
@@ -97,12 +97,12 @@ pub struct PoolPage {
     pub unready: Option<String>,
     /// What it says of the pool, if it leads.
     #[serde(default)]
-    pub notes: Vec<Remark>,
+    pub notes: Vec<NoteText>,
 }
 
 /// Something that an agent says of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remark {
+pub struct NoteText {
     /// Whose pod; none if it is about the whole pool.
     pub ordinal: Option<u32>,
     /// A word for machines.
@@ -115,7 +115,7 @@ pub struct Remark {
 
 /// What was said in an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Said {
+pub struct PoolEvent {
     /// When, as Kubernetes writes times.
     pub time: String,
     /// Of whom.
@@ -151,9 +151,9 @@ pub struct Status {
     /// The repair that is under way.
     pub repair: Option<RepairStatus>,
     /// What the one who decides says.
-    pub notes: Vec<Remark>,
+    pub notes: Vec<NoteText>,
     /// What was said in events, the oldest first.
-    pub events: Vec<Said>,
+    pub events: Vec<PoolEvent>,
 }
 
 /// How a peer stands.
@@ -165,7 +165,8 @@ pub struct PeerStatus {
     /// Whether the StatefulSet wants it.
     pub wanted: bool,
     /// Whether it belongs to the pool; none if it is not recorded.
-    pub standing: Option<Standing>,
+    #[serde(rename = "standing")]
+    pub membership: Option<Membership>,
     /// The pod in one word.
     pub pod_state: String,
     /// Its node.
@@ -182,7 +183,7 @@ pub struct PeerStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stuck_bricks: Vec<BrickPath>,
     /// How it sees the others, by pod; none if its agent did not answer.
-    pub sees: Option<BTreeMap<String, Sight>>,
+    pub sees: Option<BTreeMap<String, PeerView>>,
     /// Others that it knows and that are no pods of this pool, by name.
     pub strangers: Vec<String>,
     /// What its agent does or waits for.
@@ -196,7 +197,7 @@ pub struct PeerStatus {
 /// How one peer sees another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Sight {
+pub struct PeerView {
     /// In glusterd's words, such as `Peer in Cluster (Connected)`; none if it does not know the other.
     pub words: Option<String>,
     /// In one word, for a table.

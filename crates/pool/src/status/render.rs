@@ -1,14 +1,14 @@
 //! A pool's status as text.
 
 use super::{PeerStatus, Status};
-use crate::{Daemon, Severity, Standing};
+use crate::{Daemon, Membership, Severity};
 
 /// The status of a pool as text.
 pub fn render(status: &Status) -> String {
     let Status { namespace, pool, .. } = status;
     let mut text = format!("pool {namespace}/{pool} is {}\n", if status.whole { "healthy" } else { "not healthy" });
     let answer = status.peers.iter().filter(|p| p.silent.is_none()).count();
-    let joined = status.peers.iter().filter(|p| p.standing == Some(Standing::Joined)).count();
+    let joined = status.peers.iter().filter(|p| p.membership == Some(Membership::Joined)).count();
     text.push_str(&format!("  {} wanted, {joined} recorded, {answer} answering\n", peers(status.wanted)));
     text.push_str(&match &status.decider {
         Some(pod) => format!("  leader: {pod}\n"),
@@ -95,8 +95,8 @@ fn matrix(status: &Status) -> Vec<Vec<String>> {
         let cell = |other: &PeerStatus| match (&peer.sees, peer.pod == other.pod) {
             (_, true) => "-".to_owned(),
             (None, false) => "?".to_owned(),
-            (Some(sees), false) => sees.get(&other.pod).map_or("?".to_owned(), |sight| {
-                format!("{}{}", sight.word.as_str(), if sight.disputed { " !" } else { "" })
+            (Some(sees), false) => sees.get(&other.pod).map_or("?".to_owned(), |peer_view| {
+                format!("{}{}", peer_view.word.as_str(), if peer_view.disputed { " !" } else { "" })
             }),
         };
         std::iter::once(peer.pod.clone()).chain(status.peers.iter().map(cell)).collect()

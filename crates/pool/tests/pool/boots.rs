@@ -3,28 +3,30 @@
 use std::collections::BTreeMap;
 
 use crate::names::{id, name};
-use stead_pool::{Boot, Daemon, Member, Peer, PeerFile, PeerState, Record, Report, Standing, StateDir, Wanted, boot};
+use stead_pool::{
+    Boot, Daemon, Member, Membership, Peer, PeerFile, PeerState, PoolSpec, Record, Report, StateDir, boot,
+};
 
 /// The identity of nobody else.
 const ANOTHER: u32 = 100;
 
-fn wanted() -> Wanted {
-    Wanted::new("pool", "pool.svc", 3, 0).unwrap()
+fn wanted() -> PoolSpec {
+    PoolSpec::new("pool", "pool.svc", 3, 0).unwrap()
 }
 
-fn record(standing: Standing) -> Record {
-    let member = |o: u32, standing| Member {
+fn record(membership: Membership) -> Record {
+    let member = |o: u32, membership| Member {
         host: wanted().host(o),
         uuid: id(o),
         operating_version: 100_000,
         addresses: vec![name(format!("address-{o}"))],
         bricks: Vec::new(),
-        standing,
+        membership,
         seen: String::new(),
         since: 0,
         unlisted_since: None,
     };
-    let members = [(0, member(0, Standing::Joined)), (1, member(1, Standing::Joined)), (2, member(2, standing))];
+    let members = [(0, member(0, Membership::Joined)), (1, member(1, Membership::Joined)), (2, member(2, membership))];
     Record { members: members.into(), ..Record::default() }
 }
 
@@ -78,7 +80,7 @@ fn says(boot: Boot) -> String {
 
 #[test]
 fn before_the_first_start() {
-    use Standing::{Joined, Left};
+    use Membership::{Joined, Left};
     let nobody = BTreeMap::new();
     let mut misnamed = state(Some(2), &[0, 1]);
     misnamed.peers[0].hosts.insert(0, name("address-0"));

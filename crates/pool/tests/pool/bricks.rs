@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    Brick, BrickAt, Daemon, Member, Peer, PeerState, Record, Report, Standing, View, Volume, Wanted, decide,
+    Brick, BrickAt, Daemon, DecisionInput, Member, Membership, Peer, PeerState, PoolSpec, Record, Report, Volume,
+    decide,
 };
 
-fn wanted() -> Wanted {
-    Wanted::new("pool", "pool.svc", 3, 0).unwrap()
+fn wanted() -> PoolSpec {
+    PoolSpec::new("pool", "pool.svc", 3, 0).unwrap()
 }
 
 /// A pool of three, of which the last one holds a brick.
@@ -19,7 +20,7 @@ fn record() -> Record {
         operating_version: 100_000,
         addresses: Vec::new(),
         bricks: if o == 2 { vec![BrickAt { volume: name("gv0"), path: name("/brick") }] } else { Vec::new() },
-        standing: Standing::Joined,
+        membership: Membership::Joined,
         seen: String::new(),
         since: 0,
         unlisted_since: None,
@@ -76,7 +77,8 @@ fn a_brick_is_forgotten_only_where_somebody_can_tell() {
         let reports: BTreeMap<u32, Report> = volumes.iter().enumerate().map(report).collect();
         let pods = reports.iter().map(|(o, r)| (*o, r.pod.clone())).collect();
         let (wanted, record) = (wanted(), record());
-        let view = View { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: 0, now: 1000 };
+        let view =
+            DecisionInput { wanted: &wanted, record: &record, reports: &reports, pods: &pods, decider: 0, now: 1000 };
         let after = decide(&view).record.unwrap_or(record.clone());
         assert_eq!(!after.members[&2].bricks.is_empty(), kept, "{what}");
     }

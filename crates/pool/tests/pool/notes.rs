@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    Act, BrickAt, Daemon, Decision, Member, NoteReason, Order, Peer, PeerState, Record, Repair, Report, Standing, View,
-    Volume, Wanted, decide, still_needed,
+    BrickAt, Daemon, Decision, DecisionInput, Member, Membership, NoteReason, Peer, PeerCommand, PeerState, PoolSpec,
+    Record, Repair, RepairOrder, Report, Volume, decide, still_needed,
 };
 
-fn wanted() -> Wanted {
-    Wanted::new("pool", "pool.svc", 4, 0).unwrap()
+fn wanted() -> PoolSpec {
+    PoolSpec::new("pool", "pool.svc", 4, 0).unwrap()
 }
 
 fn peer(ordinal: u32) -> Peer {
@@ -18,7 +18,7 @@ fn peer(ordinal: u32) -> Peer {
 
 /// A pool that is whole, of so many, in which all are friends.
 struct Pool {
-    wanted: Wanted,
+    wanted: PoolSpec,
     record: Record,
     reports: BTreeMap<u32, Report>,
 }
@@ -31,7 +31,7 @@ impl Pool {
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
-            standing: Standing::Joined,
+            membership: Membership::Joined,
             seen: "Peer in Cluster (Connected)".to_owned(),
             since: 0,
             unlisted_since: None,
@@ -51,7 +51,7 @@ impl Pool {
             doing: None,
         };
         Pool {
-            wanted: Wanted::new("pool", "pool.svc", count, 0).unwrap(),
+            wanted: PoolSpec::new("pool", "pool.svc", count, 0).unwrap(),
             record: Record { members: (0..count).map(|o| (o, member(o))).collect(), ..Record::default() },
             reports: (0..count).map(|o| (o, report(o))).collect(),
         }
@@ -72,14 +72,14 @@ impl Pool {
     fn decide_at(&mut self, now: u64) -> Decision {
         let pods = self.reports.iter().map(|(o, r)| (*o, r.pod.clone())).collect();
         let (wanted, record, reports) = (&self.wanted, &self.record, &self.reports);
-        let decision = decide(&View { wanted, record, reports, pods: &pods, decider: 0, now });
+        let decision = decide(&DecisionInput { wanted, record, reports, pods: &pods, decider: 0, now });
         self.record = decision.record.clone().unwrap_or(self.record.clone());
         decision
     }
 }
 
-fn order(ordinal: u32, pod: &str, since: u64) -> Order {
-    Order {
+fn order(ordinal: u32, pod: &str, since: u64) -> RepairOrder {
+    RepairOrder {
         id: 1,
         ordinal,
         pod: pod.to_owned(),
@@ -183,7 +183,7 @@ fn a_detach_waits_for_a_peer_that_has_no_connection_of_its_own() {
     assert_eq!(pool.decide().act, None);
     pool.friend(1, 0).connected = true;
     pool.decide_at(2000);
-    assert!(matches!(pool.decide_at(3000).act, Some(Act::Detach { ordinal: 3, .. })));
+    assert!(matches!(pool.decide_at(3000).act, Some(PeerCommand::Detach { ordinal: 3, .. })));
 }
 
 /// An agent may have stopped its glusterd after the report that the leader decides by.
@@ -249,5 +249,5 @@ fn a_member_that_lists_the_decider_and_is_not_listed_is_probed() {
         pool.reports.get_mut(&who).unwrap().peers.retain(|p| p.uuid != Some(id(whom)));
         pool.friend(whom, who).connected = false;
     }
-    assert!(matches!(pool.decide().act, Some(Act::Probe { ordinal: 2, .. })));
+    assert!(matches!(pool.decide().act, Some(PeerCommand::Probe { ordinal: 2, .. })));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use serde_json::json;
 use stead_manifests::gluster::{Pool, PoolStorageClass, pool};
-use stead_pool::{BrickAt, Member, Record, Standing, config_map};
+use stead_pool::{BrickAt, Member, Membership, Record, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options};
 
 fn values() -> Pool {
@@ -35,7 +35,7 @@ fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
             .iter()
             .map(|v| BrickAt { volume: name((*v).to_owned()), path: name(format!("/data/bricks/{v}")) })
             .collect(),
-        standing: Standing::Joined,
+        membership: Membership::Joined,
         seen: String::new(),
         since: 0,
         unlisted_since: None,

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stead_pool::{Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Standing, config_map};
+use stead_pool::{Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Membership, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options, skip};
 
 /// What a run left behind.
@@ -94,7 +94,7 @@ fn record(ordinals: &[u32]) -> Value {
         operating_version: 100_000,
         addresses: Vec::new(),
         bricks: Vec::new(),
-        standing: Standing::Joined,
+        membership: Membership::Joined,
         seen: String::new(),
         since: 0,
         unlisted_since: None,

@@ -13,8 +13,8 @@ use serde_json::Value;
 use stead_manifests::gluster::AGENT_PORT_NAME;
 use stead_model::{parse, stateful_set};
 use stead_pool::config_map::RecordError;
-use stead_pool::status::{Answer, NoAnswer, Pod, PoolPage, Said, Seen, render, status};
-use stead_pool::{Record, Report, Wanted, config_map};
+use stead_pool::status::{AgentAnswer, NoAgentAnswer, PodSummary, PoolEvent, PoolPage, StatusInput, render, status};
+use stead_pool::{PoolSpec, Record, Report, config_map};
 use tokio::task::JoinSet;
 
 use crate::args::{GlusterStatusArgs, StatusFormat};
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &GlusterStatusArgs) -> anyhow::Result<Outcome> {
     Ok(if status.whole { Outcome::Yes } else { Outcome::No })
 }
 
-async fn look(args: &GlusterStatusArgs) -> anyhow::Result<Seen> {
+async fn look(args: &GlusterStatusArgs) -> anyhow::Result<StatusInput> {
     let connection = connect(&args.connect).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| connection.namespace.clone());
     let server = Arc::new(Server::new(connection));
@@ -62,7 +62,7 @@ async fn look(args: &GlusterStatusArgs) -> anyhow::Result<Seen> {
     let pods = pods(&server, &namespace, &set, &wanted).await?;
     let answers = ask(&server, &namespace, &pods).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Seen {
+    Ok(StatusInput {
         record: record.map(stored).transpose(),
         decider: lease.and_then(|lease| holder(&lease, now)),
         pods: pods.iter().map(|(ordinal, pod)| (*ordinal, pod_state(pod))).collect(),
@@ -109,7 +109,7 @@ async fn find(server: &Server, namespace: &str, name: Option<&str>) -> anyhow::R
     }
 }
 
-fn wanted(set: &StatefulSet, namespace: &str) -> anyhow::Result<Wanted> {
+fn wanted(set: &StatefulSet, namespace: &str) -> anyhow::Result<PoolSpec> {
     let spec = set.spec.as_ref();
     let containers = spec.and_then(|spec| spec.template.spec.as_ref()).into_iter().flat_map(|spec| &spec.containers);
     let mut arguments = containers.flat_map(|container| container.args.iter().flatten());
@@ -117,7 +117,7 @@ fn wanted(set: &StatefulSet, namespace: &str) -> anyhow::Result<Wanted> {
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let service = spec.and_then(|spec| spec.service_name.as_deref()).unwrap_or_default();
     let domain = format!("{service}.{namespace}.svc.{domain}");
-    let wanted = Wanted::new(name, &domain, stateful_set::replicas(set), stateful_set::start_ordinal(set));
+    let wanted = PoolSpec::new(name, &domain, stateful_set::replicas(set), stateful_set::start_ordinal(set));
     wanted.with_context(|| format!("the names of the pods of StatefulSet {name}"))
 }
 
@@ -140,7 +140,7 @@ async fn pods(
     server: &Server,
     namespace: &str,
     set: &StatefulSet,
-    wanted: &Wanted,
+    wanted: &PoolSpec,
 ) -> anyhow::Result<BTreeMap<u32, KubernetesPod>> {
     let labels = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref()).into_iter().flatten();
     let pairs = labels.map(|(key, value)| format!("{}%3D{value}", key.replace('/', "%2F")));
@@ -151,7 +151,7 @@ async fn pods(
     Ok(all.into_iter().filter_map(numbered).collect())
 }
 
-fn pod_state(pod: &KubernetesPod) -> Pod {
+fn pod_state(pod: &KubernetesPod) -> PodSummary {
     let status = pod.status.as_ref();
     let mut conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
     let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
@@ -161,7 +161,7 @@ fn pod_state(pod: &KubernetesPod) -> Pod {
         "Running" => "not ready",
         other => other,
     };
-    Pod { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), state: state.to_owned() }
+    PodSummary { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), state: state.to_owned() }
 }
 
 /// Asks all agents at once, through the API server.
@@ -169,7 +169,7 @@ async fn ask(
     server: &Arc<Server>,
     namespace: &str,
     pods: &BTreeMap<u32, KubernetesPod>,
-) -> BTreeMap<u32, Result<Answer, NoAnswer>> {
+) -> BTreeMap<u32, Result<AgentAnswer, NoAgentAnswer>> {
     let mut answers = JoinSet::new();
     for (ordinal, pod) in pods {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
@@ -178,20 +178,20 @@ async fn ask(
         let has_address = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
         answers.spawn(async move {
             if !has_address {
-                return (ordinal, Err(NoAnswer::NoAddress));
+                return (ordinal, Err(NoAgentAnswer::NoAddress));
             }
             let answer = tokio::time::timeout(ANSWER_TIMEOUT, one(&server, &base)).await;
-            (ordinal, answer.unwrap_or(Err(NoAnswer::Late(ANSWER_TIMEOUT))))
+            (ordinal, answer.unwrap_or(Err(NoAgentAnswer::Late(ANSWER_TIMEOUT))))
         });
     }
     answers.join_all().await.into_iter().collect()
 }
 
-async fn one(server: &Server, base: &str) -> Result<Answer, NoAnswer> {
+async fn one(server: &Server, base: &str) -> Result<AgentAnswer, NoAgentAnswer> {
     let page = async |name: &'static str| match server.get(&format!("{base}/{name}")).await {
         Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(NoAnswer::NoPage(name)),
-        Err(error) => Err(NoAnswer::Refused(error.root_cause().to_string())),
+        Ok(None) => Err(NoAgentAnswer::NoPage(name)),
+        Err(error) => Err(NoAgentAnswer::Refused(error.root_cause().to_string())),
     };
     let report = Report::from_json(page("state").await?.to_string().as_bytes())?;
     // An older or newer agent may not have this page; its report is used all the same.
@@ -199,7 +199,7 @@ async fn one(server: &Server, base: &str) -> Result<Answer, NoAnswer> {
         Ok(page) => serde_json::from_value(page).unwrap_or_default(),
         Err(_) => PoolPage::default(),
     };
-    Ok(Answer { report, unready, notes })
+    Ok(AgentAnswer { report, unready, notes })
 }
 
 fn port(pod: &KubernetesPod) -> i32 {
@@ -210,7 +210,7 @@ fn port(pod: &KubernetesPod) -> i32 {
 }
 
 /// The last events of the pool's agents. Without permission to read them, only a warning is printed.
-async fn events(server: &Server, namespace: &str, wanted: &Wanted) -> Vec<Said> {
+async fn events(server: &Server, namespace: &str, wanted: &PoolSpec) -> Vec<PoolEvent> {
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=source%3D{COMPONENT}");
     let all: Vec<Value> = match server.list(&path).await {
         Ok(all) => all,
@@ -219,7 +219,7 @@ async fn events(server: &Server, namespace: &str, wanted: &Wanted) -> Vec<Said> 
             return Vec::new();
         }
     };
-    let said = |event: Event| Said {
+    let said = |event: Event| PoolEvent {
         time: event.last_timestamp.map(|time| time.0.to_string()).unwrap_or_default(),
         pod: event.involved_object.name.unwrap_or_default(),
         reason: event.reason.unwrap_or_default(),
@@ -227,7 +227,7 @@ async fn events(server: &Server, namespace: &str, wanted: &Wanted) -> Vec<Said> 
         severity: event.type_.unwrap_or_default(),
     };
     let events = all.iter().filter_map(|event| parse("event", event).ok());
-    let mut events: Vec<Said> = events.map(said).filter(|e| wanted.ordinal(&e.pod).is_some()).collect();
+    let mut events: Vec<PoolEvent> = events.map(said).filter(|e| wanted.ordinal(&e.pod).is_some()).collect();
     events.sort_by(|a, b| (&a.time, &a.pod).cmp(&(&b.time, &b.pod)));
     events.split_off(events.len().saturating_sub(EVENTS))
 }

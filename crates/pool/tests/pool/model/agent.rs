@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use stead_pool::{
-    Act, Boot, Brick, Daemon, Identity, Order, Peer, PeerFile, PeerState, Repair, Report, Rule, StateDir, View, Volume,
-    boot, decide_under, identity, loses_nothing, still_needed,
+    Boot, Brick, Daemon, DecisionInput, Identity, Peer, PeerCommand, PeerFile, PeerState, Repair, RepairOrder, Report,
+    Rule, StateDir, Volume, boot, decide_under, identity, loses_nothing, still_needed,
 };
 
 use crate::names::name;
@@ -18,13 +18,13 @@ pub(crate) struct Agent {
     /// Whether it has started its glusterd.
     started: bool,
     /// The order that it carries out: glusterd is stopped.
-    pub(crate) repairing: Option<Order>,
+    pub(crate) repairing: Option<RepairOrder>,
     /// What it last found out; others are told this.
     report: Option<Report>,
     /// What it waits for before it starts its glusterd.
     waits: Option<String>,
     /// What it was about to do when it led.
-    about_to: Option<Act>,
+    about_to: Option<PeerCommand>,
 }
 
 impl Cluster {
@@ -114,7 +114,7 @@ impl Cluster {
         self.pods.get_mut(&n).expect("its turn").agent.repairing = Some(order);
     }
 
-    fn carry_out(&mut self, n: u32, order: &Order) {
+    fn carry_out(&mut self, n: u32, order: &RepairOrder) {
         match order.repair {
             Repair::RestoreIdentity | Repair::CorrectNames => {
                 let Some(identity) = identity(&self.wanted, n, &self.record, &self.reports_for(n)) else { return };
@@ -203,7 +203,7 @@ impl Cluster {
         let mut reports = self.reports_for(n);
         reports.insert(n, self.report(n));
         let pods = self.pods.iter().map(|(m, p)| (*m, p.uid.clone())).collect();
-        let view = View {
+        let view = DecisionInput {
             wanted: &self.wanted,
             record: &self.record,
             reports: &reports,
@@ -214,7 +214,7 @@ impl Cluster {
         let decision = decide_under(&view, self.rules);
         self.truth.notes = decision.notes.clone();
         self.check_majority(n, &decision);
-        if let Some(Act::Detach { ordinal, uuid, .. }) = &decision.act {
+        if let Some(PeerCommand::Detach { ordinal, uuid, .. }) = &decision.act {
             self.check_detach(n, *ordinal, &uuid.to_string());
         }
         if decision.step_down {
@@ -259,20 +259,20 @@ impl Cluster {
         }
     }
 
-    fn act(&mut self, n: u32, act: Act) {
+    fn act(&mut self, n: u32, act: PeerCommand) {
         match act {
-            Act::Probe { ordinal, uuid, .. } | Act::Detach { ordinal, uuid, .. }
+            PeerCommand::Probe { ordinal, uuid, .. } | PeerCommand::Detach { ordinal, uuid, .. }
                 if self.glusterds.linked(n, ordinal)
                     && self.glusterds.running(ordinal)
                     && self.glusterds.uuid(ordinal) != uuid.to_string() =>
             {
                 self.say(format!("{n} leaves {ordinal} alone: it is somebody else now"));
             }
-            Act::Probe { ordinal, .. } => {
+            PeerCommand::Probe { ordinal, .. } => {
                 let answer = self.glusterds.probe(n, ordinal);
                 self.say(format!("{n} probes {ordinal}: {answer:?}"));
             }
-            Act::Detach { ordinal, host, .. } => {
+            PeerCommand::Detach { ordinal, host, .. } => {
                 let answer = self.glusterds.detach(n, ordinal, &host);
                 self.say(format!("{n} detaches {ordinal}: {answer:?}"));
             }

@@ -37,7 +37,7 @@ impl Cluster {
 
     /// Nobody is told to do anything, and nobody's standing is changed, by one who reaches no more than half of the pool.
     pub(crate) fn check_majority(&mut self, by: u32, decision: &Decision) {
-        let standings = |r: &Record| r.members.iter().map(|(o, m)| (*o, m.standing, m.uuid)).collect::<Vec<_>>();
+        let standings = |r: &Record| r.members.iter().map(|(o, m)| (*o, m.membership, m.uuid)).collect::<Vec<_>>();
         let changes = |r: &Record| {
             standings(r) != standings(&self.record) || r.order.as_ref().is_some_and(|o| o.id > self.record.orders)
         };
@@ -56,12 +56,12 @@ impl Cluster {
     fn is_out(&self, n: u32) -> bool {
         let uuid = self.glusterds.uuid(n);
         let known = self.record.joined().any(|(m, _)| self.glusterds.all[&m].disk.friends.contains_key(&uuid));
-        !known && !self.pods.contains_key(&n) && !self.wanted.wants(n)
+        !known && !self.pods.contains_key(&n) && !self.wanted.includes(n)
     }
 
     /// No peer that is wanted or holds bricks is detached.
     pub(crate) fn check_detach(&mut self, by: u32, n: u32, uuid: &str) {
-        if self.wanted.wants(n) && self.glusterds.uuid(n) == uuid {
+        if self.wanted.includes(n) && self.glusterds.uuid(n) == uuid {
             self.broken(format!("{by} detaches {n}, which is wanted"));
         }
         // A volume that it made while it was alone nobody can know of; what was recorded once must not be forgotten.
@@ -203,7 +203,7 @@ impl Cluster {
             .record
             .members
             .iter()
-            .map(|(o, m)| format!("{o} {:?} {} {} {:?}", m.standing, m.uuid, m.seen, m.bricks.len()))
+            .map(|(o, m)| format!("{o} {:?} {} {} {:?}", m.membership, m.uuid, m.seen, m.bricks.len()))
             .collect();
         members.into_iter().for_each(|m| self.say(m));
         let notes: Vec<String> = self.truth.notes.iter().map(|n| format!("{}: {}", n.reason, n.text)).collect();
@@ -213,7 +213,7 @@ impl Cluster {
 
     /// Whether every wanted peer has every other as its friend, connected, and is recorded so.
     pub(crate) fn is_whole(&self) -> bool {
-        let wanted: Vec<u32> = (0..MOST).filter(|n| self.wanted.wants(*n)).collect();
+        let wanted: Vec<u32> = (0..MOST).filter(|n| self.wanted.includes(*n)).collect();
         wanted.iter().all(|a| {
             let recorded = self.record.joined_as(*a).is_some_and(|m| m.uuid.to_string() == self.glusterds.uuid(*a));
             let sees = |b: &u32| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stead_chance::Chance;
-use stead_pool::{Record, Rules, Wanted};
+use stead_pool::{PoolSpec, Record, Rules};
 
 use super::agent::Agent;
 use super::checks::Truth;
@@ -42,7 +42,7 @@ pub(crate) struct Cluster {
     pub(crate) chance: Chance,
     pub(crate) rules: Rules,
     pub(crate) tick: u64,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: PoolSpec,
     pub(crate) glusterds: Glusterds,
     pub(crate) pods: BTreeMap<u32, Pod>,
     pub(crate) record: Record,
@@ -71,7 +71,7 @@ impl Cluster {
     pub(crate) fn new(seed: u64, rules: Rules) -> Cluster {
         let mut chance = Chance::new(seed);
         let replicas = 1 + chance.below(5) as u32;
-        let wanted = Wanted::new("pool", "pool.default.svc", replicas, 0).expect("host names");
+        let wanted = PoolSpec::new("pool", "pool.default.svc", replicas, 0).expect("host names");
         let mut glusterds = Glusterds::default();
         glusterds.reverse = chance.percent(70);
         let (policy, careless) = (chance.percent(80), chance.percent(10));
@@ -147,15 +147,15 @@ impl Cluster {
     fn stateful_set(&mut self) {
         for n in 0..MOST {
             match self.pods.get(&n).map(|p| p.ending) {
-                None if self.wanted.wants(n) => self.create(n),
-                Some(None) if !self.wanted.wants(n) => {
+                None if self.wanted.includes(n) => self.create(n),
+                Some(None) if !self.wanted.includes(n) => {
                     self.pods.get_mut(&n).expect("just seen").ending = Some(self.tick);
                     self.say(format!("pod {n} is to end"));
                 }
                 Some(Some(since)) => {
                     let alone = self.glusterds.all[&n].disk.friends.is_empty();
                     let frozen = self.glusterds.all[&n].frozen;
-                    if !frozen && (alone || self.tick - since > GRACE || self.wanted.wants(n)) {
+                    if !frozen && (alone || self.tick - since > GRACE || self.wanted.includes(n)) {
                         self.end(n);
                     }
                 }

@@ -97,7 +97,8 @@ impl Cluster {
 
     fn scale(&mut self) {
         let replicas = 1 + self.chance.below(MOST as u64) as u32;
-        let strands = self.record.joined().any(|(o, m)| o >= replicas && self.wanted.wants(o) && !m.bricks.is_empty());
+        let strands =
+            self.record.joined().any(|(o, m)| o >= replicas && self.wanted.includes(o) && !m.bricks.is_empty());
         if self.policy && strands {
             return self.say(format!("not scaled to {replicas}: bricks would be left without their peers"));
         }

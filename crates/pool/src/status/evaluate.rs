@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::matrix::Matrix;
-use super::{PeerCondition, PeerStatus, RepairStatus, Seen, Sight, Status};
-use crate::{BrickPath, Daemon, HostName, Member, Record, Repair, Report, Standing, VolumeName};
+use super::{PeerCondition, PeerStatus, PeerView, RepairStatus, Status, StatusInput};
+use crate::{BrickPath, Daemon, HostName, Member, Membership, Record, Repair, Report, VolumeName};
 
 /// The status of a pool.
-pub fn status(seen: &Seen) -> Status {
+pub fn status(seen: &StatusInput) -> Status {
     let nobody = Record::default();
     let record = seen.record.as_ref().ok().and_then(Option::as_ref).unwrap_or(&nobody);
     let ordinals = ordinals(seen, record);
@@ -49,7 +49,7 @@ pub fn status(seen: &Seen) -> Status {
 }
 
 /// The ordinals that are wanted, in the pool, or have a pod.
-fn ordinals(seen: &Seen, record: &Record) -> Vec<u32> {
+fn ordinals(seen: &StatusInput, record: &Record) -> Vec<u32> {
     let start = seen.wanted.start;
     let wanted = start..start.saturating_add(seen.wanted.replicas);
     let joined = record.joined().map(|(ordinal, _)| ordinal);
@@ -70,7 +70,7 @@ enum Holder {
 type Bricks = BTreeMap<VolumeName, BTreeSet<(Holder, BrickPath)>>;
 
 /// The bricks that the peers report; of peers that do not answer, those that are recorded.
-fn volumes(seen: &Seen, record: &Record) -> Bricks {
+fn volumes(seen: &StatusInput, record: &Record) -> Bricks {
     let mut volumes = Bricks::new();
     for (ordinal, member) in record.joined() {
         for brick in &member.bricks {
@@ -96,7 +96,7 @@ fn volumes(seen: &Seen, record: &Record) -> Bricks {
     volumes
 }
 
-fn at(seen: &Seen, bricks: &BTreeSet<(Holder, BrickPath)>) -> Vec<String> {
+fn at(seen: &StatusInput, bricks: &BTreeSet<(Holder, BrickPath)>) -> Vec<String> {
     let name = |holder: &Holder| match holder {
         Holder::Pod(ordinal) => seen.wanted.pod(*ordinal),
         Holder::Host(host) => host.to_string(),
@@ -104,7 +104,7 @@ fn at(seen: &Seen, bricks: &BTreeSet<(Holder, BrickPath)>) -> Vec<String> {
     bricks.iter().map(|(holder, path)| format!("{}:{path}", name(holder))).collect()
 }
 
-fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ordinal: u32) -> PeerStatus {
+fn peer(seen: &StatusInput, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ordinal: u32) -> PeerStatus {
     let member: Option<&Member> = record.members.get(&ordinal);
     let pod = seen.pods.get(&ordinal);
     let answer = seen.answers.get(&ordinal);
@@ -114,8 +114,8 @@ fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ord
     let sees = matrix.rows.remove(&ordinal).map(|row| by_pod(seen, row));
     PeerStatus {
         pod: seen.wanted.pod(ordinal),
-        wanted: seen.wanted.wants(ordinal),
-        standing: member.map(|m| m.standing),
+        wanted: seen.wanted.includes(ordinal),
+        membership: member.map(|m| m.membership),
         pod_state: pod.map_or("no pod".to_owned(), |p| p.state.clone()),
         node: pod.and_then(|p| p.node.clone()),
         glusterd: report.map(|r| r.daemon),
@@ -136,8 +136,8 @@ fn peer(seen: &Seen, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ord
     }
 }
 
-fn by_pod(seen: &Seen, row: BTreeMap<u32, Sight>) -> BTreeMap<String, Sight> {
-    row.into_iter().map(|(ordinal, sight)| (seen.wanted.pod(ordinal), sight)).collect()
+fn by_pod(seen: &StatusInput, row: BTreeMap<u32, PeerView>) -> BTreeMap<String, PeerView> {
+    row.into_iter().map(|(ordinal, peer_view)| (seen.wanted.pod(ordinal), peer_view)).collect()
 }
 
 /// The problems of one peer, by its own report and by how it sees the others.
@@ -150,8 +150,8 @@ fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
         } else {
             format!("; it holds bricks of {}", peer.bricks.join(", "))
         };
-        troubles.push(match peer.standing {
-            Some(Standing::Joined) => {
+        troubles.push(match peer.membership {
+            Some(Membership::Joined) => {
                 format!("{pod} was scaled away and is still in the pool{holds}")
             }
             _ => format!("{pod} was scaled away and its pod still exists"),
@@ -170,7 +170,7 @@ fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
         let entries = if count == 1 { "entry" } else { "entries" };
         troubles.push(format!("{pod}: {count} {entries} to heal"));
     }
-    if peer.wanted && peer.silent.is_none() && peer.standing != Some(Standing::Joined) {
+    if peer.wanted && peer.silent.is_none() && peer.membership != Some(Membership::Joined) {
         troubles.push(format!("{pod} has not joined the pool"));
     }
     troubles.extend(views(peer, peers));
@@ -185,17 +185,17 @@ fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     let mut troubles = Vec::new();
     // A glusterd that is not running sees nobody, which is reported already.
     let Some(sees) = peer.sees.as_ref().filter(|_| peer.glusterd == Some(Daemon::Running)) else { return troubles };
-    for other in peers.iter().filter(|o| o.wanted || o.standing == Some(Standing::Joined)) {
-        let Some(sight) = sees.get(&other.pod) else { continue };
-        match &sight.words {
+    for other in peers.iter().filter(|o| o.wanted || o.membership == Some(Membership::Joined)) {
+        let Some(peer_view) = sees.get(&other.pod) else { continue };
+        match &peer_view.words {
             None => troubles.push(format!("{} does not know {}", peer.pod, other.pod)),
-            Some(words) if sight.word != PeerCondition::Ok => {
+            Some(words) if peer_view.word != PeerCondition::Ok => {
                 troubles.push(format!("{} sees {} as {words}", peer.pod, other.pod))
             }
             Some(_) => {}
         }
         let own = other.uuid.as_ref().filter(|_| other.silent.is_none());
-        if let (Some(expected), Some(own)) = (&sight.uuid, own)
+        if let (Some(expected), Some(own)) = (&peer_view.uuid, own)
             && expected != own
         {
             troubles.push(format!("{} knows {} as {expected}, but it is {own}", peer.pod, other.pod));

@@ -4,7 +4,7 @@ use crate::{HostName, InvalidName};
 
 /// The desired pods of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PoolSpec {
     name: String,
     domain: String,
     /// The number of pods.
@@ -13,10 +13,10 @@ pub struct Wanted {
     pub start: u32,
 }
 
-impl Wanted {
+impl PoolSpec {
     /// The pods of the StatefulSet `name`, with host names in `domain`: `SERVICE.NAMESPACE.svc.cluster.local`.
-    pub fn new(name: &str, domain: &str, replicas: u32, start: u32) -> Result<Wanted, InvalidName> {
-        let wanted = Wanted { name: name.to_owned(), domain: domain.to_owned(), replicas, start };
+    pub fn new(name: &str, domain: &str, replicas: u32, start: u32) -> Result<PoolSpec, InvalidName> {
+        let wanted = PoolSpec { name: name.to_owned(), domain: domain.to_owned(), replicas, start };
         // The longest ordinal: if this is a valid host name, all others are.
         wanted.host_of(u32::MAX)?;
         Ok(wanted)
@@ -48,7 +48,7 @@ impl Wanted {
     }
 
     /// Whether the StatefulSet asks for a pod of this ordinal.
-    pub fn wants(&self, ordinal: u32) -> bool {
+    pub fn includes(&self, ordinal: u32) -> bool {
         ordinal >= self.start && ordinal - self.start < self.replicas
     }
 }
@@ -69,7 +69,7 @@ mod tests {
         for (name, domain, valid) in
             [("g", "g.n.svc.d", true), ("g", "g..d", false), ("g/x", "d", false), ("", "d", false), (&long, "d", false)]
         {
-            assert_eq!(Wanted::new(name, domain, 3, 0).is_ok(), valid, "{name} in {domain}");
+            assert_eq!(PoolSpec::new(name, domain, 3, 0).is_ok(), valid, "{name} in {domain}");
         }
     }
 

@@ -1,16 +1,16 @@
-//! The repair that is under way.
+//! The repair in progress.
 
 use std::collections::BTreeMap;
 
-use super::sight::{Sight, is_lost_by_name};
-use super::{Decision, Note, NoteReason, View};
-use crate::{Daemon, Member, Order, Peer, PeerState, Record, Repair, Report, VolumeName};
+use super::pool_view::{PoolView, is_lost_by_name};
+use super::{Decision, DecisionInput, Note, NoteReason};
+use crate::{Daemon, Member, Peer, PeerState, Record, Repair, RepairOrder, Report, VolumeName};
 
 /// How long a pod has to carry out an order, in seconds.
-const TO_CARRY_OUT: u64 = 180;
+const REPAIR_SECONDS: u64 = 180;
 
 /// How long the pool has, after that, to be whole again.
-const TO_SETTLE: u64 = 60;
+const RECOVER_SECONDS: u64 = 60;
 
 /// A repair that one needs, and why.
 pub(super) struct Need {
@@ -27,16 +27,16 @@ impl Need {
 }
 
 /// Gives an order; the one before it, if there is one, is replaced.
-pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: Need) {
-    let Some(pod) = sight.view.pods.get(&ordinal) else { return };
+pub(super) fn give(pool: &PoolView<'_>, record: &mut Record, ordinal: u32, need: Need) {
+    let Some(pod) = pool.view.pods.get(&ordinal) else { return };
     let Need { repair, volumes, reason } = need;
     record.orders += 1;
-    record.order = Some(Order {
+    record.order = Some(RepairOrder {
         id: record.orders,
         ordinal,
         pod: pod.clone(),
         repair,
-        since: sight.view.now,
+        since: pool.view.now,
         made: None,
         withdrawn: false,
         volumes,
@@ -46,7 +46,7 @@ pub(super) fn give(sight: &Sight<'_>, record: &mut Record, ordinal: u32, need: N
 
 /// Takes away the order for a pod that is gone: nobody else carries it out. It is Kubernetes that says so, and no peer's
 /// view; so no majority of them is needed for it.
-pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+pub(super) fn drop_if_gone(view: &DecisionInput<'_>, record: &mut Record, decision: &mut Decision) {
     if let Some(order) = record.order.take_if(|o| view.pods.get(&o.ordinal) != Some(&o.pod)) {
         let text = format!("pod {} was to be repaired and no longer exists", view.wanted.pod(order.ordinal));
         decision.notes.push(Note::normal(order.ordinal, NoteReason::RepairDropped, text));
@@ -56,22 +56,22 @@ pub(super) fn drop_if_gone(view: &View<'_>, record: &mut Record, decision: &mut 
 /// Follows the order's progress. It is removed when the agent has reported that it is done with it, and never before: a
 /// report can be older than the moment in which the agent stopped its glusterd, and the next order would be the second
 /// repair at the same time.
-pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+pub(super) fn follow(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let Some(mut order) = record.order.clone() else { return };
-    let pod = sight.view.wanted.pod(order.ordinal);
-    let age = sight.view.now.saturating_sub(order.since);
-    let report = sight.view.reports.get(&order.ordinal).filter(|r| r.pod == order.pod);
+    let pod = pool.view.wanted.pod(order.ordinal);
+    let age = pool.view.now.saturating_sub(order.since);
+    let report = pool.view.reports.get(&order.ordinal).filter(|r| r.pod == order.pod);
     let done = report.is_some_and(|r| r.done == Some(order.id));
     if done && order.made.is_none() {
-        order.made = Some(sight.view.now);
+        order.made = Some(pool.view.now);
         record.order = Some(order.clone());
     }
     let late = match order.made {
-        Some(made) => sight.view.now.saturating_sub(made) > TO_SETTLE,
-        None => age > TO_CARRY_OUT,
+        Some(made) => pool.view.now.saturating_sub(made) > RECOVER_SECONDS,
+        None => age > REPAIR_SECONDS,
     };
     let ended = done && report.is_some_and(|r| r.daemon == Daemon::Running);
-    if ended && is_cured(sight, &order, report) {
+    if ended && is_cured(pool, &order, report) {
         record.order = None;
         decision.notes.push(Note::normal(order.ordinal, NoteReason::Repaired, format!("{pod} is repaired")));
     } else if ended && order.withdrawn {
@@ -84,11 +84,11 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
         decision.notes.push(Note::warning(order.ordinal, NoteReason::RepairFailed, text));
     } else if late && report.is_some() {
         let text = format!(
-            "{pod} did not carry out its repair within {TO_CARRY_OUT} s: it will be tried again ({})",
+            "{pod} did not carry out its repair within {REPAIR_SECONDS} s: it will be tried again ({})",
             order.reason
         );
         decision.notes.push(Note::warning(order.ordinal, NoteReason::RepairFailed, text));
-        record.order = Some(Order { withdrawn: true, ..order });
+        record.order = Some(RepairOrder { withdrawn: true, ..order });
     } else if late {
         // It may be in the middle of it: another repair would be the second at once.
         let text = format!(
@@ -102,17 +102,17 @@ pub(super) fn follow(sight: &Sight<'_>, record: &mut Record, decision: &mut Deci
 }
 
 /// Whether one whose agent is done with an order is as it should be.
-fn is_cured(sight: &Sight<'_>, order: &Order, report: Option<&Report>) -> bool {
+fn is_cured(pool: &PoolView<'_>, order: &RepairOrder, report: Option<&Report>) -> bool {
     match order.repair {
         Repair::Forget => report.is_some_and(|r| r.peers.is_empty()),
-        Repair::RestoreIdentity | Repair::ResyncVolumes => sight.is_whole(order.ordinal),
-        Repair::CorrectNames => sight.looked_for_astray(order.ordinal).is_empty(),
+        Repair::RestoreIdentity | Repair::ResyncVolumes => pool.is_whole(order.ordinal),
+        Repair::CorrectNames => pool.sought_at_old_address(order.ordinal).is_empty(),
     }
 }
 
 /// Whether an order takes nothing away that none of the `others` has who answer: time has passed since it was given. It is
 /// asked right before a glusterd is stopped.
-pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
+pub fn loses_nothing(order: &RepairOrder, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
     let elsewhere = |name: &VolumeName| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
     match order.repair {
         Repair::ResyncVolumes => order.volumes.iter().all(elsewhere),
@@ -124,7 +124,7 @@ pub fn loses_nothing(order: &Order, own: &Report, others: &BTreeMap<u32, Report>
 
 /// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
 /// glusterd is stopped, so that one that became healthy meanwhile is left alone.
-pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
+pub fn still_needed(order: &RepairOrder, record: &Record, own: &Report) -> bool {
     if order.repair == Repair::CorrectNames {
         let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_lost_by_name(p, m));
         return record.joined().any(|(_, m)| astray(m));
@@ -138,14 +138,14 @@ pub fn still_needed(order: &Order, record: &Record, own: &Report) -> bool {
     let friends = listed(PeerState::Befriended, false);
     // Friends without a connection may have forgotten this one: those that are connected decide.
     let rejected = listed(PeerState::Rejected, true) > listed(PeerState::Befriended, true);
-    let as_itself = own.daemon == Daemon::Running && own.uuid == Some(member.uuid);
+    let running_as_recorded = own.daemon == Daemon::Running && own.uuid == Some(member.uuid);
     let count = others().count();
-    !(as_itself && friends > 0 && (friends + 1) * 2 > count + 1 && !rejected)
+    !(running_as_recorded && friends > 0 && (friends + 1) * 2 > count + 1 && !rejected)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{HostName, PeerId, Standing, View, Wanted, decide};
+    use crate::{DecisionInput, HostName, Membership, PeerId, PoolSpec, decide};
 
     use super::*;
 
@@ -164,7 +164,7 @@ mod tests {
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
-            standing: Standing::Joined,
+            membership: Membership::Joined,
             seen: String::new(),
             since: 0,
             unlisted_since: None,
@@ -199,19 +199,19 @@ mod tests {
 
     #[test]
     fn a_repair_has_time_to_settle_however_long_it_took() {
-        let wanted = Wanted::new("g", "d", 3, 0).expect("host names");
+        let wanted = PoolSpec::new("g", "d", 3, 0).expect("host names");
         let pods: BTreeMap<u32, String> = (0..3).map(|o| (o, format!("uid-{o}"))).collect();
         for (made, done, age, reason) in [
-            (None, None, TO_CARRY_OUT, NoteReason::Repairing),
-            (None, None, TO_CARRY_OUT + 1, NoteReason::RepairFailed),
-            (None, Some(1), TO_CARRY_OUT, NoteReason::Repairing),
-            (None, Some(1), TO_CARRY_OUT + 1, NoteReason::Repairing),
-            (Some(10), Some(1), 10 + TO_SETTLE, NoteReason::Repairing),
-            (Some(10), Some(1), 10 + TO_SETTLE + 1, NoteReason::RepairFailed),
-            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE, NoteReason::Repairing),
-            (Some(TO_CARRY_OUT), Some(1), TO_CARRY_OUT + TO_SETTLE + 1, NoteReason::RepairFailed),
+            (None, None, REPAIR_SECONDS, NoteReason::Repairing),
+            (None, None, REPAIR_SECONDS + 1, NoteReason::RepairFailed),
+            (None, Some(1), REPAIR_SECONDS, NoteReason::Repairing),
+            (None, Some(1), REPAIR_SECONDS + 1, NoteReason::Repairing),
+            (Some(10), Some(1), 10 + RECOVER_SECONDS, NoteReason::Repairing),
+            (Some(10), Some(1), 10 + RECOVER_SECONDS + 1, NoteReason::RepairFailed),
+            (Some(REPAIR_SECONDS), Some(1), REPAIR_SECONDS + RECOVER_SECONDS, NoteReason::Repairing),
+            (Some(REPAIR_SECONDS), Some(1), REPAIR_SECONDS + RECOVER_SECONDS + 1, NoteReason::RepairFailed),
         ] {
-            let order = Order {
+            let order = RepairOrder {
                 id: 1,
                 ordinal: 2,
                 pod: "uid-2".into(),
@@ -229,7 +229,7 @@ mod tests {
             }
             let now = 1000 + age;
             let (wanted, record, reports, pods) = (&wanted, &record, &reports, &pods);
-            let decision = decide(&View { wanted, record, reports, pods, decider: 0, now });
+            let decision = decide(&DecisionInput { wanted, record, reports, pods, decider: 0, now });
             assert!(
                 decision.notes.iter().any(|n| n.reason == reason),
                 "{made:?}, {done:?}, {age} s: {:?}",

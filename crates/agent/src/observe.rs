@@ -1,4 +1,4 @@
-//! Looks at this pod, again and again: often while something changes, seldom at rest.
+//! Observes this pod: often while something changes, rarely otherwise.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use stead_pool::{Daemon, Peer, PeerFile, PeerState, Report};
 use tracing::debug;
 
 use crate::daemon::Process;
-use crate::shared::{Looked, Shared, unknown};
+use crate::shared::{Observation, Shared, initial_report};
 
-/// How soon to look again while glusterd starts.
+/// The interval while glusterd starts.
 const STARTING: Duration = Duration::from_millis(250);
 
-/// How soon to look again after something changed, and for how long.
+/// The interval after a change, and for how long it is used.
 const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// How soon to look again at rest.
+/// The interval while nothing changes.
 const REST: Duration = Duration::from_secs(10);
 
-/// Looks for as long as it is polled.
+/// Observes for as long as it is polled.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut process = shared.daemon.changes();
     loop {
@@ -26,9 +26,9 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let report = look(&shared).await;
         let starting = report.daemon == Daemon::Starting;
         let mut changed = began;
-        shared.looked.send_modify(|looked| {
-            changed = if looked.report == report { looked.changed } else { began };
-            *looked = Looked { report, began, changed };
+        shared.observation.send_modify(|observation| {
+            changed = if observation.report == report { observation.changed } else { began };
+            *observation = Observation { report, began, changed };
         });
         let pause = match changed.elapsed() {
             _ if starting => STARTING,
@@ -43,7 +43,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// One look.
+/// Makes one report.
 pub(crate) async fn look(shared: &Shared) -> Report {
     let mut daemon = match shared.daemon.process() {
         Process::Stopped => Daemon::Stopped,
@@ -62,7 +62,11 @@ pub(crate) async fn look(shared: &Shared) -> Report {
         Ok(held) => held,
         // Nothing is known of this pod while its disk does not answer: it is waited for.
         Err(error) => {
-            return Report { daemon: Daemon::Starting, doing: Some(error.to_string()), ..unknown(&shared.settings) };
+            return Report {
+                daemon: Daemon::Starting,
+                doing: Some(error.to_string()),
+                ..initial_report(&shared.settings)
+            };
         }
     };
     let bricks = held.state.volumes.values().any(|bricks| !bricks.is_empty());

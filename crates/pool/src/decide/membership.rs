@@ -1,26 +1,26 @@
-//! Who belongs to the pool: how it begins, and how the record follows what the peers say.
+//! Members of the pool: how the record is created, and how it follows the reports.
 
 use std::collections::BTreeSet;
 
-use super::sight::{Sight, is_friend};
-use super::{Decision, Note, NoteReason, Rule, Severity, View};
-use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Standing};
+use super::pool_view::{PoolView, is_friend};
+use super::{Decision, DecisionInput, Note, NoteReason, Rule, Severity};
+use crate::{BrickAt, Daemon, HostName, Member, Membership, Peer, PeerId, PeerState, Record, Report};
 
 /// How many addresses of a member are kept.
 const ADDRESSES: usize = 4;
 
 /// How long nobody has to know one before it is not of the pool any more, in seconds.
-const FADES: u64 = 5;
+const UNLISTED_SECONDS: u64 = 5;
 
 /// A pool that nothing is recorded of: it is founded if nobody has friends, and taken over as it is if they have.
-pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decision) {
+pub(super) fn initialize(view: &DecisionInput<'_>, record: &mut Record, decision: &mut Decision) {
     let running: Vec<&Report> =
         view.reports.values().filter(|r| r.daemon == Daemon::Running && r.uuid.is_some()).collect();
     let Some(own) = running.iter().find(|r| r.ordinal == view.decider) else {
         decision.step_down = true;
         return;
     };
-    let answered = running.iter().filter(|r| view.wanted.wants(r.ordinal)).count();
+    let answered = running.iter().filter(|r| view.wanted.includes(r.ordinal)).count();
     if answered * 2 <= view.wanted.replicas as usize {
         let text = format!(
             "the pool has no record yet, and {answered} of {} pods answer: waiting for more than half",
@@ -36,23 +36,29 @@ pub(super) fn begin(view: &View<'_>, record: &mut Record, decision: &mut Decisio
         return;
     }
     match own.uuid {
-        Some(uuid) if own.peers.is_empty() => found(view, own, uuid, record, decision),
-        _ => take_over(view, own, &running, record, decision),
+        Some(uuid) if own.peers.is_empty() => create_pool(view, own, uuid, record, decision),
+        _ => adopt_pool(view, own, &running, record, decision),
     }
 }
 
-fn found(view: &View<'_>, own: &Report, uuid: PeerId, record: &mut Record, decision: &mut Decision) {
+fn create_pool(view: &DecisionInput<'_>, own: &Report, uuid: PeerId, record: &mut Record, decision: &mut Decision) {
     record.members.insert(own.ordinal, member(view, own.ordinal, uuid, Some(own)));
     let text = format!("{} starts the pool", view.wanted.pod(own.ordinal));
     decision.notes.push(Note::normal(own.ordinal, NoteReason::Founded, text));
 }
 
-fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Record, decision: &mut Decision) {
-    let pool = known_to(own);
-    let of_the_pool = |r: &&&Report| r.uuid.is_some_and(|u| pool.contains(&u));
-    let members: Vec<&&Report> = running.iter().filter(of_the_pool).collect();
+fn adopt_pool(
+    view: &DecisionInput<'_>,
+    own: &Report,
+    running: &[&Report],
+    record: &mut Record,
+    decision: &mut Decision,
+) {
+    let pool = listed_by(own);
+    let is_member = |r: &&&Report| r.uuid.is_some_and(|u| pool.contains(&u));
+    let members: Vec<&&Report> = running.iter().filter(is_member).collect();
     let differing: Vec<String> =
-        members.iter().filter(|r| known_to(r) != pool).map(|r| view.wanted.pod(r.ordinal)).collect();
+        members.iter().filter(|r| listed_by(r) != pool).map(|r| view.wanted.pod(r.ordinal)).collect();
     if !differing.is_empty() || members.len() * 2 <= pool.len() {
         let text = format!(
             "the pool has no record yet, and its {} peers do not list the same members: {} of them answer{}",
@@ -79,11 +85,11 @@ fn take_over(view: &View<'_>, own: &Report, running: &[&Report], record: &mut Re
 }
 
 /// The identities that one knows as the pool, itself among them.
-fn known_to(report: &Report) -> BTreeSet<PeerId> {
+fn listed_by(report: &Report) -> BTreeSet<PeerId> {
     report.uuid.into_iter().chain(report.peers.iter().filter_map(|p| p.uuid)).collect()
 }
 
-fn member(view: &View<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) -> Member {
+fn member(view: &DecisionInput<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) -> Member {
     let known_version = view.reports.values().filter_map(|r| r.operating_version).max();
     Member {
         host: view.wanted.host(ordinal),
@@ -91,7 +97,7 @@ fn member(view: &View<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) 
         operating_version: report.and_then(|r| r.operating_version).or(known_version).unwrap_or_default(),
         addresses: report.map(|r| vec![r.address.clone()]).unwrap_or_default(),
         bricks: Vec::new(),
-        standing: Standing::Joined,
+        membership: Membership::Joined,
         seen: String::new(),
         since: view.now,
         unlisted_since: None,
@@ -99,73 +105,73 @@ fn member(view: &View<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) 
 }
 
 /// Brings the record up to date: who has come, who has gone, and what each of them is and holds.
-pub(super) fn keep_up(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
-    come(sight, record, decision);
-    gone(sight, record, decision);
+pub(super) fn update(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
+    record_new_members(pool, record, decision);
+    record_departures(pool, record, decision);
     let joined: Vec<u32> = record.joined().map(|(o, _)| o).collect();
-    let all_tell = joined.iter().all(|o| sight.witnesses().any(|(w, _)| w == *o));
+    let all_tell = joined.iter().all(|o| pool.witnesses().any(|(w, _)| w == *o));
     for ordinal in joined {
         let Some(member) = record.members.get_mut(&ordinal) else { continue };
-        let mut bricks = sight.bricks(ordinal, member, sight.witnesses().map(|(_, r)| r));
-        let unseen = member.bricks.iter().filter(|b| !bricks.contains(b) && !all_tell && !is_moved(sight, b));
+        let mut bricks = pool.bricks(ordinal, member, pool.witnesses().map(|(_, r)| r));
+        let unseen = member.bricks.iter().filter(|b| !bricks.contains(b) && !all_tell && !is_moved(pool, b));
         let unseen: Vec<BrickAt> = unseen.cloned().collect();
         bricks.extend(unseen);
         bricks.sort();
         member.bricks = bricks;
-        if let Some(report) = sight.as_itself(ordinal) {
+        if let Some(report) = pool.running_as_recorded(ordinal) {
             keep_address(member, &report.address);
             member.operating_version = report.operating_version.unwrap_or(member.operating_version);
         }
-        let unlisted = sight.is_unlisted(ordinal, member.uuid);
-        member.unlisted_since = unlisted.then(|| member.unlisted_since.unwrap_or(sight.view.now));
-        let seen = in_words(sight, ordinal, member);
+        let unlisted = pool.is_unlisted(ordinal, member.uuid);
+        member.unlisted_since = unlisted.then(|| member.unlisted_since.unwrap_or(pool.view.now));
+        let seen = describe(pool, ordinal, member);
         if seen != member.seen {
             member.seen = seen;
-            member.since = sight.view.now;
+            member.since = pool.view.now;
         }
     }
 }
 
 /// Whether a brick that nobody reports was moved away: most of the pool knows its volume, without it. Where most do not
 /// know the volume at all, they may have lost it, and who is away may be the only one that has it.
-fn is_moved(sight: &Sight<'_>, brick: &BrickAt) -> bool {
+fn is_moved(pool: &PoolView<'_>, brick: &BrickAt) -> bool {
     let knows = |r: &Report| r.volumes.iter().any(|v| v.name == brick.volume);
-    sight.is_majority(sight.witnesses().filter(|(_, r)| knows(r)).count())
+    pool.is_majority(pool.witnesses().filter(|(_, r)| knows(r)).count())
 }
 
 /// Those that somebody of the pool knows, and that are not recorded, or as somebody else.
 ///
 /// One is enough: who is known to one and not to all is on its way in, or fell out halfway, and either way its name is
 /// taken: probing it under another identity would leave the pool with two of one name.
-fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
+fn record_new_members(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let mut strangers = BTreeSet::new();
-    let settled = sight.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p));
+    let settled = pool.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p));
     let mut known: Vec<(PeerId, &Peer)> = settled.filter_map(|p| Some((p.uuid?, p))).collect();
     // The identity that a pod really has goes before one that it had.
-    known.sort_by_key(|(uuid, _)| !sight.view.reports.values().any(|r| r.uuid == Some(*uuid)));
+    known.sort_by_key(|(uuid, _)| !pool.view.reports.values().any(|r| r.uuid == Some(*uuid)));
     for (uuid, peer) in known {
         if record.joined().any(|(_, m)| m.uuid == uuid) {
             continue;
         }
-        let Some(ordinal) = sight.ordinal_of(peer) else {
+        let Some(ordinal) = pool.ordinal_of(peer) else {
             strangers.insert(peer.hosts.join(", "));
             continue;
         };
-        let report = sight.view.reports.get(&ordinal).filter(|r| r.uuid == Some(uuid));
-        let friends = sight.words_on(ordinal, uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
-        let pod = sight.view.wanted.pod(ordinal);
+        let report = pool.view.reports.get(&ordinal).filter(|r| r.uuid == Some(uuid));
+        let friends = pool.views_of(ordinal, uuid).iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
+        let pod = pool.view.wanted.pod(ordinal);
         if record.joined_as(ordinal).is_none() {
             decision.notes.push(Note::normal(ordinal, NoteReason::Joined, format!("{pod} has joined the pool")));
-        } else if report.is_some() && sight.is_majority(friends + 1) && friends > 0 {
+        } else if report.is_some() && pool.is_majority(friends + 1) && friends > 0 {
             let text = format!("{pod} is in the pool with a UUID that differs from the recorded one");
             decision.notes.push(Note::warning(ordinal, NoteReason::Changed, text));
         } else {
             continue;
         }
-        let mut new = member(sight.view, ordinal, uuid, report);
+        let mut new = member(pool.view, ordinal, uuid, report);
         // Bricks and addresses go by the pod: they are its own under whichever identity.
         if let Some(before) = record.members.remove(&ordinal) {
-            new.bricks = if before.standing == Standing::Joined { before.bricks } else { Vec::new() };
+            new.bricks = if before.membership == Membership::Joined { before.bricks } else { Vec::new() };
             new.addresses
                 .extend(before.addresses.into_iter().filter(|a| !new.addresses.contains(a)).collect::<Vec<_>>());
             new.addresses.truncate(ADDRESSES);
@@ -173,7 +179,7 @@ fn come(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
         record.members.insert(ordinal, new);
     }
     for stranger in strangers {
-        let text = format!("{stranger} is in the pool but not a pod of {}: it is left alone", sight.view.wanted.name());
+        let text = format!("{stranger} is in the pool but not a pod of {}: it is left alone", pool.view.wanted.name());
         decision.notes.push(Note::of(None, Severity::Normal, NoteReason::Stranger, text));
     }
 }
@@ -185,31 +191,31 @@ fn is_settled(peer: &Peer) -> bool {
 }
 
 /// Those that none of the pool knows any more.
-fn gone(sight: &Sight<'_>, record: &mut Record, decision: &mut Decision) {
-    let joined: Vec<(u32, PeerId)> = sight.record.joined().map(|(o, m)| (o, m.uuid)).collect();
+fn record_departures(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
+    let joined: Vec<(u32, PeerId)> = pool.record.joined().map(|(o, m)| (o, m.uuid)).collect();
     for (ordinal, uuid) in joined {
-        let words = sight.words_on(ordinal, uuid);
+        let words = pool.views_of(ordinal, uuid);
         let Some(member) = record.members.get(&ordinal) else { continue };
         // Reports may be a little old: one that has just come is not known to all of them yet.
-        let since = member.unlisted_since.filter(|_| sight.is_unlisted(ordinal, uuid));
-        let long = since.is_some_and(|since| sight.view.now.saturating_sub(since) >= FADES);
+        let since = member.unlisted_since.filter(|_| pool.is_unlisted(ordinal, uuid));
+        let long = since.is_some_and(|since| pool.view.now.saturating_sub(since) >= UNLISTED_SECONDS);
         // glusterd detaches no peer that holds bricks. So the others have lost what they knew of it, and it may be the only
         // one that still has its volumes, unless it answers and has nothing either.
-        let is_blank = sight.as_itself(ordinal).is_some_and(|r| r.peers.is_empty() && r.volumes.is_empty());
-        let holds_bricks = !member.bricks.is_empty() && !is_blank && sight.rules.hold(Rule::Bricks);
-        if !long || holds_bricks || ordinal == sight.view.decider {
+        let is_blank = pool.running_as_recorded(ordinal).is_some_and(|r| r.peers.is_empty() && r.volumes.is_empty());
+        let holds_bricks = !member.bricks.is_empty() && !is_blank && pool.rules.hold(Rule::Bricks);
+        if !long || holds_bricks || ordinal == pool.view.decider {
             continue;
         }
         // It may itself be the one who is right: its word needs more than half of all against it.
         let disagrees =
-            sight.as_itself(ordinal).is_some_and(|r| r.peers.iter().any(|p| p.state == PeerState::Befriended));
-        let enough = if disagrees { sight.is_majority(words.len()) } else { words.len() * 2 + 1 > sight.size() };
+            pool.running_as_recorded(ordinal).is_some_and(|r| r.peers.iter().any(|p| p.state == PeerState::Befriended));
+        let enough = if disagrees { pool.is_majority(words.len()) } else { words.len() * 2 + 1 > pool.size() };
         if enough && let Some(member) = record.members.get_mut(&ordinal) {
-            member.standing = Standing::Left;
+            member.membership = Membership::Left;
             member.seen = "detached".to_owned();
-            member.since = sight.view.now;
+            member.since = pool.view.now;
             member.unlisted_since = None;
-            let text = format!("{} is no longer in the pool", sight.view.wanted.pod(ordinal));
+            let text = format!("{} is no longer in the pool", pool.view.wanted.pod(ordinal));
             decision.notes.push(Note::normal(ordinal, NoteReason::Left, text));
         }
     }
@@ -224,35 +230,35 @@ fn keep_address(member: &mut Member, address: &HostName) {
 }
 
 /// How the others see one, in glusterd's words: once if they agree, else each with who says so.
-fn in_words(sight: &Sight<'_>, ordinal: u32, member: &Member) -> String {
-    let mut said: Vec<(String, Vec<u32>)> = Vec::new();
-    for (who, peer) in sight.words_on(ordinal, member.uuid) {
+fn describe(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> String {
+    let mut views: Vec<(String, Vec<u32>)> = Vec::new();
+    for (who, peer) in pool.views_of(ordinal, member.uuid) {
         let words = peer.map_or("unknown".to_owned(), |p| {
             format!("{} ({})", p.state.words(), if p.connected { "Connected" } else { "Disconnected" })
         });
-        match said.iter_mut().find(|(w, _)| *w == words) {
+        match views.iter_mut().find(|(w, _)| *w == words) {
             Some((_, by)) => by.push(who),
-            None => said.push((words, vec![who])),
+            None => views.push((words, vec![who])),
         }
     }
-    let strange = strange_to_it(sight, ordinal);
-    if !strange.is_empty() && !said.is_empty() {
-        said.push((format!("does not know {}", sight.pods(strange.into_iter())), vec![ordinal]));
+    let strange = not_listed_by(pool, ordinal);
+    if !strange.is_empty() && !views.is_empty() {
+        views.push((format!("does not know {}", pool.pods(strange.into_iter())), vec![ordinal]));
     }
-    match said.as_slice() {
+    match views.as_slice() {
         [] => "alone".to_owned(),
         [(words, _)] => words.clone(),
         many => {
-            let each = many.iter().map(|(words, by)| format!("{words} at {}", sight.pods(by.iter().copied())));
+            let each = many.iter().map(|(words, by)| format!("{words} at {}", pool.pods(by.iter().copied())));
             each.collect::<Vec<_>>().join("; ")
         }
     }
 }
 
 /// Those that one does not call its friends.
-fn strange_to_it(sight: &Sight<'_>, ordinal: u32) -> Vec<u32> {
-    let Some(report) = sight.as_itself(ordinal) else { return Vec::new() };
+fn not_listed_by(pool: &PoolView<'_>, ordinal: u32) -> Vec<u32> {
+    let Some(report) = pool.running_as_recorded(ordinal) else { return Vec::new() };
     let befriended =
         |m: &Member| report.peers.iter().any(|p| p.uuid == Some(m.uuid) && p.state == PeerState::Befriended);
-    sight.record.joined().filter(|(o, m)| *o != ordinal && !befriended(m)).map(|(o, _)| o).collect()
+    pool.record.joined().filter(|(o, m)| *o != ordinal && !befriended(m)).map(|(o, _)| o).collect()
 }

@@ -1,9 +1,9 @@
-//! Before the pod ends: is it to come back, or does it leave for good?
+//! Before the pod ends: waits to be detached if the pod was scaled away.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stead_pool::Wanted;
+use stead_pool::PoolSpec;
 use tracing::info;
 
 use crate::shared::Shared;
@@ -13,9 +13,9 @@ const ENDS: Duration = Duration::from_secs(60);
 
 /// Waits, if this pod leaves for good and may, until it has been detached. It is called when the kubelet ends the pod, by
 /// SIGTERM: nobody on the network can ask for it.
-pub(crate) async fn before_end(shared: &Arc<Shared>) {
+pub(crate) async fn prepare_to_end(shared: &Arc<Shared>) {
     // Whoever is about to end is the wrong one to decide, and nobody can detach itself.
-    shared.reluctant.send_replace(Some(Instant::now() + shared.settings.leave + ENDS));
+    shared.declines_until.send_replace(Some(Instant::now() + shared.settings.leave + ENDS));
     let said = wait(shared).await;
     info!("before the end: {said}");
 }
@@ -24,7 +24,7 @@ async fn wait(shared: &Arc<Shared>) -> String {
     let Some(wanted) = shared.cluster.ask_wanted().await else {
         return "the StatefulSet cannot be read: this counts as a restart".into();
     };
-    if !for_good(&wanted, shared.settings.pod.ordinal) {
+    if !is_scaled_away(&wanted, shared.settings.pod.ordinal) {
         return "a restart: the pool keeps its peer".into();
     }
     let held = match shared.state.read(&shared.host()).await {
@@ -48,9 +48,9 @@ async fn wait(shared: &Arc<Shared>) -> String {
     }
 }
 
-/// Whether the pod of this ordinal is not to come back. A pool that is scaled to nothing is only put to rest.
-pub(crate) fn for_good(wanted: &Wanted, ordinal: u32) -> bool {
-    wanted.replicas > 0 && !wanted.wants(ordinal)
+/// Whether the pod of this ordinal was scaled away. A pool that is scaled to 0 keeps its peers.
+pub(crate) fn is_scaled_away(wanted: &PoolSpec, ordinal: u32) -> bool {
+    wanted.replicas > 0 && !wanted.includes(ordinal)
 }
 
 #[cfg(test)]
@@ -58,12 +58,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_for_good() {
+    fn pods_that_are_scaled_away() {
         for (start, replicas, ordinal, leaves) in
             [(0, 3, 2, false), (0, 3, 3, true), (0, 0, 2, false), (5, 3, 7, false), (5, 3, 8, true), (5, 3, 4, true)]
         {
-            let wanted = Wanted::new("g", "d", replicas, start).expect("host names");
-            assert_eq!(for_good(&wanted, ordinal), leaves, "{ordinal} of {replicas} from {start}");
+            let wanted = PoolSpec::new("g", "d", replicas, start).expect("host names");
+            assert_eq!(is_scaled_away(&wanted, ordinal), leaves, "{ordinal} of {replicas} from {start}");
         }
     }
 }

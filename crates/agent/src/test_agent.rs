@@ -1,4 +1,4 @@
-//! An agent with no pool around it, for tests: its glusterd sleeps, and what that says is told beforehand.
+//! An agent without a pool, for tests: its glusterd only sleeps, and the output of the gluster command is fixed.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -19,9 +19,9 @@ use crate::children::Children;
 use crate::cluster::{Cluster, Seen};
 use crate::daemon::{Daemon, Process};
 use crate::heals::IndexReader;
-use crate::look::look;
+use crate::observe::look;
 use crate::settings::{Pod, Settings};
-use crate::shared::{Looked, Shared};
+use crate::shared::{Observation, Shared};
 
 /// The identity of the first pod.
 pub(crate) const A: &str = "edb18957-b7f5-468d-baf8-19e0e02d20c7";
@@ -74,20 +74,26 @@ pub(crate) async fn runs(daemon: &Daemon) {
 }
 
 /// An agent; it ends, and its folder goes, with this.
-pub(crate) struct Agent {
+pub(crate) struct TestAgent {
     pub(crate) shared: Arc<Shared>,
     supervised: JoinHandle<()>,
 }
 
-impl Agent {
+impl TestAgent {
     /// The agent of the first pod, whose glusterd runs and has the second one in this state, if it knows it. `api` is
     /// the address of an API server, and `seen` what was seen there.
-    pub(crate) async fn new(test: &str, api: &str, peer_state: Option<u32>, seen: Seen) -> Agent {
-        Agent::with(test, api, peer_state, seen, settings()).await
+    pub(crate) async fn new(test: &str, api: &str, peer_state: Option<u32>, seen: Seen) -> TestAgent {
+        TestAgent::with(test, api, peer_state, seen, settings()).await
     }
 
     /// The same with other settings.
-    pub(crate) async fn with(test: &str, api: &str, peer_state: Option<u32>, seen: Seen, settings: Settings) -> Agent {
+    pub(crate) async fn with(
+        test: &str,
+        api: &str,
+        peer_state: Option<u32>,
+        seen: Seen,
+        settings: Settings,
+    ) -> TestAgent {
         let folder = std::env::temp_dir().join(format!("stead-agent-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -116,8 +122,8 @@ impl Agent {
         runs(&shared.daemon).await;
         let report = look(&shared).await;
         let now = Instant::now();
-        shared.looked.send_replace(Looked { report, began: now, changed: now });
-        Agent { shared, supervised }
+        shared.observation.send_replace(Observation { report, began: now, changed: now });
+        TestAgent { shared, supervised }
     }
 
     /// Reads bricks in another way.
@@ -138,7 +144,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for TestAgent {
     fn drop(&mut self) {
         self.supervised.abort();
         let _ = fs::remove_dir_all(&self.shared.settings.state_dir);

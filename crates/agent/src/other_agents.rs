@@ -32,7 +32,7 @@ const PATH: &str = "/state?fresh=true";
 
 /// Whom to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Neighbour {
+pub(crate) struct OtherAgent {
     /// Its ordinal.
     pub(crate) ordinal: u32,
     /// The pod's uid: an address may be another pod's by now.
@@ -56,7 +56,7 @@ pub(crate) struct Answers {
 #[derive(Debug)]
 enum NoReport {
     /// There is none.
-    Silent(anyhow::Error),
+    Unreachable(anyhow::Error),
     /// It is not what it should be.
     Rejected(anyhow::Error),
 }
@@ -65,57 +65,57 @@ enum NoReport {
 pub(crate) async fn ask_all(shared: &Shared, seen: &Seen) -> Answers {
     let own = shared.settings.pod.ordinal;
     let pods = seen.pods.iter().flatten().filter(|(ordinal, pod)| **ordinal != own && !pod.address.is_empty());
-    let neighbours: Vec<Neighbour> = pods
-        .map(|(ordinal, pod)| Neighbour {
+    let other_agents: Vec<OtherAgent> = pods
+        .map(|(ordinal, pod)| OtherAgent {
             ordinal: *ordinal,
             uid: pod.uid.clone(),
             host: pod.address.clone(),
             signs: pod.signs,
         })
         .collect();
-    ask(&neighbours, shared.settings.listen.port(), &shared.keys(), &shared.settings.pod.name).await
+    ask(&other_agents, shared.settings.listen.port(), &shared.keys(), &shared.settings.pod.name).await
 }
 
 /// Asks these agents, as the agent of the pod `asking`.
-pub(crate) async fn ask(neighbours: &[Neighbour], port: u16, keys: &Keys, asking: &str) -> Answers {
-    let asked = join_all(neighbours.iter().map(|neighbour| async move {
-        let report = tokio::time::timeout(PATIENCE, report(neighbour, port, keys, asking)).await;
-        let late = |_| Err(NoReport::Silent(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
-        (neighbour, report.unwrap_or_else(late))
+pub(crate) async fn ask(other_agents: &[OtherAgent], port: u16, keys: &Keys, asking: &str) -> Answers {
+    let asked = join_all(other_agents.iter().map(|other| async move {
+        let report = tokio::time::timeout(PATIENCE, report(other, port, keys, asking)).await;
+        let late = |_| Err(NoReport::Unreachable(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
+        (other, report.unwrap_or_else(late))
     }));
     let mut answers = Answers::default();
-    for (neighbour, report) in asked.await {
+    for (other, report) in asked.await {
         match report {
-            Ok(report) => drop(answers.reports.insert(neighbour.ordinal, report)),
-            Err(NoReport::Silent(error)) => debug!("pod {} at {}: {error:#}", neighbour.ordinal, neighbour.host),
+            Ok(report) => drop(answers.reports.insert(other.ordinal, report)),
+            Err(NoReport::Unreachable(error)) => debug!("pod {} at {}: {error:#}", other.ordinal, other.host),
             Err(NoReport::Rejected(error)) => {
-                drop(answers.rejected.insert(neighbour.ordinal, format!("{error:#}")));
+                drop(answers.rejected.insert(other.ordinal, format!("{error:#}")));
             }
         }
     }
     answers
 }
 
-async fn report(neighbour: &Neighbour, port: u16, keys: &Keys, asking: &str) -> Result<Report, NoReport> {
-    let signed = Request { path: PATH, asked: &neighbour.uid }.sign(keys, asking).map_err(NoReport::Silent)?;
+async fn report(other: &OtherAgent, port: u16, keys: &Keys, asking: &str) -> Result<Report, NoReport> {
+    let signed = Request { path: PATH, asked: &other.uid }.sign(keys, asking).map_err(NoReport::Unreachable)?;
     let (header, nonce) = signed.unzip();
-    let answer = get(&neighbour.host, port, header.as_deref()).await.map_err(NoReport::Silent)?;
-    verify(neighbour, keys, nonce.as_ref(), &answer).map_err(NoReport::Rejected)
+    let answer = get(&other.host, port, header.as_deref()).await.map_err(NoReport::Unreachable)?;
+    verify(other, keys, nonce.as_ref(), &answer).map_err(NoReport::Rejected)
 }
 
 /// The report in an answer, if it is the answer of this pod's agent.
-fn verify(neighbour: &Neighbour, keys: &Keys, nonce: Option<&Nonce>, answer: &Answer) -> Result<Report> {
+fn verify(other: &OtherAgent, keys: &Keys, nonce: Option<&Nonce>, answer: &Answer) -> Result<Report> {
     match (&answer.signature, nonce) {
         (Some(signature), Some(nonce)) => {
-            let fits = nonce.fits(keys, &neighbour.uid, &answer.body, signature);
+            let fits = nonce.fits(keys, &other.uid, &answer.body, signature);
             ensure!(fits, "its answer is not signed with the pool's key");
         }
-        _ if !neighbour.signs => {}
+        _ if !other.signs => {}
         (None, Some(_)) => bail!("its answer is not signed"),
         (_, None) => bail!("its answer cannot be verified: {}", keys.missing().unwrap_or_default()),
     }
     let report = Report::from_json(&answer.body).context("its report is not valid")?;
-    let expected = neighbour.uid == report.pod && report.ordinal == neighbour.ordinal;
+    let expected = other.uid == report.pod && report.ordinal == other.ordinal;
     ensure!(expected, "another pod answers: ordinal {} with uid {:?}", report.ordinal, report.pod);
     Ok(report)
 }
@@ -158,13 +158,13 @@ mod tests {
     use axum::http::HeaderMap;
     use stead_pool::Daemon;
 
-    use crate::shared::unknown;
-    use crate::stand_in::{Agent, keys, settings};
+    use crate::shared::initial_report;
+    use crate::test_agent::{TestAgent, keys, settings};
 
     use super::*;
 
     fn report(ordinal: u32, uid: &str) -> Report {
-        Report { ordinal, pod: uid.into(), daemon: Daemon::Running, ..unknown(&settings()) }
+        Report { ordinal, pod: uid.into(), daemon: Daemon::Running, ..initial_report(&settings()) }
     }
 
     /// An agent that answers with this body, and with a signature if it has keys.
@@ -174,7 +174,7 @@ mod tests {
             let nonce = headers.get("authorization").map(|value| {
                 let header = value.to_str().unwrap();
                 let request = Request { path: PATH, asked: "uid-1" };
-                auth::Answered::default().check(keys.as_ref().unwrap_or(&Keys::default()), &request, header)
+                auth::AnsweredRequests::default().check(keys.as_ref().unwrap_or(&Keys::default()), &request, header)
             });
             if let (Some(keys), Some(Ok(nonce))) = (&keys, nonce) {
                 let signature = nonce.sign_answer(keys, "uid-1", body.as_bytes()).unwrap();
@@ -192,8 +192,8 @@ mod tests {
         port
     }
 
-    fn neighbour(signs: bool) -> Neighbour {
-        Neighbour { ordinal: 1, uid: "uid-1".into(), host: "127.0.0.1".into(), signs }
+    fn other(signs: bool) -> OtherAgent {
+        OtherAgent { ordinal: 1, uid: "uid-1".into(), host: "127.0.0.1".into(), signs }
     }
 
     #[tokio::test]
@@ -233,7 +233,7 @@ mod tests {
             ),
         ] {
             let port = answers_with(body.clone(), theirs).await;
-            let answers = ask(&[neighbour(signs)], port, &ours, "g-0").await;
+            let answers = ask(&[other(signs)], port, &ours, "g-0").await;
             assert_eq!(answers.reports.contains_key(&1), rejected.is_none(), "{what}: {answers:?}");
             let reason = answers.rejected.get(&1).map_or("", String::as_str);
             assert!(reason.starts_with(rejected.unwrap_or("")), "{what}: {reason}");
@@ -244,7 +244,7 @@ mod tests {
     async fn a_signature_of_another_key_is_refused_from_an_older_agent_too() {
         let answer = Answer { body: Bytes::from_static(b"{}"), signature: Some("00".into()) };
         let (_, nonce) = Request { path: PATH, asked: "uid-1" }.sign(&keys(1), "g-0").unwrap().unwrap();
-        let error = verify(&neighbour(false), &keys(1), Some(&nonce), &answer).unwrap_err();
+        let error = verify(&other(false), &keys(1), Some(&nonce), &answer).unwrap_err();
         assert_eq!(error.to_string(), "its answer is not signed with the pool's key");
     }
 
@@ -252,10 +252,10 @@ mod tests {
     #[tokio::test]
     async fn one_bad_report_does_not_take_the_others_away() {
         let good = answers_with(serde_json::to_string(&report(1, "uid-1")).unwrap(), Some(keys(1))).await;
-        let agent = Agent::new("bad-report", "http://127.0.0.1:1", None, Seen::default()).await;
+        let agent = TestAgent::new("bad-report", "http://127.0.0.1:1", None, Seen::default()).await;
         drop(agent);
-        let silent = Neighbour { ordinal: 2, uid: "uid-2".into(), ..neighbour(true) };
-        let answers = ask(&[neighbour(true), silent], good, &keys(1), "g-0").await;
+        let silent = OtherAgent { ordinal: 2, uid: "uid-2".into(), ..other(true) };
+        let answers = ask(&[other(true), silent], good, &keys(1), "g-0").await;
         assert_eq!(answers.reports.keys().copied().collect::<Vec<_>>(), [1]);
         assert_eq!(answers.rejected.keys().copied().collect::<Vec<_>>(), [2]);
     }

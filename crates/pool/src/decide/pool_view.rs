@@ -1,20 +1,20 @@
-//! Who sees whom, and whose word counts.
+//! How the peers see each other, and whose reports count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Note, NoteReason, Rule, Rules, Severity, View};
+use super::{DecisionInput, Note, NoteReason, Rule, Rules, Severity};
 use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, VolumeName};
 
 /// How long a peer may take to come back before others need not wait for it, in seconds.
-pub(super) const COMING_BACK: u64 = 120;
+pub(super) const START_SECONDS: u64 = 120;
 
 /// How long nothing must have changed before what a peer knows is taken away, in seconds. An agent whose glusterd is slow
 /// or whose machine was suspended answers with its last report, which may not have a peer or a volume that it has now.
-pub(super) const SETTLES: u64 = 15;
+pub(super) const SETTLE_SECONDS: u64 = 15;
 
-/// What is recorded and what is reported, laid over each other.
-pub(super) struct Sight<'a> {
-    pub(super) view: &'a View<'a>,
+/// The record and the reports, combined.
+pub(super) struct PoolView<'a> {
+    pub(super) view: &'a DecisionInput<'a>,
     pub(super) rules: Rules,
     pub(super) record: &'a Record,
     /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
@@ -25,9 +25,9 @@ pub(super) struct Sight<'a> {
     copies: BTreeMap<PeerId, BTreeSet<u32>>,
 }
 
-impl<'a> Sight<'a> {
-    pub(super) fn new(view: &'a View<'a>, rules: Rules, record: &'a Record) -> Sight<'a> {
-        let mut sight = Sight {
+impl<'a> PoolView<'a> {
+    pub(super) fn new(view: &'a DecisionInput<'a>, rules: Rules, record: &'a Record) -> PoolView<'a> {
+        let mut pool = PoolView {
             view,
             rules,
             record,
@@ -35,9 +35,9 @@ impl<'a> Sight<'a> {
             core: BTreeSet::new(),
             copies: copies(view.reports),
         };
-        sight.witnesses = record.joined().map(|(o, _)| o).filter(|o| sight.is_witness(*o)).collect();
-        sight.core = sight.largest_core();
-        sight
+        pool.witnesses = record.joined().map(|(o, _)| o).filter(|o| pool.is_witness(*o)).collect();
+        pool.core = pool.largest_core();
+        pool
     }
 
     fn largest_core(&self) -> BTreeSet<u32> {
@@ -71,7 +71,7 @@ impl<'a> Sight<'a> {
     }
 
     fn is_witness(&self, ordinal: u32) -> bool {
-        let Some(report) = self.as_itself(ordinal) else { return false };
+        let Some(report) = self.running_as_recorded(ordinal) else { return false };
         let knows = self.record.joined().filter(|(_, m)| report.peers.iter().any(|p| p.uuid == Some(m.uuid))).count();
         (knows + 1) * 2 >= self.size() && !self.is_copy(ordinal)
     }
@@ -87,20 +87,20 @@ impl<'a> Sight<'a> {
     }
 
     /// The same, if it has the identity that is recorded.
-    pub(super) fn as_itself(&self, ordinal: u32) -> Option<&'a Report> {
+    pub(super) fn running_as_recorded(&self, ordinal: u32) -> Option<&'a Report> {
         let member = self.record.joined_as(ordinal)?;
         self.running(ordinal).filter(|r| r.uuid == Some(member.uuid))
     }
 
     /// Those whose word on `ordinal` counts, with how they see it; none if they do not know it.
-    pub(super) fn words_on(&self, ordinal: u32, uuid: PeerId) -> Vec<(u32, Option<&'a Peer>)> {
+    pub(super) fn views_of(&self, ordinal: u32, uuid: PeerId) -> Vec<(u32, Option<&'a Peer>)> {
         let others = self.witnesses.iter().filter(|w| **w != ordinal);
         others.map(|w| (*w, self.peer(*w, uuid))).collect()
     }
 
     /// Whether there are witnesses besides this one, and none of them lists it as a peer.
     pub(super) fn is_unlisted(&self, ordinal: u32, uuid: PeerId) -> bool {
-        let words = self.words_on(ordinal, uuid);
+        let words = self.views_of(ordinal, uuid);
         !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
     }
 
@@ -123,7 +123,7 @@ impl<'a> Sight<'a> {
     pub(super) fn majority_answers(&self) -> bool {
         let answers = self.record.joined().filter(|(o, m)| {
             let knows_nobody = self.running(*o).is_some_and(|r| r.peers.is_empty());
-            self.witnesses.contains(o) || knows_nobody || self.as_itself(*o).is_some() || self.is_out(*o, m)
+            self.witnesses.contains(o) || knows_nobody || self.running_as_recorded(*o).is_some() || self.is_out(*o, m)
         });
         self.is_majority(answers.count())
     }
@@ -131,8 +131,8 @@ impl<'a> Sight<'a> {
     /// Whether one was detached and only the record does not say so: it is not wanted, it has no pod and no bricks, and all
     /// others answer and do not know it.
     fn is_out(&self, ordinal: u32, member: &Member) -> bool {
-        let words = self.words_on(ordinal, member.uuid);
-        !self.view.wanted.wants(ordinal)
+        let words = self.views_of(ordinal, member.uuid);
+        !self.view.wanted.includes(ordinal)
             && !self.view.pods.contains_key(&ordinal)
             && member.bricks.is_empty()
             && words.len() + 1 == self.size()
@@ -141,7 +141,7 @@ impl<'a> Sight<'a> {
 
     pub(super) fn decider_belongs(&self) -> bool {
         let decider = &self.view.decider;
-        let words = self.record.joined_as(*decider).map(|m| self.words_on(*decider, m.uuid)).unwrap_or_default();
+        let words = self.record.joined_as(*decider).map(|m| self.views_of(*decider, m.uuid)).unwrap_or_default();
         // If nobody knows it, another is the pool; unless nobody else knows anybody, or has volumes that it does not have.
         let has_no_volumes = self.view.reports.get(decider).is_some_and(|r| r.volumes.is_empty());
         let is_the_pool = |r: &Report| !r.peers.is_empty() || (has_no_volumes && !r.volumes.is_empty());
@@ -157,7 +157,7 @@ impl<'a> Sight<'a> {
         let pod = self.view.wanted.pod(decider);
         let why = if self.record.joined_as(decider).is_some()
             && self.running(decider).is_some()
-            && self.as_itself(decider).is_none()
+            && self.running_as_recorded(decider).is_none()
         {
             "its UUID is not the recorded one".to_owned()
         } else {
@@ -170,7 +170,8 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) fn why_no_majority(&self) -> Note {
-        let (here, away): (Vec<_>, Vec<_>) = self.record.joined().partition(|(o, _)| self.as_itself(*o).is_some());
+        let (here, away): (Vec<_>, Vec<_>) =
+            self.record.joined().partition(|(o, _)| self.running_as_recorded(*o).is_some());
         Note::of(
             None,
             Severity::Warning,
@@ -187,45 +188,46 @@ impl<'a> Sight<'a> {
     /// Whether most of the pool, itself included, has this one among its friends, connected, as the one that is recorded.
     pub(super) fn is_healthy(&self, ordinal: u32) -> bool {
         let Some(member) = self.record.joined_as(ordinal) else { return false };
-        let words = self.words_on(ordinal, member.uuid);
+        let words = self.views_of(ordinal, member.uuid);
         let friends = words.iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
         friends > 0 && (friends + 1) * 2 > self.size()
     }
 
     /// Whether all who can tell have this one among their friends, connected, and it has all of them.
     pub(super) fn is_whole(&self, ordinal: u32) -> bool {
-        let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.as_itself(ordinal)) else {
+        let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.running_as_recorded(ordinal)) else {
             return false;
         };
-        let seen = self.words_on(ordinal, member.uuid).iter().all(|(_, p)| p.is_some_and(is_friend));
+        let seen = self.views_of(ordinal, member.uuid).iter().all(|(_, p)| p.is_some_and(is_friend));
         let sees = self.record.joined().filter(|(o, _)| *o != ordinal).all(|(o, m)| {
             let peer = report.peers.iter().find(|p| p.uuid == Some(m.uuid));
-            let here = self.as_itself(o).is_some();
+            let here = self.running_as_recorded(o).is_some();
             peer.is_some_and(|p| p.state == PeerState::Befriended && (p.connected || !here))
         });
         seen && sees
     }
 
     /// Whether another than this one is on its way back, by its own word.
-    pub(super) fn another_comes_back(&self, ordinal: u32) -> Option<u32> {
+    pub(super) fn another_is_starting(&self, ordinal: u32) -> Option<u32> {
         self.record.joined().map(|(o, _)| o).find(|o| {
             let under_way = self.view.reports.get(o).is_some_and(|r| r.daemon != Daemon::Running);
-            *o != ordinal && under_way && !self.since_long(*o, COMING_BACK)
+            *o != ordinal && under_way && !self.is_unchanged_for(*o, START_SECONDS)
         })
     }
 
     /// Whether all members but one have been seen as they are now for a while, and those of them that answer are connected.
-    pub(super) fn has_settled_but_for(&self, but: u32) -> bool {
+    pub(super) fn is_settled_except(&self, but: u32) -> bool {
         let is_connected = |o: u32, m: &Member| {
-            let mut words = self.words_on(o, m.uuid).into_iter().filter(|(w, _)| *w != but);
-            self.as_itself(o).is_none() || words.all(|(_, p)| p.is_some_and(|p| p.connected))
+            let mut words = self.views_of(o, m.uuid).into_iter().filter(|(w, _)| *w != but);
+            self.running_as_recorded(o).is_none() || words.all(|(_, p)| p.is_some_and(|p| p.connected))
         };
         let mut others = self.record.joined().filter(|(o, _)| *o != but);
-        !self.rules.hold(Rule::Settled) || others.all(|(o, m)| self.since_long(o, SETTLES) && is_connected(o, m))
+        !self.rules.hold(Rule::Settled)
+            || others.all(|(o, m)| self.is_unchanged_for(o, SETTLE_SECONDS) && is_connected(o, m))
     }
 
     /// Whether one has been seen as it is now for so many seconds.
-    pub(super) fn since_long(&self, ordinal: u32, seconds: u64) -> bool {
+    pub(super) fn is_unchanged_for(&self, ordinal: u32, seconds: u64) -> bool {
         self.record.members.get(&ordinal).is_some_and(|m| self.view.now.saturating_sub(m.since) >= seconds)
     }
 
@@ -245,9 +247,9 @@ impl<'a> Sight<'a> {
 
     /// Those that one looks for at an address that they had: they run, and elsewhere. glusterd calls a friend by the first
     /// name it has of it, and keeps to that until it is started again.
-    pub(super) fn looked_for_astray(&self, who: u32) -> Vec<u32> {
+    pub(super) fn sought_at_old_address(&self, who: u32) -> Vec<u32> {
         let astray = |(whom, member): &(u32, &Member)| {
-            let here = |p: &Peer| self.as_itself(*whom).is_some_and(|r| p.hosts.first() != Some(&r.address));
+            let here = |p: &Peer| self.running_as_recorded(*whom).is_some_and(|r| p.hosts.first() != Some(&r.address));
             *whom != who && self.peer(who, member.uuid).is_some_and(|p| is_lost_by_name(p, member) && here(p))
         };
         self.record.joined().filter(astray).map(|(whom, _)| whom).collect()
@@ -297,7 +299,7 @@ impl<'a> Sight<'a> {
     }
 
     /// Volumes of a pod's report that no witness but itself knows.
-    pub(super) fn volumes_of_its_own(&self, report: &Report) -> Vec<VolumeName> {
+    pub(super) fn unknown_volumes(&self, report: &Report) -> Vec<VolumeName> {
         let known = |name: &VolumeName| {
             self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == *name))
         };
@@ -305,7 +307,7 @@ impl<'a> Sight<'a> {
     }
 
     /// Friends in a pod's report that nobody of the pool knows, and that are not pods of the pool under an old identity.
-    pub(super) fn friends_of_its_own(&self, report: &Report) -> Vec<HostName> {
+    pub(super) fn unknown_peers(&self, report: &Report) -> Vec<HostName> {
         let known = |p: &&Peer| {
             let recorded = self.record.members.values().any(|m| Some(m.uuid) == p.uuid);
             let named =

@@ -1,61 +1,61 @@
-//! Since when the one who decides has seen things as they are.
+//! Since when the leader has observed the present state.
 //!
-//! The record tells times by the clock of whoever wrote it, and clocks of two machines are never compared. So whoever
-//! begins to lead counts anew, by a clock of its own that goes as fast whatever the machine's is set to.
+//! The record has times of the clock of its writer, and clocks of two machines are never compared. So a new leader starts
+//! to count again, with a monotonic clock of its own.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use stead_pool::Record;
 
-/// What one has seen for as long as it has led.
+/// What an agent has observed for as long as it has led.
 #[derive(Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct LeaderClock {
     began: Instant,
     /// The time of day then, in seconds: what is written into the record is read by people too.
     began_at: u64,
-    seen: BTreeMap<Thing, u64>,
+    seen: BTreeMap<Condition, u64>,
 }
 
-/// Something that lasts.
+/// A condition that lasts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
-    /// A member is seen so.
+enum Condition {
+    /// A member is in this state.
     Member(u32, String),
     /// No other member lists a member as a peer.
     Unlisted(u32),
-    /// An order is there.
+    /// There is an order.
     Ordered(u64),
-    /// It is known to be carried out.
+    /// Its agent has reported that it is done.
     Made(u64),
 }
 
-impl Tenure {
-    /// One that begins now, with nothing seen.
-    pub(crate) fn begin() -> Tenure {
+impl LeaderClock {
+    /// Starts now, with nothing observed.
+    pub(crate) fn start() -> LeaderClock {
         let began_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Tenure { began: Instant::now(), began_at, seen: BTreeMap::new() }
+        LeaderClock { began: Instant::now(), began_at, seen: BTreeMap::new() }
     }
 
-    /// Seconds of its clock.
+    /// The time in seconds.
     pub(crate) fn now(&self) -> u64 {
         self.began_at + self.began.elapsed().as_secs()
     }
 
-    /// The record as it was read at this time, with the times since when it has been so told by this clock.
-    pub(crate) fn by_own_clock(&mut self, mut record: Record, now: u64) -> Record {
+    /// The record with its times replaced by those of this clock.
+    pub(crate) fn adjust(&mut self, mut record: Record, now: u64) -> Record {
         let before = std::mem::take(&mut self.seen);
-        let mut since = |thing: Thing| {
-            let since = before.get(&thing).copied().unwrap_or(now);
-            *self.seen.entry(thing).or_insert(since)
+        let mut since = |condition: Condition| {
+            let since = before.get(&condition).copied().unwrap_or(now);
+            *self.seen.entry(condition).or_insert(since)
         };
         for (ordinal, member) in &mut record.members {
-            member.since = since(Thing::Member(*ordinal, member.seen.clone()));
-            member.unlisted_since = member.unlisted_since.map(|_| since(Thing::Unlisted(*ordinal)));
+            member.since = since(Condition::Member(*ordinal, member.seen.clone()));
+            member.unlisted_since = member.unlisted_since.map(|_| since(Condition::Unlisted(*ordinal)));
         }
         if let Some(order) = &mut record.order {
-            order.since = since(Thing::Ordered(order.id));
-            order.made = order.made.map(|_| since(Thing::Made(order.id)));
+            order.since = since(Condition::Ordered(order.id));
+            order.made = order.made.map(|_| since(Condition::Made(order.id)));
         }
         record
     }
@@ -63,9 +63,9 @@ impl Tenure {
 
 #[cfg(test)]
 mod tests {
-    use stead_pool::{Member, Order, Repair, Standing};
+    use stead_pool::{Member, Membership, Repair, RepairOrder};
 
-    use crate::stand_in::{A, name};
+    use crate::test_agent::{A, name};
 
     use super::*;
 
@@ -78,12 +78,12 @@ mod tests {
             operating_version: 100_000,
             addresses: Vec::new(),
             bricks: Vec::new(),
-            standing: Standing::Joined,
+            membership: Membership::Joined,
             seen: seen.into(),
             since: AHEAD,
             unlisted_since: None,
         };
-        let order = order.map(|id| Order {
+        let order = order.map(|id| RepairOrder {
             id,
             ordinal: 0,
             pod: "uid".into(),
@@ -98,23 +98,23 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_the_one_who_decides() {
-        let mut tenure = Tenure::begin();
+    fn times_are_those_of_the_leader() {
+        let mut clock = LeaderClock::start();
         for (now, seen, order, made, times) in [
             (100, "away", None, false, (100, None, None)),
             (130, "away", Some(1), false, (100, Some(130), None)),
             (140, "here", Some(1), true, (140, Some(130), Some(140))),
             (150, "here", Some(1), true, (140, Some(130), Some(140))),
             (160, "here", Some(2), false, (140, Some(160), None)),
-            // What was otherwise meanwhile begins anew.
+            // A condition that was interrupted starts again.
             (170, "away", None, false, (170, None, None)),
             (180, "away", Some(2), false, (170, Some(180), None)),
         ] {
-            let found = tenure.by_own_clock(record(seen, order, made), now);
+            let found = clock.adjust(record(seen, order, made), now);
             let order = found.order.as_ref();
             assert_eq!((found.members[&0].since, order.map(|o| o.since), order.and_then(|o| o.made)), times, "{now}");
         }
-        let anew = Tenure::begin().by_own_clock(record("away", None, false), 200);
+        let anew = LeaderClock::start().adjust(record("away", None, false), 200);
         assert_eq!(anew.members[&0].since, 200);
     }
 }
