@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stead_pool::{Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, Membership, config_map};
+use stead_pool::{Daemon, HostName, Member, Membership, Peer, PeerId, PeerState, Record, Report, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options, skip};
 
 /// What a run left behind.

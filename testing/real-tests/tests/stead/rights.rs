@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use stead_manifests::rights::{NAMESPACED, OWN_NAMESPACE, Right, cluster_wide};
+use stead_manifests::rights::{NAMESPACED, OWN_NAMESPACE, OperatorRight, cluster_wide};
 use stead_stage::{Objects, Stage, audited, walk};
 use stead_testbed::{AuditEvent, Binaries, ClusterSpec, FaultProxy, Faults, Options};
 
@@ -120,7 +120,7 @@ async fn in_some_namespaces_roles_are_enough() -> Result<()> {
     operator.end().await
 }
 
-fn first(rights: &[Right], own: bool) -> Used {
+fn first(rights: &[OperatorRight], own: bool) -> Used {
     let right = &rights[0];
     Used::new(own, right.group, right.resources[0], right.verbs[0])
 }
@@ -144,9 +144,9 @@ async fn give_rights(stage: &Stage, flags: &[&str]) -> Result<Value> {
 /// Waits until the API server says that the operator may do something, or may not. Somebody else asks, so that nothing is
 /// refused to the operator.
 async fn may(stage: &Stage, right: &Used, namespace: &str, expected: bool) -> Result<()> {
-    let rights: Vec<&Right> =
+    let rights: Vec<&OperatorRight> =
         if right.own_namespace { OWN_NAMESPACE.iter().collect() } else { cluster_wide().collect() };
-    let is = |r: &&Right| {
+    let is = |r: &&OperatorRight| {
         r.group == right.group && r.resources.contains(&&*right.resource) && r.verbs.contains(&&*right.verb)
     };
     let name = rights.into_iter().find(is).and_then(|r| r.names.first());
@@ -164,7 +164,7 @@ async fn may(stage: &Stage, right: &Used, namespace: &str, expected: bool) -> Re
 }
 
 fn granted() -> BTreeSet<Used> {
-    let each = |own: bool, right: &Right| -> Vec<Used> {
+    let each = |own: bool, right: &OperatorRight| -> Vec<Used> {
         let resources = right.resources.iter();
         resources.flat_map(|r| right.verbs.iter().map(move |v| Used::new(own, right.group, r, v))).collect()
     };
