@@ -87,6 +87,9 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("xtask", Testing, &["stead-real"]),
 ];
 
+/// The one shipped crate that talks to API servers.
+const CLIENT: &str = "stead-client";
+
 /// What the core must not depend on, directly or not: clients, runtimes, random sources, clocks, archives.
 const BANNED: [&str; 31] = [
     "async-std",
@@ -158,6 +161,8 @@ struct Crate {
     folder: String,
     /// Its direct dependencies within the workspace, dev-dependencies left out.
     depends_on: BTreeSet<String>,
+    /// Its other direct dependencies, dev-dependencies left out.
+    libraries: BTreeSet<String>,
 }
 
 /// Reads the workspace's crates from what `cargo metadata` prints.
@@ -172,11 +177,12 @@ fn workspace(metadata: &Value) -> Result<BTreeMap<String, Crate>> {
         let folder =
             manifest.trim_start_matches(root).trim_start_matches('/').trim_end_matches("/Cargo.toml").to_owned();
         let dependencies = package["dependencies"].as_array().into_iter().flatten();
-        let depends_on = dependencies
-            .filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev")
-            .map(|dependency| text(&dependency["name"]))
-            .collect();
-        crates.insert(text(&package["name"]), Crate { folder, depends_on });
+        let shipped: Vec<&Value> = dependencies.filter(|dependency| dependency["kind"] != "dev").collect();
+        let (ours, libraries): (Vec<&Value>, Vec<&Value>) =
+            shipped.into_iter().partition(|dependency| dependency["path"].is_string());
+        let names = |of: Vec<&Value>| of.into_iter().map(|dependency| text(&dependency["name"])).collect();
+        let (depends_on, libraries) = (names(ours), names(libraries));
+        crates.insert(text(&package["name"]), Crate { folder, depends_on, libraries });
     }
     Ok(crates)
 }
@@ -199,6 +205,9 @@ fn graph_faults(crates: &BTreeMap<String, Crate>, table: &[(&str, Layer, &[&str]
             if found.folder.starts_with("crates/") && to_testing {
                 faults.push(format!("{name} is shipped and must not depend on {dependency}, which is for tests"));
             }
+        }
+        if *layer == Shell && name != CLIENT && found.libraries.contains("kube") {
+            faults.push(format!("{name} must reach API servers through {CLIENT}, not through kube"));
         }
     }
     faults.extend(cycle(table));
@@ -277,13 +286,18 @@ mod tests {
         json!({"name": name, "source": null, "manifest_path": manifest, "dependencies": dependencies})
     }
 
+    fn with_kube(mut package: Value) -> Value {
+        package["dependencies"].as_array_mut().expect("a list").push(json!({"name": "kube", "kind": null}));
+        package
+    }
+
     #[test]
     fn forbidden_edges_are_named() {
         let table: &[(&str, Layer, &[&str])] =
             &[("a", Core, &[]), ("b", Shell, &["a", "t"]), ("t", Testing, &["a"]), ("m", Testing, &[])];
         let metadata = json!({"workspace_root": "/r", "packages": [
             package("a", "crates/a", &[("b", Value::Null), ("t", json!("dev"))]),
-            package("b", "crates/b", &[("a", Value::Null), ("t", json!("build"))]),
+            with_kube(package("b", "crates/b", &[("a", Value::Null), ("t", json!("build"))])),
             package("m", "crates/m", &[]),
             package("t", "testing/t", &[("a", Value::Null)]),
             package("u", "crates/u", &[]),
@@ -294,6 +308,7 @@ mod tests {
             [
                 "a must not depend on b",
                 "b is shipped and must not depend on t, which is for tests",
+                "b must reach API servers through stead-client, not through kube",
                 "m is Testing, but is in crates/m",
                 "u is not listed in xtask/src/layers.rs",
             ]
