@@ -232,9 +232,14 @@ impl Search<'_> {
     }
 }
 
-/// The best of them: by harm, then by size; none that does more than another needs to; few that are alike.
+/// The best of them: by harm, then by size, then those that leave the nodes alone, since a node concerns all pods; none
+/// that does more than another needs to; few that are alike.
 fn select(mut found: Vec<Fix>) -> Vec<Fix> {
-    found.sort_by(|a, b| (a.harm, a.changes.len(), &a.text).cmp(&(b.harm, b.changes.len(), &b.text)));
+    let changes_node = |fix: &Fix| fix.changes.iter().any(|change| change.kind == "Node");
+    found.sort_by(|a, b| {
+        let of_a = (a.harm, a.changes.len(), changes_node(a), &a.text);
+        of_a.cmp(&(b.harm, b.changes.len(), changes_node(b), &b.text))
+    });
     let touched: Vec<BTreeSet<(ObjectKey, String)>> = found.iter().map(fields).collect();
     // Against all that were found, shown or not: a step that nothing needs must not slip in with another.
     let needless = |at: usize| {
