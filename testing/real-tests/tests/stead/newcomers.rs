@@ -166,86 +166,93 @@ fn label() -> Expect {
     expect![[r#"
         topology.topology.openstack.org/spread serverside-applied
 
-        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. Possible fix: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. Possible fix: make the spread by topology.kubernetes.io/zone a preference (whenUnsatisfiable: ScheduleAnyway). See: stead explain pod/glance-default-single-0 -n label
 
-        topology/spread: Satisfiable is False (NoNodeHasKey): pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it
+        topology/spread: Satisfiable is False (NoNodeHasKey): pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node can run a pod that follows it
 
         $ stead explain topology/spread -n label
-        topology label/spread
-          used by GlanceAPI glance-default-single with 1 pod, which no node takes
+        topology label/spread: used by GlanceAPI glance-default-single with 1 pod, which no node can run
 
-        What it says
-          - pods are spread over the values of the node label topology.kubernetes.io/zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); the pods of each consumer are counted by themselves (no labelSelector)
+        Problems and notes
+          - PODS STAY PENDING: pods are to be spread by the node label topology.kubernetes.io/zone, but no
+            node has the label topology.kubernetes.io/zone (they have zone): no node can run a pod that
+            follows it (NoNodeHasKey)
 
-        What to know about it
-          - PODS STAY PENDING: pods are to be spread by the node label topology.kubernetes.io/zone, but no node has the label topology.kubernetes.io/zone (they have zone): no node takes a pod that follows it (NoNodeHasKey)
+        Pods that no node can run
+          glance-default-single-0: no node can run it
+            best fix: make the spread by topology.kubernetes.io/zone a preference (whenUnsatisfiable:
+              ScheduleAnyway); a rule is relaxed
+              kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            7 x node(s) didn't match pod topology spread constraints (missing required label)
+            details by node, and 2 other fixes: stead explain pod/glance-default-single-0 -n label
 
-        Who uses it
+        Rules
+          - pods are spread over the values of the node label topology.kubernetes.io/zone: none may have
+            more than 1 pod more than the value with the fewest (maxSkew); a pod that would violate this
+            stays Pending (DoNotSchedule); the pods of each consumer are counted separately (no
+            labelSelector)
+
+        Used by
           GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
             POD                       NODE   ZONE   STATE
             glance-default-single-0   -      -      Pending
 
-        How the pods are spread
-          by topology.kubernetes.io/zone, pods of GlanceAPI glance-default-single: no node counts
-
-        Pods that wait
-          glance-default-single-0: none of the nodes takes it
-            7 x node(s) didn't match pod topology spread constraints (missing required label)
-            best way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
-              kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
-            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n label
+        Pods per value of the spread label
+          topology.kubernetes.io/zone, pods of GlanceAPI glance-default-single: no node has the label
         (exit code 0)
 
         $ stead explain glance/glance -n label
-        glance label/glance
-          0 of 1 pods are ready; 1 waits because no node takes it
+        glance label/glance: 0 of 1 pods are ready; no node can run 1 pod
           condition Ready, GlanceAPIReady is False (Requested: Deployment in progress)
 
         API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
-        default   single   0/1     spread     inherited from Glance   external   1 pod fits on no node
+        default   single   0/1     spread     inherited from Glance   external   no node can run 1 pod
 
         glance-default-single is not ready
           condition Ready, DeploymentReady is False (Requested: Deployment in progress)
-          glance-default-single-0: none of the nodes takes it
-            7 x node(s) didn't match pod topology spread constraints (missing required label)
-            best way out: spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway); a rule is relaxed
+          glance-default-single-0: no node can run it
+            best fix: make the spread by topology.kubernetes.io/zone a preference (whenUnsatisfiable:
+              ScheduleAnyway); a rule is relaxed
               kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
-            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n label
+            7 x node(s) didn't match pod topology spread constraints (missing required label)
+            details by node, and 2 other fixes: stead explain pod/glance-default-single-0 -n label
 
-        What else to know
-          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
+        Also reported
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all
+            other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
 
         $ stead explain pod/glance-default-single-0 -n label
-        pod label/glance-default-single-0
-          Pending: none of 7 nodes takes it
+        pod label/glance-default-single-0: Pending: 0 of 7 nodes can run this pod
+          kube-scheduler 1.36 says: 0/7 nodes are available: 7 node(s) didn't match pod topology spread
+            constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are
+            available: 7 Preemption is not helpful for scheduling.
 
-        kube-scheduler 1.36 says
-          0/7 nodes are available: 7 node(s) didn't match pod topology spread constraints (missing required label). no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
-
-        Why, node by node
-          7 x node(s) didn't match pod topology spread constraints (missing required label)
-            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB), worker-2 (zoneC), worker-3 (zoneA)
-            - spread by node label topology.kubernetes.io/zone (from Topology spread): it has no label topology.kubernetes.io/zone
-            - master-0: with topology.kubernetes.io/zone=master-0 it would fit
-            - master-1: with topology.kubernetes.io/zone=master-1 it would fit
-            - master-2: with topology.kubernetes.io/zone=master-2 it would fit
-            - worker-0: with topology.kubernetes.io/zone=worker-0 it would fit
-            - worker-1: with topology.kubernetes.io/zone=worker-1 it would fit
-            - worker-2: with topology.kubernetes.io/zone=worker-2 it would fit
-            - worker-3: with topology.kubernetes.io/zone=worker-3 it would fit
-
-        Ways out, each tried with the scheduler's own rules; the least harmful first
-          1. spread by topology.kubernetes.io/zone where possible only (whenUnsatisfiable: ScheduleAnyway)
-             it would go to master-0, master-1, master-2, worker-0, worker-2, worker-3; a rule is relaxed
+        Possible fixes (each verified against the scheduler), the least harmful first
+          1. make the spread by topology.kubernetes.io/zone a preference (whenUnsatisfiable: ScheduleAnyway)
+             goes to master-0, master-1, master-2, worker-0, worker-2, worker-3; a rule is relaxed
                kubectl -n label patch topology spread --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
           2. label node master-0 topology.kubernetes.io/zone=master-0: no node has that label yet
-             it would go to master-0; only if it is true
+             goes to master-0; only if that is true
                kubectl label node master-0 --overwrite topology.kubernetes.io/zone=master-0
           3. label node master-1 topology.kubernetes.io/zone=master-1: no node has that label yet
-             it would go to master-1; only if it is true
+             goes to master-1; only if that is true
                kubectl label node master-1 --overwrite topology.kubernetes.io/zone=master-1
+
+        Why, by node
+          7 x node(s) didn't match pod topology spread constraints (missing required label)
+            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB),
+            worker-2 (zoneC), worker-3 (zoneA)
+            - spread by node label topology.kubernetes.io/zone (from Topology spread): it has no label
+              topology.kubernetes.io/zone
+            - master-0: with topology.kubernetes.io/zone=master-0 the pod would fit
+            - master-1: with topology.kubernetes.io/zone=master-1 the pod would fit
+            - master-2: with topology.kubernetes.io/zone=master-2 the pod would fit
+            - worker-0: with topology.kubernetes.io/zone=worker-0 the pod would fit
+            - worker-1: with topology.kubernetes.io/zone=worker-1 the pod would fit
+            - worker-2: with topology.kubernetes.io/zone=worker-2 the pod would fit
+            - worker-3: with topology.kubernetes.io/zone=worker-3 the pod would fit
         (exit code 0)
     "#]]
 }
@@ -254,77 +261,77 @@ fn zone() -> Expect {
     expect![[r#"
         topology.topology.openstack.org/zone-d serverside-applied
 
-        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. Possible fix: drop the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone
+        glanceapi/glance-default-single: PodsScheduled is False (Unschedulable): glance-default-single-0: 0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling. Possible fix: remove the required node affinity from the pod. See: stead explain pod/glance-default-single-0 -n zone
 
-        topology/zone-d: Satisfiable is False (NoNodeMatches): no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC
+        topology/zone-d: Satisfiable is False (NoNodeMatches): no node matches the required node affinity (zone In [zoneD]), so no node can run a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC
 
         $ stead explain topology/zone-d -n zone
-        topology zone/zone-d
-          used by GlanceAPI glance-default-single with 1 pod, which no node takes
+        topology zone/zone-d: used by GlanceAPI glance-default-single with 1 pod, which no node can run
 
-        What it says
+        Problems and notes
+          - PODS STAY PENDING: no node matches the required node affinity (zone In [zoneD]), so no node can
+            run a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC (NoNodeMatches)
+
+        Pods that no node can run
+          glance-default-single-0: no node can run it
+            best fix: remove the required node affinity from the pod; a rule is relaxed
+              kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
+            7 x node(s) didn't match Pod's node affinity/selector
+            details by node, and 2 other fixes: stead explain pod/glance-default-single-0 -n zone
+
+        Rules
           - pods go only to nodes with zone In [zoneD]
 
-        What to know about it
-          - PODS STAY PENDING: no node matches the required node affinity (zone In [zoneD]), so that no node takes a pod that follows it: the nodes' label zone is zoneA, zoneB, zoneC (NoNodeMatches)
-
-        Who uses it
+        Used by
           GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
             POD                       NODE   ZONE   STATE
             glance-default-single-0   -      -      Pending
-
-        Pods that wait
-          glance-default-single-0: none of the nodes takes it
-            7 x node(s) didn't match Pod's node affinity/selector
-            best way out: drop the required node affinity from the pod; a rule is relaxed
-              kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
-            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n zone
         (exit code 0)
 
         $ stead explain glance/glance -n zone
-        glance zone/glance
-          0 of 1 pods are ready; 1 waits because no node takes it
+        glance zone/glance: 0 of 1 pods are ready; no node can run 1 pod
           condition Ready, GlanceAPIReady is False (Requested: Deployment in progress)
 
         API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
-        default   single   0/1     zone-d     inherited from Glance   external   1 pod fits on no node
+        default   single   0/1     zone-d     inherited from Glance   external   no node can run 1 pod
 
         glance-default-single is not ready
           condition Ready, DeploymentReady is False (Requested: Deployment in progress)
-          glance-default-single-0: none of the nodes takes it
-            7 x node(s) didn't match Pod's node affinity/selector
-            best way out: drop the required node affinity from the pod; a rule is relaxed
+          glance-default-single-0: no node can run it
+            best fix: remove the required node affinity from the pod; a rule is relaxed
               kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
-            node by node, and 2 other ways out: stead explain pod/glance-default-single-0 -n zone
+            7 x node(s) didn't match Pod's node affinity/selector
+            details by node, and 2 other fixes: stead explain pod/glance-default-single-0 -n zone
 
-        What else to know
-          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
+        Also reported
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all
+            other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
 
         $ stead explain pod/glance-default-single-0 -n zone
-        pod zone/glance-default-single-0
-          Pending: none of 7 nodes takes it
+        pod zone/glance-default-single-0: Pending: 0 of 7 nodes can run this pod
+          kube-scheduler 1.36 says: 0/7 nodes are available: 7 node(s) didn't match Pod's node
+            affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7
+            Preemption is not helpful for scheduling.
 
-        kube-scheduler 1.36 says
-          0/7 nodes are available: 7 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling.
-
-        Why, node by node
-          7 x node(s) didn't match Pod's node affinity/selector
-            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB), worker-2 (zoneC), worker-3 (zoneA)
-            - required node affinity (from Topology zone-d): zone In [zoneD]
-            - with zone=zoneD it would fit
-
-        Ways out, each tried with the scheduler's own rules; the least harmful first
-          1. drop the required node affinity from the pod
-             it would go to master-0, master-1, master-2, worker-0, worker-2, worker-3; a rule is relaxed
+        Possible fixes (each verified against the scheduler), the least harmful first
+          1. remove the required node affinity from the pod
+             goes to master-0, master-1, master-2, worker-0, worker-2, worker-3; a rule is relaxed
                kubectl -n zone patch topology zone-d --type=json -p '[{"op":"remove","path":"/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"}]'
           2. label node master-0 zone=zoneD
-             it would go to master-0; a rule is relaxed
+             goes to master-0; a rule is relaxed
                kubectl label node master-0 --overwrite zone=zoneD
           3. label node master-1 zone=zoneD
-             it would go to master-1; a rule is relaxed
+             goes to master-1; a rule is relaxed
                kubectl label node master-1 --overwrite zone=zoneD
+
+        Why, by node
+          7 x node(s) didn't match Pod's node affinity/selector
+            master-0 (zoneA), master-1 (zoneB), master-2 (zoneC), worker-0 (zoneA), worker-1 (zoneB),
+            worker-2 (zoneC), worker-3 (zoneA)
+            - required node affinity (from Topology zone-d): zone In [zoneD]
+            - with zone=zoneD the pod would fit
         (exit code 0)
     "#]]
 }
@@ -337,28 +344,31 @@ fn missing() -> Expect {
         glance/glance: Ready is False (Error): Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found
 
         $ stead explain glance/glance -n missing
-        glance missing/glance
-          0 of 1 pods are ready
-          condition Ready, GlanceAPIReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
+        glance missing/glance: 0 of 1 pods are ready
+          condition Ready, GlanceAPIReady is False (Error: Topology config create error occurred
+            Topology.topology.openstack.org "spread-pod" not found)
 
         API       TYPE     READY   TOPOLOGY     FROM                    STORAGE    STATE
-        default   single   0/1     spread-pod   inherited from Glance   external   its Topology is missing
+        default   single   0/1     spread-pod   inherited from Glance   external   its Topology does not exist
 
         glance-default-single is not ready
-          Topology spread-pod does not exist: Glance glance, spec.topologyRef names it (inherited from Glance); namespace missing has spread-pods
+          Topology spread-pod does not exist: Glance glance, spec.topologyRef names it (inherited from
+            Glance); namespace missing has spread-pods
           it has no StatefulSet yet
-          condition Ready, TopologyReady is False (Error: Topology config create error occurred Topology.topology.openstack.org "spread-pod" not found)
+          condition Ready, TopologyReady is False (Error: Topology config create error occurred
+            Topology.topology.openstack.org "spread-pod" not found)
 
-        What else to know
-          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
+        Also reported
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all
+            other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
 
         $ stead explain topology/spread-pod -n missing
-        topology missing/spread-pod
-          there is no such Topology; whoever refers to it waits for it; namespace missing has spread-pods
+        topology missing/spread-pod: does not exist; everything that refers to it waits for it; namespace
+          missing has spread-pods
 
-        Who uses it
+        Used by
           GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
             - GlanceAPI glance-default-single has no StatefulSet yet
         (exit code 1)
@@ -371,36 +381,40 @@ fn selector() -> Expect {
 
         glanceapi/glance-default-single: Ready is True (Ready): Setup complete
 
-        topology/spread: Satisfiable is False (SelectorMatchesNothing): the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-single has these labels, so that they are not spread: they carry component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance
+        topology/spread: Satisfiable is False (SelectorMatchesNothing): the spread by the node label zone counts pods with app=glance, but no pod of GlanceAPI glance-default-single has these labels, so they are not spread: they have component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance
 
         $ stead explain topology/spread -n selector
-        topology selector/spread
-          used by GlanceAPI glance-default-single with 1 pod: 1 ready
+        topology selector/spread: used by GlanceAPI glance-default-single with 1 pod: 1 ready
 
-        What it says
-          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with app=glance
+        Problems and notes
+          - NO EFFECT: the spread by the node label zone counts pods with app=glance, but no pod of
+            GlanceAPI glance-default-single has these labels, so they are not spread: they have
+            component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance
+            (SelectorMatchesNothing)
 
-        What to know about it
-          - IT DOES NOTHING: the spread by the node label zone counts pods with app=glance, and no pod of GlanceAPI glance-default-single has these labels, so that they are not spread: they carry component=glance-api,glanceAPI=glance-default-single,owner=glance-default-single,service=glance (SelectorMatchesNothing)
+        Rules
+          - pods are spread over the values of the node label zone: none may have more than 1 pod more than
+            the value with the fewest (maxSkew); a pod that would violate this stays Pending
+            (DoNotSchedule); pods with app=glance are counted
 
-        Who uses it
+        Used by
           GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
             POD                       NODE       ZONE    STATE
             glance-default-single-0   worker-1   zoneB   Ready
 
-        How the pods are spread
-          by zone, pods with app=glance: zoneA 0, zoneB 0, zoneC 0; the fullest has 0 more than the emptiest, at most 1 allowed
+        Pods per value of the spread label
+          zone, pods with app=glance: zoneA 0, zoneB 0, zoneC 0; the difference is 0, at most 1 is allowed
         (exit code 0)
 
         $ stead explain glance/glance -n selector
-        glance selector/glance
-          all is well: 1 of 1 pods are ready
+        glance selector/glance: healthy: 1 of 1 pods are ready
 
         API       TYPE     READY   TOPOLOGY   FROM                    STORAGE    STATE
         default   single   1/1     spread     inherited from Glance   external   ready
 
-        What else to know
-          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all other requests until there is a Keystone
+        Also reported
+          - no Service keystone-internal in this namespace: Glance answers health checks and rejects all
+            other requests until there is a Keystone
           - no Service memcached in this namespace: tokens are not cached
         (exit code 0)
     "#]]
@@ -415,25 +429,28 @@ fn draft() -> Expect {
 
         topology/spread: Satisfiable is True (Satisfiable): the nodes can satisfy it
 
-        topology/spread: DraftSpelling is True (DraftSpelling): spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not
+        topology/spread: DraftSpelling is True (DraftSpelling): spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead accepts it, the released OpenStack operators do not
 
         $ stead explain topology/spread -n draft
-        topology draft/spread
-          used by GlanceAPI glance-default-single with 1 pod: 1 ready
+        topology draft/spread: used by GlanceAPI glance-default-single with 1 pod: 1 ready
 
-        What it says
-          - pods are spread over the values of the node label zone: none may have more than 1 pod more than the emptiest (maxSkew); a pod that would break this stays Pending (DoNotSchedule); counted are pods with service=glance
+        Problems and notes
+          - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead
+            accepts it, the released OpenStack operators do not (DraftSpelling)
 
-        What to know about it
-          - spec.topologySpreadConstraint is the draft's spelling of topologySpreadConstraints: Stead reads it all the same, the released OpenStack operators do not (DraftSpelling)
+        Rules
+          - pods are spread over the values of the node label zone: none may have more than 1 pod more than
+            the value with the fewest (maxSkew); a pod that would violate this stays Pending
+            (DoNotSchedule); pods with service=glance are counted
 
-        Who uses it
+        Used by
           GlanceAPI glance-default-single, inherited from Glance: Glance glance, spec.topologyRef
             POD                       NODE       ZONE    STATE
             glance-default-single-0   worker-1   zoneB   Ready
 
-        How the pods are spread
-          by zone, pods with service=glance: zoneA 0, zoneB 1, zoneC 0; the fullest has 1 more than the emptiest, at most 1 allowed
+        Pods per value of the spread label
+          zone, pods with service=glance: zoneA 0, zoneB 1, zoneC 0; the difference is 1, at most 1 is
+            allowed
         (exit code 0)
     "#]]
 }

@@ -121,8 +121,8 @@ async fn what_is_wrong_is_said() -> Result<()> {
     let Some(stage) = open().await? else { return Ok(()) };
     for (args, words) in [
         (vec!["recover", "node/nobody"], "error: node nobody: not found"),
-        (vec!["recover", "node/nobody", "--status"], "there is no recovery of it"),
-        (vec!["recover", "node/a-0", "--abort", "--yes"], "there is no recovery that could be ended"),
+        (vec!["recover", "node/nobody", "--status"], "node nobody: no recovery is recorded"),
+        (vec!["recover", "node/a-0", "--abort", "--yes"], "node a-0: no recovery to abort"),
     ] {
         let (code, _, said) = stage.stead(&args).await?;
         ensure!(code == Some(1) && said.contains(words), "{args:?}: {code:?}: {said}");
