@@ -63,7 +63,7 @@ impl LeaderClock {
 
 #[cfg(test)]
 mod tests {
-    use stead_pool::{Member, Membership, Repair, RepairOrder};
+    use stead_pool::{Member, Repair, RepairOrder};
 
     use crate::test_agent::{A, name};
 
@@ -72,17 +72,7 @@ mod tests {
     /// A record of one member, written by somebody whose clock is far ahead.
     fn record(seen: &str, order: Option<u64>, made: bool) -> Record {
         const AHEAD: u64 = 1 << 40;
-        let member = Member {
-            host: name("g-0.d"),
-            uuid: name(A),
-            operating_version: 100_000,
-            addresses: Vec::new(),
-            bricks: Vec::new(),
-            membership: Membership::Joined,
-            seen: seen.into(),
-            since: AHEAD,
-            unlisted_since: None,
-        };
+        let member = Member { seen: seen.into(), since: AHEAD, ..Member::joined(name("g-0.d"), name(A), 100_000) };
         let order = order.map(|id| RepairOrder {
             id,
             ordinal: 0,

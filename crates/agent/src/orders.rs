@@ -177,7 +177,7 @@ fn metric(repair: &Repair) -> &'static str {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use stead_pool::{Member, Membership, Record};
+    use stead_pool::{Member, Record};
 
     use crate::cluster::{RecordSeen, Revision, Set};
     use crate::daemon::Process;
@@ -187,17 +187,7 @@ mod tests {
 
     /// The agent of one of two that is ordered to repair itself, and that has the other one in this state.
     async fn agent(test: &str, peer_state: u32) -> TestAgent {
-        let member = |host: &str, uuid: &str| Member {
-            host: name(host),
-            uuid: name(uuid),
-            operating_version: 100_000,
-            addresses: Vec::new(),
-            bricks: Vec::new(),
-            membership: Membership::Joined,
-            seen: String::new(),
-            since: 0,
-            unlisted_since: None,
-        };
+        let member = |host: &str, uuid: &str| Member::joined(name(host), name(uuid), 100_000);
         let members = [(0, member("g-0.g.n.svc.d", A)), (1, member(B_HOST, B))].into();
         let record = Record { members, order: Some(order()), orders: 7 };
         let seen = Seen {

@@ -83,17 +83,7 @@ mod tests {
     }
 
     fn member(uuid: &str, membership: Membership) -> Member {
-        Member {
-            host: name(&format!("host-{uuid}")),
-            uuid: id(uuid),
-            operating_version: 100_000,
-            addresses: Vec::new(),
-            bricks: Vec::new(),
-            membership,
-            seen: String::new(),
-            since: 0,
-            unlisted_since: None,
-        }
+        Member { membership, ..Member::joined(name(&format!("host-{uuid}")), id(uuid), 100_000) }
     }
 
     fn record(members: &[(u32, &str, Membership)]) -> Record {

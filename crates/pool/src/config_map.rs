@@ -120,15 +120,16 @@ mod tests {
 
     fn member(membership: Membership, bricks: &[(&str, &str)]) -> Member {
         Member {
-            host: name("glusterfs-0.glusterfs.default.svc.cluster.local"),
-            uuid: name("edb18957-b7f5-468d-baf8-19e0e02d20c7"),
-            operating_version: 100_000,
             addresses: vec![name("10.0.0.7")],
             bricks: bricks.iter().map(|(v, p)| BrickAt { volume: name(v), path: name(p) }).collect(),
             membership,
             seen: "Peer in Cluster (Connected)".to_owned(),
             since: 5,
-            unlisted_since: None,
+            ..Member::joined(
+                name("glusterfs-0.glusterfs.default.svc.cluster.local"),
+                name("edb18957-b7f5-468d-baf8-19e0e02d20c7"),
+                100_000,
+            )
         }
     }
 

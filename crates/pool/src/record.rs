@@ -59,6 +59,23 @@ pub struct Member {
     pub unlisted_since: Option<u64>,
 }
 
+impl Member {
+    /// A current member of which nothing else is known yet.
+    pub fn joined(host: HostName, uuid: PeerId, operating_version: u32) -> Member {
+        Member {
+            host,
+            uuid,
+            operating_version,
+            addresses: Vec::new(),
+            bricks: Vec::new(),
+            membership: Membership::Joined,
+            seen: String::new(),
+            since: 0,
+            unlisted_since: None,
+        }
+    }
+}
+
 /// Whether a peer is a current member of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Membership {

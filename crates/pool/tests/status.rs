@@ -26,19 +26,14 @@ fn wanted(replicas: u32) -> PoolSpec {
 
 fn member(ordinal: u32) -> Member {
     Member {
-        host: wanted(1).host(ordinal),
-        uuid: uuid(ordinal),
-        operating_version: 100_000,
         addresses: vec![name(&format!("10.0.0.{ordinal}"))],
         bricks: if ordinal < 3 {
             vec![BrickAt { volume: name("gv0"), path: name("/data/bricks/gv0") }]
         } else {
             Vec::new()
         },
-        membership: Membership::Joined,
         seen: "Peer in Cluster (Connected)".to_owned(),
-        since: 0,
-        unlisted_since: None,
+        ..Member::joined(wanted(1).host(ordinal), uuid(ordinal), 100_000)
     }
 }
 

@@ -91,16 +91,11 @@ fn listed_by(report: &Report) -> BTreeSet<PeerId> {
 
 fn member(view: &DecisionInput<'_>, ordinal: u32, uuid: PeerId, report: Option<&Report>) -> Member {
     let known_version = view.reports.values().filter_map(|r| r.operating_version).max();
+    let operating_version = report.and_then(|r| r.operating_version).or(known_version).unwrap_or_default();
     Member {
-        host: view.wanted.host(ordinal),
-        uuid,
-        operating_version: report.and_then(|r| r.operating_version).or(known_version).unwrap_or_default(),
         addresses: report.map(|r| vec![r.address.clone()]).unwrap_or_default(),
-        bricks: Vec::new(),
-        membership: Membership::Joined,
-        seen: String::new(),
         since: view.now,
-        unlisted_since: None,
+        ..Member::joined(view.wanted.host(ordinal), uuid, operating_version)
     }
 }
 

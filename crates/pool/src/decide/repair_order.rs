@@ -145,7 +145,7 @@ pub fn still_needed(order: &RepairOrder, record: &Record, own: &Report) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use crate::{DecisionInput, HostName, Membership, PeerId, PoolSpec, decide};
+    use crate::{DecisionInput, HostName, PeerId, PoolSpec, decide};
 
     use super::*;
 
@@ -158,17 +158,7 @@ mod tests {
     }
 
     fn member(ordinal: u32) -> (u32, Member) {
-        let member = Member {
-            host: host(ordinal),
-            uuid: uuid(ordinal),
-            operating_version: 100_000,
-            addresses: Vec::new(),
-            bricks: Vec::new(),
-            membership: Membership::Joined,
-            seen: String::new(),
-            since: 0,
-            unlisted_since: None,
-        };
+        let member = Member::joined(host(ordinal), uuid(ordinal), 100_000);
         (ordinal, member)
     }
 

@@ -16,15 +16,9 @@ fn wanted() -> PoolSpec {
 
 fn record(membership: Membership) -> Record {
     let member = |o: u32, membership| Member {
-        host: wanted().host(o),
-        uuid: id(o),
-        operating_version: 100_000,
         addresses: vec![name(format!("address-{o}"))],
-        bricks: Vec::new(),
         membership,
-        seen: String::new(),
-        since: 0,
-        unlisted_since: None,
+        ..Member::joined(wanted().host(o), id(o), 100_000)
     };
     let members = [(0, member(0, Membership::Joined)), (1, member(1, Membership::Joined)), (2, member(2, membership))];
     Record { members: members.into(), ..Record::default() }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    Brick, BrickAt, Daemon, DecisionInput, Member, Membership, Peer, PeerState, PoolSpec, Record, Report, Volume,
-    decide,
+    Brick, BrickAt, Daemon, DecisionInput, Member, Peer, PeerState, PoolSpec, Record, Report, Volume, decide,
 };
 
 fn wanted() -> PoolSpec {
@@ -15,15 +14,8 @@ fn wanted() -> PoolSpec {
 /// A pool of three, of which the last one holds a brick.
 fn record() -> Record {
     let member = |o: u32| Member {
-        host: wanted().host(o),
-        uuid: id(o),
-        operating_version: 100_000,
-        addresses: Vec::new(),
         bricks: if o == 2 { vec![BrickAt { volume: name("gv0"), path: name("/brick") }] } else { Vec::new() },
-        membership: Membership::Joined,
-        seen: String::new(),
-        since: 0,
-        unlisted_since: None,
+        ..Member::joined(wanted().host(o), id(o), 100_000)
     };
     Record { members: (0..3).map(|o| (o, member(o))).collect(), ..Record::default() }
 }

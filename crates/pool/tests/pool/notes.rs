@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    BrickAt, Daemon, Decision, DecisionInput, Member, Membership, NoteReason, Peer, PeerCommand, PeerState, PoolSpec,
-    Record, Repair, RepairOrder, Report, Volume, decide, still_needed,
+    BrickAt, Daemon, Decision, DecisionInput, Member, NoteReason, Peer, PeerCommand, PeerState, PoolSpec, Record,
+    Repair, RepairOrder, Report, Volume, decide, still_needed,
 };
 
 fn wanted() -> PoolSpec {
@@ -26,15 +26,8 @@ struct Pool {
 impl Pool {
     fn of(count: u32) -> Pool {
         let member = |o: u32| Member {
-            host: wanted().host(o),
-            uuid: id(o),
-            operating_version: 100_000,
-            addresses: Vec::new(),
-            bricks: Vec::new(),
-            membership: Membership::Joined,
             seen: "Peer in Cluster (Connected)".to_owned(),
-            since: 0,
-            unlisted_since: None,
+            ..Member::joined(wanted().host(o), id(o), 100_000)
         };
         let report = |o: u32| Report {
             ordinal: o,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use serde_json::json;
 use stead_manifests::gluster::{Pool, PoolStorageClass, pool};
-use stead_pool::{BrickAt, Member, Membership, Record, config_map};
+use stead_pool::{BrickAt, Member, Record, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options};
 
 fn values() -> Pool {
@@ -27,18 +27,15 @@ fn name<T: FromStr<Err: Debug>>(text: String) -> T {
 /// A record in which these ordinals hold bricks of these volumes.
 fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
     let member = |ordinal: u32, volumes: &[&str]| Member {
-        host: name(format!("glusterfs-{ordinal}.glusterfs.default.svc.cluster.local")),
-        uuid: name(format!("00000000-0000-4000-8000-{ordinal:012}")),
-        operating_version: 100_000,
-        addresses: Vec::new(),
         bricks: volumes
             .iter()
             .map(|v| BrickAt { volume: name((*v).to_owned()), path: name(format!("/data/bricks/{v}")) })
             .collect(),
-        membership: Membership::Joined,
-        seen: String::new(),
-        since: 0,
-        unlisted_since: None,
+        ..Member::joined(
+            name(format!("glusterfs-{ordinal}.glusterfs.default.svc.cluster.local")),
+            name(format!("00000000-0000-4000-8000-{ordinal:012}")),
+            100_000,
+        )
     };
     let members = bricks.iter().map(|(ordinal, volumes)| (*ordinal, member(*ordinal, volumes))).collect();
     let record = Record { members, ..Record::default() };

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stead_pool::{Daemon, HostName, Member, Membership, Peer, PeerId, PeerState, Record, Report, config_map};
+use stead_pool::{Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options, skip};
 
 /// What a run left behind.
@@ -88,17 +88,7 @@ fn host(ordinal: u32) -> HostName {
 }
 
 fn record(ordinals: &[u32]) -> Value {
-    let member = |ordinal: u32| Member {
-        host: host(ordinal),
-        uuid: uuid(ordinal),
-        operating_version: 100_000,
-        addresses: Vec::new(),
-        bricks: Vec::new(),
-        membership: Membership::Joined,
-        seen: String::new(),
-        since: 0,
-        unlisted_since: None,
-    };
+    let member = |ordinal: u32| Member::joined(host(ordinal), uuid(ordinal), 100_000);
     let record = Record { members: ordinals.iter().map(|o| (*o, member(*o))).collect(), order: None, orders: 0 };
     json!({
         "apiVersion": "v1",
