@@ -1,8 +1,8 @@
-//! How the agents of a pool know each other: they sign what they ask and what they answer with the pool's key.
+//! Authenticates the agents of a pool to each other: requests and answers are signed with the pool's key.
 //!
-//! A request names who asks and whom it asks, and has a random number that is never used again. The answer is signed
-//! together with that number: an older answer, or one that was given to somebody else, does not fit. So no clocks are
-//! compared. What is sent is not secret, and is not encrypted.
+//! A request names the asking pod and the asked pod, and contains a random number (nonce) that is never reused. The
+//! answer is signed together with that nonce, so an older answer, or one for another request, is not valid. Clocks are
+//! not compared. The content is not secret and is not encrypted.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -13,16 +13,16 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use stead_pool::key_secret;
 
-/// For how long answers are accepted that were signed with the key before this one: others may learn of it later.
+/// How long the previous key is still accepted after a key change: other agents may learn of the new key later.
 const OVERLAP: Duration = Duration::from_secs(60);
 
-/// How many requests are remembered, so that each is answered once.
+/// The number of request nonces that are remembered, so that each request is answered only once.
 const REMEMBERED: usize = 4096;
 
 /// The scheme of the `Authorization` header.
 const SCHEME: &str = "Stead-HMAC-SHA256";
 
-/// The header of an answer's signature.
+/// The header with the signature of an answer.
 pub(crate) const SIGNATURE: &str = "stead-signature";
 
 /// A pool's key.
@@ -39,16 +39,16 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key, if it is long enough.
+    /// Returns a key, or none if it is too short.
     pub(crate) fn new(bytes: &[u8]) -> Option<Key> {
         let key = || Key { bytes: bytes.to_owned(), key: hmac::Key::new(hmac::HMAC_SHA256, bytes) };
         (bytes.len() >= key_secret::LENGTH).then(key)
     }
 
-    /// The bytes of a new key.
+    /// Returns the bytes of a new random key.
     pub(crate) fn random() -> anyhow::Result<Vec<u8>> {
         let mut bytes = vec![0; key_secret::LENGTH];
-        fill(&mut bytes)?;
+        fill_random(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -61,7 +61,7 @@ impl Key {
     }
 }
 
-/// The parts of a message, each with its length before it: no two lists of parts give the same bytes.
+/// Joins the parts of a message, each preceded by its length: no two lists of parts have the same bytes.
 fn message(parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
     for part in parts {
@@ -71,8 +71,8 @@ fn message(parts: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-fn fill(bytes: &mut [u8]) -> anyhow::Result<()> {
-    SystemRandom::new().fill(bytes).map_err(|_| anyhow::anyhow!("no random numbers"))
+fn fill_random(bytes: &mut [u8]) -> anyhow::Result<()> {
+    SystemRandom::new().fill(bytes).map_err(|_| anyhow::anyhow!("no random numbers available"))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -87,30 +87,30 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// The keys of a pool: the current one, and for a while the one before.
+/// The keys of a pool: the current one, and for a limited time the previous one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keys {
     current: Option<Key>,
-    before: Option<(Key, Instant)>,
+    previous: Option<(Key, Instant)>,
     problem: Option<String>,
 }
 
 impl Keys {
-    /// Another key is the current one.
+    /// Sets the current key.
     pub(crate) fn replace(&mut self, key: Key) {
         self.problem = None;
         if self.current.as_ref().is_some_and(|current| current.bytes == key.bytes) {
             return;
         }
-        self.before = self.current.replace(key).map(|before| (before, Instant::now()));
+        self.previous = self.current.replace(key).map(|previous| (previous, Instant::now()));
     }
 
-    /// The key could not be read; the one that is known stays.
+    /// Records that the key could not be read; a known key stays in use.
     pub(crate) fn fail(&mut self, problem: String) {
         self.problem = Some(problem);
     }
 
-    /// Why there is no key; none if there is one.
+    /// Returns why there is no key; none if there is one.
     pub(crate) fn missing(&self) -> Option<&str> {
         match self.current {
             Some(_) => None,
@@ -118,14 +118,14 @@ impl Keys {
         }
     }
 
-    /// The keys that are accepted.
+    /// The keys with which a signature is accepted.
     fn accepted(&self) -> impl Iterator<Item = &Key> {
-        let before = self.before.iter().filter(|(_, replaced)| replaced.elapsed() < OVERLAP).map(|(key, _)| key);
-        self.current.iter().chain(before)
+        let previous = self.previous.iter().filter(|(_, replaced)| replaced.elapsed() < OVERLAP).map(|(key, _)| key);
+        self.current.iter().chain(previous)
     }
 }
 
-/// A request that one agent makes of another.
+/// A request of one agent to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     /// Path and query.
@@ -146,19 +146,19 @@ impl Request<'_> {
         ]
     }
 
-    /// Signs it; gives the value of the `Authorization` header, and what the answer has to be signed with. None without
-    /// a key.
+    /// Signs the request. Returns the value of the `Authorization` header and the nonce for the answer; none without a
+    /// key.
     pub(crate) fn sign(&self, keys: &Keys, asking: &str) -> anyhow::Result<Option<(String, Nonce)>> {
         let Some(key) = &keys.current else { return Ok(None) };
         let mut bytes = [0; 16];
-        fill(&mut bytes)?;
+        fill_random(&mut bytes)?;
         let nonce = hex(&bytes);
         let signature = key.sign(&self.parts(asking, &nonce));
         Ok(Some((format!("{SCHEME} {asking} {nonce} {signature}"), Nonce(nonce))))
     }
 }
 
-/// The number of a request, which its answer is signed with.
+/// The nonce of a request; its answer is signed with it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nonce(String);
 
@@ -172,8 +172,8 @@ impl Nonce {
         Some(keys.current.as_ref()?.sign(&self.parts(answering, body)))
     }
 
-    /// Whether this is the signed answer of the pod with this uid.
-    pub(crate) fn fits(&self, keys: &Keys, answering: &str, body: &[u8], signature: &str) -> bool {
+    /// Whether the signature belongs to this answer of the pod with this uid.
+    pub(crate) fn is_valid(&self, keys: &Keys, answering: &str, body: &[u8], signature: &str) -> bool {
         keys.accepted().any(|key| key.verify(&self.parts(answering, body), signature))
     }
 }
@@ -185,18 +185,18 @@ pub(crate) enum Refused {
     Unreadable,
     #[error("the request is not signed with the pool's key")]
     WrongSignature,
-    #[error("the request was made before")]
+    #[error("the request was answered before")]
     Repeated,
 }
 
-/// The requests that were answered: none is answered twice.
+/// The nonces of answered requests: no request is answered twice.
 #[derive(Debug, Default)]
 pub(crate) struct AnsweredRequests {
     nonces: Mutex<(VecDeque<Nonce>, BTreeSet<Nonce>)>,
 }
 
 impl AnsweredRequests {
-    /// Checks a request by its `Authorization` header.
+    /// Verifies a request by its `Authorization` header.
     pub(crate) fn check(&self, keys: &Keys, request: &Request<'_>, header: &str) -> Result<Nonce, Refused> {
         let mut words = header.split(' ');
         let (Some(SCHEME), Some(asking), Some(nonce), Some(signature), None) =
@@ -214,7 +214,7 @@ impl AnsweredRequests {
         if self.remember(&nonce) { Ok(nonce) } else { Err(Refused::Repeated) }
     }
 
-    /// Whether it is new.
+    /// Remembers a nonce. Returns whether it is new.
     fn remember(&self, nonce: &Nonce) -> bool {
         let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
         let (order, known) = &mut *nonces;
@@ -263,31 +263,35 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fits_one_request_of_one_pod() {
+    fn a_signature_is_valid_for_one_request_to_one_pod() {
         let (_, nonce) = ASK.sign(&keys(1), "g-0").unwrap().unwrap();
         let (_, other) = ASK.sign(&keys(1), "g-0").unwrap().unwrap();
         let signature = nonce.sign_answer(&keys(1), "uid-1", b"body").unwrap();
-        assert!(nonce.fits(&keys(1), "uid-1", b"body", &signature));
-        assert!(!other.fits(&keys(1), "uid-1", b"body", &signature), "an older answer");
-        assert!(!nonce.fits(&keys(1), "uid-2", b"body", &signature), "another pod's answer");
-        assert!(!nonce.fits(&keys(1), "uid-1", b"bodY", &signature), "another body");
-        assert!(!nonce.fits(&keys(2), "uid-1", b"body", &signature), "another pool's key");
+        assert!(nonce.is_valid(&keys(1), "uid-1", b"body", &signature));
+        assert!(!other.is_valid(&keys(1), "uid-1", b"body", &signature), "an older answer");
+        assert!(!nonce.is_valid(&keys(1), "uid-2", b"body", &signature), "another pod's answer");
+        assert!(!nonce.is_valid(&keys(1), "uid-1", b"bodY", &signature), "another body");
+        assert!(!nonce.is_valid(&keys(2), "uid-1", b"body", &signature), "another pool's key");
         for wrong in ["", "0", "zz", &signature[2..]] {
-            assert!(!nonce.fits(&keys(1), "uid-1", b"body", wrong), "{wrong}");
+            assert!(!nonce.is_valid(&keys(1), "uid-1", b"body", wrong), "{wrong}");
         }
     }
 
     #[test]
-    fn a_key_that_was_replaced_is_accepted_for_a_while() {
+    fn a_replaced_key_is_accepted_for_a_limited_time() {
         let (_, nonce) = ASK.sign(&keys(1), "g-0").unwrap().unwrap();
         let signature = nonce.sign_answer(&keys(1), "uid-1", b"").unwrap();
         let mut rotated = keys(1);
         rotated.replace(Key::new(&[2; 32]).unwrap());
-        assert!(nonce.fits(&rotated, "uid-1", b"", &signature));
-        assert_ne!(nonce.sign_answer(&rotated, "uid-1", b""), Some(signature.clone()), "new ones have the new key");
-        let (key, replaced) = rotated.before.take().unwrap();
-        rotated.before = replaced.checked_sub(OVERLAP).map(|long_ago| (key, long_ago));
-        assert!(!nonce.fits(&rotated, "uid-1", b"", &signature));
+        assert!(nonce.is_valid(&rotated, "uid-1", b"", &signature));
+        assert_ne!(
+            nonce.sign_answer(&rotated, "uid-1", b""),
+            Some(signature.clone()),
+            "new answers are signed with the new key"
+        );
+        let (key, replaced) = rotated.previous.take().unwrap();
+        rotated.previous = replaced.checked_sub(OVERLAP).map(|long_ago| (key, long_ago));
+        assert!(!nonce.is_valid(&rotated, "uid-1", b"", &signature));
     }
 
     #[test]
@@ -299,12 +303,12 @@ mod tests {
         assert_eq!(keys.missing(), Some("Secret g-pool-key does not exist"));
         keys.replace(Key::new(&[1; 32]).unwrap());
         keys.fail("no answer".to_owned());
-        assert_eq!(keys.missing(), None, "the key that is known stays");
+        assert_eq!(keys.missing(), None, "a known key stays in use");
         assert!(Key::new(&[1; 31]).is_none(), "too short");
     }
 
     #[test]
-    fn only_so_many_requests_are_remembered() {
+    fn the_number_of_remembered_requests_is_limited() {
         let answered = AnsweredRequests::default();
         for number in 0..2 * REMEMBERED {
             assert!(answered.remember(&Nonce(number.to_string())));

@@ -1,4 +1,4 @@
-//! Before glusterd starts: the pod becomes itself again.
+//! Prepares the state directory before glusterd starts: restores the identity of the pod if it was lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,66 +7,70 @@ use anyhow::Result;
 use stead_pool::{Boot, PoolSpec};
 use tracing::{info, warn};
 
-use crate::cluster::{RecordSeen, Seen};
+use crate::cluster::{PoolObjects, RecordView};
 use crate::other_agents;
 use crate::shared::Shared;
 
-/// How long the API server may take to answer before a pod that has all of its state starts without it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the API server may take to answer before a pod with complete state starts without it.
+const API_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How soon to look again while waiting.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The interval between two attempts while waiting.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Gives the state directory what it lacks. Returns when glusterd may start.
+/// Restores what is missing in the state directory. Returns when glusterd may start.
 pub(crate) async fn prepare(shared: &Arc<Shared>) -> Result<()> {
-    let mut said = String::new();
-    while let Some(why) = hindrance(shared).await? {
-        if said != why {
-            warn!("glusterd waits: {why}");
-            said.clone_from(&why);
+    let mut logged = String::new();
+    while let Some(why) = prepare_once(shared).await? {
+        if logged != why {
+            warn!("glusterd is not started yet: {why}");
+            logged.clone_from(&why);
         }
         shared.set_doing(Some(why));
-        let mut seen = shared.cluster.seen();
-        seen.mark_unchanged();
-        // Something new is as good a reason to look again as time.
-        let _ = tokio::time::timeout(AGAIN, seen.changed()).await;
+        let mut objects = shared.cluster.objects();
+        objects.mark_unchanged();
+        // A change in Kubernetes triggers the next attempt early.
+        let _ = tokio::time::timeout(RETRY_INTERVAL, objects.changed()).await;
     }
     Ok(())
 }
 
-/// Gives the state directory what it lacks, if that can be told; else why glusterd may not start yet.
-async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
-    let held = match shared.state.read(&shared.host()).await {
-        Ok(held) => held,
+/// Tries once to restore what is missing in the state directory. Returns the reason if glusterd must not start yet.
+async fn prepare_once(shared: &Arc<Shared>) -> Result<Option<String>> {
+    let content = match shared.state.read(&shared.host()).await {
+        Ok(content) => content,
         Err(error) => return Ok(Some(error.to_string())),
     };
-    if let Err(error) = held.readable() {
+    if let Err(error) = content.readable() {
         return Ok(Some(format!("{error:#}")));
     }
-    let Some((wanted, seen)) = known(shared).await else {
-        if held.state.uuid.is_some() && !held.state.peers.is_empty() {
-            warn!("the API server does not answer; the state is whole, so glusterd starts without it");
+    let Some((wanted, objects)) = wait_for_objects(shared).await else {
+        if content.state.uuid.is_some() && !content.state.peers.is_empty() {
+            warn!("the API server does not answer; the state directory is complete, so glusterd starts without it");
             return Ok(None);
         }
-        return Ok(Some(match &shared.cluster.seen().borrow().record {
-            Some(RecordSeen::Unreadable(why)) => {
+        return Ok(Some(match &shared.cluster.objects().borrow().record {
+            Some(RecordView::Unreadable(why)) => {
                 format!("the record {} cannot be read: {why}", shared.settings.record())
             }
-            _ => "the state is not whole, and the API server does not answer".to_owned(),
+            _ => "the state directory is not complete, and the API server does not answer".to_owned(),
         }));
     };
-    let record = seen.record().unwrap_or_default();
-    let reports = other_agents::ask_all(shared, &seen).await.reports;
-    match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &held.state, &record, &reports) {
+    let record = objects.record().unwrap_or_default();
+    let reports = other_agents::ask_all(shared, &objects).await.reports;
+    match stead_pool::boot(&wanted, shared.settings.pod.ordinal, &content.state, &record, &reports) {
         Boot::Start => {}
         Boot::Restore(identity) => {
-            info!("this pod is {} of the pool, with {} peers", identity.uuid, identity.peers.len());
-            shared.state.change(move |state| state.restore(&identity, &time())).await?;
+            info!(
+                "restoring the identity of this pod: peer {} with {} other peers",
+                identity.uuid,
+                identity.peers.len()
+            );
+            shared.state.change(move |state| state.restore(&identity, &timestamp())).await?;
             shared.metrics.repaired("restore-identity-at-start");
         }
         Boot::Forget => {
-            info!("this pod was detached from the pool while it was away: it forgets its peers");
-            shared.state.change(|state| state.forget(&time())).await?;
+            info!("this pod was detached from the pool while it was down: removing its peers from the state directory");
+            shared.state.change(|state| state.forget(&timestamp())).await?;
             shared.metrics.repaired("forget-at-start");
         }
         Boot::Wait(why) => return Ok(Some(why)),
@@ -74,20 +78,20 @@ async fn hindrance(shared: &Arc<Shared>) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// What is wanted and what Kubernetes has, once all of it is known; none if that takes too long.
-async fn known(shared: &Shared) -> Option<(PoolSpec, Seen)> {
-    let mut changes = shared.cluster.seen();
-    let all = |seen: &Seen| seen.set.is_some() && seen.pods.is_some() && seen.record().is_some();
-    let seen = tokio::time::timeout(PATIENCE, changes.wait_for(all)).await.ok()?.ok()?.clone();
-    // The others are believed with the key only; where it cannot be read, the record has to do.
+/// Waits for the pool's objects in Kubernetes. Returns none if that takes too long.
+async fn wait_for_objects(shared: &Shared) -> Option<(PoolSpec, PoolObjects)> {
+    let mut changes = shared.cluster.objects();
+    let all = |objects: &PoolObjects| objects.set.is_some() && objects.pods.is_some() && objects.record().is_some();
+    let objects = tokio::time::timeout(API_TIMEOUT, changes.wait_for(all)).await.ok()?.ok()?.clone();
+    // Reports of other agents need the key; if it cannot be read, the record is used alone.
     if shared.settings.key_secret.is_some() {
         let mut keys = shared.cluster.keys();
-        let _ = tokio::time::timeout(PATIENCE, keys.wait_for(|keys| keys.missing().is_none())).await;
+        let _ = tokio::time::timeout(API_TIMEOUT, keys.wait_for(|keys| keys.missing().is_none())).await;
     }
-    Some((shared.cluster.wanted()?, seen))
+    Some((shared.cluster.wanted()?, objects))
 }
 
-/// The time, as it may stand in a file's name and sorts.
-pub(crate) fn time() -> String {
+/// The current time in a form that sorts and is valid in a file name.
+pub(crate) fn timestamp() -> String {
     jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%3fZ").to_string()
 }

@@ -1,7 +1,7 @@
-//! The processes below this one: those it started, and those that were left to it.
+//! The child processes of the agent: those it started, and orphans that it inherited.
 //!
-//! glusterd's bricks and its healing daemon detach themselves from it, so that they outlive it. In a container they
-//! become children of the first process, which has to take note of their end.
+//! glusterd's brick processes and its self-heal daemon detach from glusterd, so that they survive it. In a container
+//! they become children of the first process, which has to reap them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,47 +18,47 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, info, warn};
 
-/// How often to check whether processes that were told to end have ended.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often to check whether processes have ended that were told to.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The longest answer of a program that is read.
-const LONGEST: u64 = 4 << 20;
+/// The longest output of a program that is read.
+const MAX_OUTPUT: u64 = 4 << 20;
 
-/// The processes that somebody here started and waits for. A process has one set of children, whoever asks.
-static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// The processes that the agent started and waits for. It is static because a process has only one set of children.
+static OWN_PIDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// The processes below this one.
+/// The child processes of the agent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Children;
 
-/// A process that is waited for.
+/// A process that the agent started and waits for.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct ChildProcess {
     child: Child,
     pid: i32,
 }
 
 impl Children {
-    /// Becomes the one whom orphans are left to, also where this is not the first process of its container.
-    pub(crate) fn adopt() -> Children {
+    /// Makes the agent the parent of orphans even if it is not the first process in its container.
+    pub(crate) fn become_subreaper() -> Children {
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
-            warn!("orphans may be left to another process: {error}");
+            warn!("cannot become the parent of orphans: {error}");
         }
         Children
     }
 
     /// Starts a program.
-    pub(crate) fn spawn(&self, command: &mut Command) -> anyhow::Result<Own> {
+    pub(crate) fn spawn(&self, command: &mut Command) -> anyhow::Result<ChildProcess> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
-        let mut own = own();
+        let mut own = own_pids();
         let child = command.spawn().with_context(|| format!("running {program}"))?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).context("a process that has no id")?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).context("the process has no id")?;
         own.insert(pid);
         drop(own);
-        Ok(Own { child, pid })
+        Ok(ChildProcess { child, pid })
     }
 
-    /// Runs a program to its end, for as long as it may take, and gives what it said.
+    /// Runs a program to its end within a time limit, and returns its output.
     pub(crate) async fn output(&self, command: &mut Command, limit: Duration) -> anyhow::Result<Output> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut own = self.spawn(command)?;
@@ -71,63 +71,63 @@ impl Children {
         match ended {
             Ok(output) => output,
             Err(_) => {
-                // Whoever waits for nothing leaves a process behind.
+                // Without this, the process would be left behind.
                 let _ = own.child.kill().await;
                 anyhow::bail!("no answer within {} s", limit.as_secs())
             }
         }
     }
 
-    /// Takes note of the end of orphans, for as long as it is polled.
+    /// Reaps orphans that ended, for as long as it is polled.
     pub(crate) async fn reap(self) -> anyhow::Result<()> {
         let mut ended = signal(SignalKind::child())?;
         loop {
-            while let Some(pid) = self.orphan() {
+            while let Some(pid) = self.ended_orphan() {
                 match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
                     Ok(status) => debug!("an orphan has ended: {status:?}"),
                     Err(error) => debug!("an orphan has ended: {error}"),
                 }
             }
-            // One of our own that has ended may hide an orphan that has, until it is waited for.
+            // An ended process of our own may hide an ended orphan until it is waited for.
             let _ = tokio::time::timeout(Duration::from_secs(2), ended.recv()).await;
         }
     }
 
-    /// An orphan that has ended.
-    fn orphan(&self) -> Option<Pid> {
+    /// Returns an orphan that has ended.
+    fn ended_orphan(&self) -> Option<Pid> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let pid = match waitid(Id::All, flags).ok()? {
             WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => pid,
             _ => return None,
         };
-        (!own().contains(&pid.as_raw())).then_some(pid)
+        (!own_pids().contains(&pid.as_raw())).then_some(pid)
     }
 
-    /// Ends all processes that were left to this one: tells them to, and after a while sees to it.
-    pub(crate) async fn end_orphans(&self, patience: Duration) {
-        for (what, limit) in [(Signal::SIGTERM, patience), (Signal::SIGKILL, Duration::from_secs(2))] {
+    /// Terminates all orphans: first with SIGTERM, then with SIGKILL.
+    pub(crate) async fn terminate_orphans(&self, timeout: Duration) {
+        for (what, limit) in [(Signal::SIGTERM, timeout), (Signal::SIGKILL, Duration::from_secs(2))] {
             let left = self.orphans();
             if left.is_empty() {
                 return;
             }
-            info!("{what} to {} processes that glusterd left", left.len());
+            info!("{what} to {} processes left behind by glusterd", left.len());
             for pid in left {
-                // It may have ended just now.
+                // It may have ended in the meantime.
                 let _ = kill(pid, what);
             }
             let _ = tokio::time::timeout(limit, async {
                 while !self.orphans().is_empty() {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
             })
             .await;
         }
     }
 
-    /// The processes below this one that it did not start, without those that have ended.
+    /// The running child processes that the agent did not start.
     fn orphans(&self) -> Vec<Pid> {
         let me = nix::unistd::getpid().as_raw();
-        let own = own();
+        let own = own_pids();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let ours = pids.filter(|pid| {
@@ -138,25 +138,24 @@ impl Children {
     }
 }
 
-impl Own {
-    /// Its id.
+impl ChildProcess {
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub(crate) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Tells it to end, and after a while sees to it.
-    pub(crate) async fn end(&mut self, patience: Duration) -> std::io::Result<ExitStatus> {
-        // It may have ended just now.
+    /// Terminates the process: first with SIGTERM, after the timeout with SIGKILL.
+    pub(crate) async fn terminate(&mut self, timeout: Duration) -> std::io::Result<ExitStatus> {
+        // It may have ended in the meantime.
         let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
-        match tokio::time::timeout(patience, self.child.wait()).await {
+        match tokio::time::timeout(timeout, self.child.wait()).await {
             Ok(status) => status,
             Err(_) => {
-                warn!("process {} did not end within {} s and is killed", self.pid, patience.as_secs());
+                warn!("process {} did not terminate within {} s and is killed", self.pid, timeout.as_secs());
                 self.child.kill().await?;
                 self.child.wait().await
             }
@@ -164,25 +163,25 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        own().remove(&self.pid);
+        own_pids().remove(&self.pid);
     }
 }
 
-fn own() -> MutexGuard<'static, BTreeSet<i32>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn own_pids() -> MutexGuard<'static, BTreeSet<i32>> {
+    OWN_PIDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
-        from.take(LONGEST).read_to_end(&mut bytes).await?;
+        from.take(MAX_OUTPUT).read_to_end(&mut bytes).await?;
     }
     Ok(bytes)
 }
 
-/// State and parent in a line of `/proc/PID/stat`; the name before them may hold anything.
+/// Returns state and parent from a line of `/proc/PID/stat`. The process name before them may contain any characters.
 fn parent(stat: &str) -> Option<(&str, i32)> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
     Some((fields.next()?, fields.next()?.parse().ok()?))
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parents_are_read_whatever_the_name() {
+    fn parents_are_parsed_for_any_process_name() {
         for (stat, found) in [
             ("12 (glusterfsd) S 1 12 12 0", Some(("S", 1))),
             ("12 (a ) Z 9 (b) Z 7 12", Some(("Z", 7))),
@@ -205,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Runs a shell that leaves one behind that ends by itself and one that does not; gives their ids.
+    /// Runs a shell that leaves behind one process that ends by itself and one that does not. Returns their ids.
     async fn leave_two(children: &Children) -> Vec<i32> {
         let script = "sleep 0.1 >&- 2>&- & echo $!; sleep 100 >&- 2>&- & echo $!";
         let output = children.output(Command::new("sh").args(["-c", script]), Duration::from_secs(3600)).await.unwrap();
@@ -213,22 +212,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn orphans_are_noted_and_ended() {
-        let children = Children::adopt();
+    async fn orphans_are_reaped_and_terminated() {
+        let children = Children::become_subreaper();
         let reaper = tokio::spawn(children.reap());
         let left = leave_two(&children).await;
         let there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap();
         while there(left[0]) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         assert!(there(left[1]) && children.orphans().contains(&Pid::from_raw(left[1])));
-        children.end_orphans(Duration::from_secs(5)).await;
+        children.terminate_orphans(Duration::from_secs(5)).await;
         assert!(!children.orphans().contains(&Pid::from_raw(left[1])));
         reaper.abort();
     }
 
     #[tokio::test]
-    async fn what_takes_too_long_is_ended() {
+    async fn a_program_that_takes_too_long_is_killed() {
         let children = Children;
         let sleep = children.output(Command::new("sleep").arg("100"), Duration::from_millis(200)).await;
         assert_eq!(sleep.unwrap_err().to_string(), "no answer within 0 s");

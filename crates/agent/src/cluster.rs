@@ -1,6 +1,6 @@
 //! The pool's objects in Kubernetes: the StatefulSet, its pods, the record, and the Secret with the pool's key.
 //!
-//! Watches keep them up to date, so that nothing is polled. The last known state stays while the API server does not
+//! Watches keep them up to date, so that nothing is polled. The last known state is kept while the API server does not
 //! answer.
 
 use std::collections::BTreeMap;
@@ -19,64 +19,63 @@ use tracing::{debug, info, warn};
 use crate::auth::{Key, Keys};
 use crate::settings::Settings;
 
-/// How long one request of a watch lasts.
-const WATCH: Duration = Duration::from_secs(290);
+/// The duration of one watch request.
+const WATCH_DURATION: Duration = Duration::from_secs(290);
 
-/// The field manager of what the agent writes.
-const MANAGER: &str = "stead";
+/// The field manager of the agent's writes.
+const FIELD_MANAGER: &str = "stead";
 
-/// What was seen last.
+/// The pool's objects, as last read.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Seen {
-    /// The StatefulSet; none if it has not been seen, or does not exist.
-    pub(crate) set: Option<Set>,
-    /// The pods that the StatefulSet has created, by ordinal; none if they have not been listed yet.
-    pub(crate) pods: Option<BTreeMap<u32, PodSeen>>,
-    /// The record; none if it has not been looked for yet.
-    pub(crate) record: Option<RecordSeen>,
+pub(crate) struct PoolObjects {
+    /// The StatefulSet; none if it has not been read yet or does not exist.
+    pub(crate) set: Option<StatefulSetView>,
+    /// The pods of the StatefulSet, by ordinal; none if they have not been listed yet.
+    pub(crate) pods: Option<BTreeMap<u32, PoolPodView>>,
+    /// The record; none if it has not been read yet.
+    pub(crate) record: Option<RecordView>,
 }
 
-/// What is known of the StatefulSet.
+/// The fields of the StatefulSet that the agent needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Set {
-    /// How many pods are wanted.
+pub(crate) struct StatefulSetView {
+    /// The wanted number of pods.
     pub(crate) replicas: u32,
-    /// The ordinal of the first one.
+    /// The ordinal of the first pod.
     pub(crate) start: u32,
-    /// Which pods are its own.
+    /// The label selector of its pods.
     pub(crate) selector: String,
 }
 
-/// What is known of a pod.
+/// The fields of a pod that the agent needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct PodSeen {
-    /// Its uid.
+pub(crate) struct PoolPodView {
     pub(crate) uid: String,
-    /// Its address; empty while it has none.
+    /// The pod's IP address; empty while it has none.
     pub(crate) address: String,
-    /// Whether its agent signs its answers: one of an older version does not.
+    /// Whether the pod's agent signs its answers. Agents of older versions do not.
     pub(crate) signs: bool,
 }
 
 /// The record, as it was read.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum RecordSeen {
-    /// There is no ConfigMap for it.
+pub(crate) enum RecordView {
+    /// The ConfigMap does not exist.
     Absent,
-    /// There is a ConfigMap, as it was installed, with nothing in it.
+    /// The ConfigMap has no data, as installed.
     Empty(Revision),
-    /// There is a record.
-    There {
-        /// What it says.
+    /// The ConfigMap contains a record.
+    Present {
+        /// The record.
         record: Record,
-        /// Its revision.
+        /// The revision of the ConfigMap.
         revision: Revision,
     },
-    /// It is there and cannot be read. It is never overwritten: somebody has to look.
+    /// The ConfigMap cannot be parsed. It is never overwritten: a person has to look at it.
     Unreadable(String),
 }
 
-/// Which revision of the ConfigMap was read, with what others have written on it.
+/// The revision of the ConfigMap that was read, with labels and annotations written by others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Revision {
     version: String,
@@ -94,41 +93,41 @@ impl Revision {
     }
 }
 
-impl Seen {
-    /// The record; an empty one if there is none.
+impl PoolObjects {
+    /// Returns the record: an empty one if there is none, nothing if it is unknown or unreadable.
     pub(crate) fn record(&self) -> Option<Record> {
         match self.record.as_ref()? {
-            RecordSeen::Absent | RecordSeen::Empty(_) => Some(Record::default()),
-            RecordSeen::There { record, .. } => Some(record.clone()),
-            RecordSeen::Unreadable(_) => None,
+            RecordView::Absent | RecordView::Empty(_) => Some(Record::default()),
+            RecordView::Present { record, .. } => Some(record.clone()),
+            RecordView::Unreadable(_) => None,
         }
     }
 }
 
-/// Kubernetes, as far as this pool is concerned.
+/// Reads and writes the pool's objects in Kubernetes.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
     settings: Arc<Settings>,
     pool: PoolSpec,
-    seen: watch::Sender<Seen>,
+    objects: watch::Sender<PoolObjects>,
     keys: watch::Sender<Keys>,
 }
 
-/// A record that was not written.
+/// Why the record was not written.
 #[derive(Debug)]
 pub(crate) enum NotWritten {
-    /// Somebody else wrote it: what was decided was decided on something old.
+    /// Another agent wrote the record: the decision was based on an old one.
     Outdated,
-    /// Anything else.
+    /// Any other error.
     Failed(String),
 }
 
 impl Cluster {
-    /// Nothing has been seen yet.
+    /// A cluster of which nothing has been read yet.
     pub(crate) fn new(client: Client, settings: Arc<Settings>) -> Result<Cluster, InvalidName> {
         let pool = settings.wanted(0, 0)?;
-        Ok(Cluster { client, settings, pool, seen: watch::Sender::default(), keys: watch::Sender::default() })
+        Ok(Cluster { client, settings, pool, objects: watch::Sender::default(), keys: watch::Sender::default() })
     }
 
     /// The name by which the other peers know a pod.
@@ -136,43 +135,43 @@ impl Cluster {
         self.pool.host(ordinal)
     }
 
-    /// What was seen last, and each change of it.
-    pub(crate) fn seen(&self) -> watch::Receiver<Seen> {
-        self.seen.subscribe()
+    /// Subscribes to the pool's objects.
+    pub(crate) fn objects(&self) -> watch::Receiver<PoolObjects> {
+        self.objects.subscribe()
     }
 
-    /// The pool's keys, and each change of them.
+    /// Subscribes to the pool's keys.
     pub(crate) fn keys(&self) -> watch::Receiver<Keys> {
         self.keys.subscribe()
     }
 
-    /// What is wanted, if the StatefulSet has been seen.
+    /// The pods that the pool should have; none if the StatefulSet has not been read.
     pub(crate) fn wanted(&self) -> Option<PoolSpec> {
-        let seen = self.seen.borrow();
-        Some(self.wanted_by(seen.set.as_ref()?))
+        let objects = self.objects.borrow();
+        Some(self.wanted_by(objects.set.as_ref()?))
     }
 
-    fn wanted_by(&self, set: &Set) -> PoolSpec {
+    fn wanted_by(&self, set: &StatefulSetView) -> PoolSpec {
         let mut wanted = self.pool.clone();
         (wanted.replicas, wanted.start) = (set.replicas, set.start);
         wanted
     }
 
-    /// Takes this for what Kubernetes has.
+    /// Sets the objects without reading them.
     #[cfg(test)]
-    pub(crate) fn pretend(&self, seen: Seen) {
-        self.seen.send_replace(seen);
+    pub(crate) fn set_objects(&self, objects: PoolObjects) {
+        self.objects.send_replace(objects);
     }
 
-    /// Takes this for the pool's key.
+    /// Sets the pool's key without reading it.
     #[cfg(test)]
-    pub(crate) fn pretend_key(&self, key: Key) {
+    pub(crate) fn set_key(&self, key: Key) {
         self.keys.send_modify(|keys| keys.replace(key));
     }
 
-    /// Keeps it up to date, for as long as it is polled.
-    pub(crate) async fn keep(&self) {
-        tokio::join!(self.keep_set(), self.keep_record(), self.keep_pods(), self.keep_key());
+    /// Watches all objects, for as long as it is polled.
+    pub(crate) async fn watch_all(&self) {
+        tokio::join!(self.watch_set(), self.watch_record(), self.watch_pods(), self.watch_key());
     }
 
     /// The path of an object in the pool's namespace.
@@ -180,66 +179,66 @@ impl Cluster {
         kind.object(&self.settings.namespace, name)
     }
 
-    fn learn(&self, change: impl FnOnce(&mut Seen)) {
-        self.seen.send_if_modified(|seen| {
-            let before = seen.clone();
-            change(seen);
-            *seen != before
+    fn update(&self, change: impl FnOnce(&mut PoolObjects)) {
+        self.objects.send_if_modified(|objects| {
+            let before = objects.clone();
+            change(objects);
+            *objects != before
         });
     }
 
-    async fn keep_set(&self) {
-        let options = WatchOptions::named(&self.settings.pool, WATCH);
+    async fn watch_set(&self) {
+        let options = WatchOptions::named(&self.settings.pool, WATCH_DURATION);
         let read = |object: StatefulSet| (name_of(&object.metadata), set(object.spec.as_ref()));
         follow(self.client.watch(&self.settings.namespace, &options, read), |sets| {
             let set = sets.values().next().cloned();
-            self.learn(|seen| seen.set = set);
+            self.update(|objects| objects.set = set);
         })
         .await;
     }
 
-    async fn keep_record(&self) {
-        let options = WatchOptions::named(&self.settings.record(), WATCH);
+    async fn watch_record(&self) {
+        let options = WatchOptions::named(&self.settings.record(), WATCH_DURATION);
         let read = |object: ConfigMap| (name_of(&object.metadata), read_record(&object));
         follow(self.client.watch(&self.settings.namespace, &options, read), |records| {
-            self.learn_record(records.values().next().cloned().unwrap_or(RecordSeen::Absent));
+            self.update_record(records.values().next().cloned().unwrap_or(RecordView::Absent));
         })
         .await;
     }
 
-    /// The watch may still tell what our own write has changed: an older revision is not news.
-    fn learn_record(&self, record: RecordSeen) {
-        self.learn(|seen| {
-            let older = match (&seen.record, &record) {
-                (Some(RecordSeen::There { revision: had, .. }), RecordSeen::There { revision: new, .. }) => {
+    /// Ignores a revision older than the known one: the watch may still report a state from before our own write.
+    fn update_record(&self, record: RecordView) {
+        self.update(|objects| {
+            let older = match (&objects.record, &record) {
+                (Some(RecordView::Present { revision: known, .. }), RecordView::Present { revision: new, .. }) => {
                     let version = |revision: &Revision| revision.version.parse::<u64>();
-                    matches!((version(had), version(new)), (Ok(had), Ok(new)) if new < had)
+                    matches!((version(known), version(new)), (Ok(known), Ok(new)) if new < known)
                 }
                 _ => false,
             };
             if !older {
-                seen.record = Some(record);
+                objects.record = Some(record);
             }
         });
     }
 
-    async fn keep_pods(&self) {
-        let mut seen = self.seen();
+    async fn watch_pods(&self) {
+        let mut objects = self.objects();
         loop {
-            let selector = match seen.wait_for(|seen| seen.set.is_some()).await {
-                Ok(seen) => seen.set.as_ref().map(|set| set.selector.clone()).unwrap_or_default(),
+            let selector = match objects.wait_for(|objects| objects.set.is_some()).await {
+                Ok(objects) => objects.set.as_ref().map(|set| set.selector.clone()).unwrap_or_default(),
                 Err(_) => return,
             };
-            let options = WatchOptions::labelled(&selector, WATCH);
+            let options = WatchOptions::labelled(&selector, WATCH_DURATION);
             let read = |object: Pod| (name_of(&object.metadata), pod(&object));
             let pods = follow(self.client.watch(&self.settings.namespace, &options, read), |pods| {
                 let ours =
                     pods.iter().filter_map(|(name, pod)| Some((ordinal(&self.settings.pool, name)?, pod.clone())));
                 let ours = ours.collect();
-                self.learn(|seen| seen.pods = Some(ours));
+                self.update(|objects| objects.pods = Some(ours));
             });
-            let mut changes = self.seen();
-            let other = changes.wait_for(|seen| seen.set.as_ref().is_some_and(|set| set.selector != selector));
+            let mut changes = self.objects();
+            let other = changes.wait_for(|objects| objects.set.as_ref().is_some_and(|set| set.selector != selector));
             tokio::select! {
                 () = pods => {}
                 _ = other => {}
@@ -247,11 +246,12 @@ impl Cluster {
         }
     }
 
-    /// Follows the Secret with the pool's key; where it is empty, fills it. Without such a Secret, nothing is signed.
-    async fn keep_key(&self) {
+    /// Watches the Secret with the pool's key, and writes a new key into it if it is empty. Without such a Secret,
+    /// nothing is signed.
+    async fn watch_key(&self) {
         let Some(name) = &self.settings.key_secret else { return std::future::pending().await };
         let (tell, mut secrets) = watch::channel::<Option<Secret>>(None);
-        let options = WatchOptions::named(name, WATCH);
+        let options = WatchOptions::named(name, WATCH_DURATION);
         let read = |object: Secret| (name_of(&object.metadata), object);
         let following = follow(self.client.watch(&self.settings.namespace, &options, read), |all| {
             tell.send_replace(all.values().next().cloned());
@@ -259,13 +259,13 @@ impl Cluster {
         let learning = async {
             while secrets.changed().await.is_ok() {
                 let secret = secrets.borrow_and_update().clone();
-                self.learn_key(name, secret).await;
+                self.update_key(name, secret).await;
             }
         };
         tokio::join!(following, learning);
     }
 
-    async fn learn_key(&self, name: &str, secret: Option<Secret>) {
+    async fn update_key(&self, name: &str, secret: Option<Secret>) {
         let problem = match secret {
             None => format!("Secret {name} does not exist: apply the manifests again"),
             Some(secret) => match secret.data.as_ref().and_then(|data| data.get(key_secret::KEY)) {
@@ -273,10 +273,10 @@ impl Cluster {
                     Some(key) => return self.keys.send_modify(|keys| keys.replace(key)),
                     None => format!("Secret {name}: data.{} must have {} bytes", key_secret::KEY, key_secret::LENGTH),
                 },
-                None => match self.fill(secret).await {
-                    Ok(()) => return info!("Secret {name} has the pool's new key"),
-                    // Somebody else may have filled it just now: the watch tells.
-                    Err(error) => format!("Secret {name} has no key, and could not be filled: {error}"),
+                None => match self.write_new_key(secret).await {
+                    Ok(()) => return info!("Secret {name} now has a new key for the pool"),
+                    // Another agent may have written one in the meantime: the watch reports it.
+                    Err(error) => format!("Secret {name} has no key, and writing one failed: {error}"),
                 },
             },
         };
@@ -284,30 +284,30 @@ impl Cluster {
         self.keys.send_modify(|keys| keys.fail(problem));
     }
 
-    /// Writes a new key into a Secret that has none, if nobody has written it meanwhile.
-    async fn fill(&self, mut secret: Secret) -> Result<(), String> {
+    /// Writes a new key into a Secret that has none, unless it has been changed in the meantime.
+    async fn write_new_key(&self, mut secret: Secret) -> Result<(), String> {
         let bytes = Key::random().map_err(|error| error.to_string())?;
         secret.data.get_or_insert_default().insert(key_secret::KEY.to_owned(), ByteString(bytes));
         let path = self.path(ApiPath::of::<Secret>(), &name_of(&secret.metadata));
-        let written = self.client.send::<Secret>(ApiRequest::update(path, &secret).managed_by(MANAGER)).await;
+        let written = self.client.send::<Secret>(ApiRequest::update(path, &secret).managed_by(FIELD_MANAGER)).await;
         written.map(drop).map_err(|error| error.message())
     }
 
-    /// Writes the record, if it still is the one that was decided on.
+    /// Writes the record, unless it has changed since the decision.
     pub(crate) async fn write_record(
         &self,
         record: &Record,
         start: u32,
-        decided_on: Option<&RecordSeen>,
+        decided_on: Option<&RecordView>,
     ) -> Result<(), NotWritten> {
         let kind = ApiPath::of::<ConfigMap>();
         let request = match &write(&self.settings, record, start, decided_on)? {
             Write::Create(object) => ApiRequest::create(kind.collection(Some(&self.settings.namespace)), object),
             Write::Replace(object) => ApiRequest::update(self.path(kind, &name_of(&object.metadata)), object),
         };
-        match self.client.send::<ConfigMap>(request.managed_by(MANAGER)).await {
+        match self.client.send::<ConfigMap>(request.managed_by(FIELD_MANAGER)).await {
             Ok(written) => {
-                self.learn_record(read_record(&written));
+                self.update_record(read_record(&written));
                 Ok(())
             }
             Err(error) if error.is_conflict() || error.is_not_found() => Err(NotWritten::Outdated),
@@ -315,8 +315,8 @@ impl Cluster {
         }
     }
 
-    /// What is wanted, asked now.
-    pub(crate) async fn ask_wanted(&self) -> Option<PoolSpec> {
+    /// Reads the StatefulSet now and returns the pods that the pool should have.
+    pub(crate) async fn fetch_wanted(&self) -> Option<PoolSpec> {
         let path = self.path(ApiPath::of::<StatefulSet>(), &self.settings.pool);
         let found: StatefulSet = self.client.send(ApiRequest::get(path)).await.ok()?;
         Some(self.wanted_by(&set(found.spec.as_ref())))
@@ -325,7 +325,7 @@ impl Cluster {
     /// Creates an event.
     pub(crate) async fn event(&self, event: &Event) -> Result<(), Error> {
         let path = ApiPath::of::<Event>().collection(Some(&self.settings.namespace));
-        self.client.send::<Event>(ApiRequest::create(path, event).managed_by(MANAGER)).await.map(drop)
+        self.client.send::<Event>(ApiRequest::create(path, event).managed_by(FIELD_MANAGER)).await.map(drop)
     }
 }
 
@@ -347,9 +347,9 @@ async fn follow<T: Send + 'static>(mut watch: Watch<(String, T)>, mut report: im
             }
             WatchEvent::Failed { error, again } => {
                 if again {
-                    debug!("watching: {error}");
+                    debug!("watch: {error}");
                 } else {
-                    warn!("watching: {error}");
+                    warn!("watch: {error}");
                 }
                 continue;
             }
@@ -365,13 +365,13 @@ enum Write {
     Replace(ConfigMap),
 }
 
-/// The request that writes a record in place of the one that was decided on. What has come since then is not
-/// overwritten, so the revision is never a newer one.
+/// Returns the request that replaces the record that the decision was based on. It carries that revision, so a newer
+/// record is not overwritten.
 fn write(
     settings: &Settings,
     record: &Record,
     start: u32,
-    decided_on: Option<&RecordSeen>,
+    decided_on: Option<&RecordView>,
 ) -> Result<Write, NotWritten> {
     let labels = |revision: Option<&Revision>| {
         let mut labels = revision.map(|revision| revision.labels.clone()).unwrap_or_default();
@@ -391,28 +391,28 @@ fn write(
         ..ConfigMap::default()
     };
     match decided_on {
-        Some(RecordSeen::Absent) => Ok(Write::Create(object(None))),
-        Some(RecordSeen::Empty(revision) | RecordSeen::There { revision, .. }) => {
+        Some(RecordView::Absent) => Ok(Write::Create(object(None))),
+        Some(RecordView::Empty(revision) | RecordView::Present { revision, .. }) => {
             Ok(Write::Replace(object(Some(revision))))
         }
-        Some(RecordSeen::Unreadable(_)) | None => Err(NotWritten::Failed("the record has not been read".into())),
+        Some(RecordView::Unreadable(_)) | None => Err(NotWritten::Failed("the record has not been read".into())),
     }
 }
 
-fn set(spec: Option<&StatefulSetSpec>) -> Set {
+fn set(spec: Option<&StatefulSetSpec>) -> StatefulSetView {
     let number = |value: Option<i32>, default| value.and_then(|n| n.try_into().ok()).unwrap_or(default);
     let labels = spec.and_then(|spec| spec.selector.match_labels.as_ref());
     let selector: Vec<String> = labels.into_iter().flatten().map(|(key, value)| format!("{key}={value}")).collect();
-    Set {
+    StatefulSetView {
         replicas: number(spec.and_then(|spec| spec.replicas), 1),
         start: number(spec.and_then(|spec| spec.ordinals.as_ref()?.start), 0),
         selector: selector.join(","),
     }
 }
 
-fn pod(object: &Pod) -> PodSeen {
+fn pod(object: &Pod) -> PoolPodView {
     let address = object.status.as_ref().and_then(|status| status.pod_ip.clone());
-    PodSeen {
+    PoolPodView {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         address: address.unwrap_or_default(),
         signs: object
@@ -424,15 +424,15 @@ fn pod(object: &Pod) -> PodSeen {
     }
 }
 
-fn read_record(object: &ConfigMap) -> RecordSeen {
+fn read_record(object: &ConfigMap) -> RecordView {
     let revision = Revision::of(&object.metadata);
     let data = object.data.clone().unwrap_or_default();
     if data.is_empty() {
-        return RecordSeen::Empty(revision);
+        return RecordView::Empty(revision);
     }
     match config_map::record(&data) {
-        Ok(record) => RecordSeen::There { record, revision },
-        Err(error) => RecordSeen::Unreadable(error.to_string()),
+        Ok(record) => RecordView::Present { record, revision },
+        Err(error) => RecordView::Unreadable(error.to_string()),
     }
 }
 
@@ -468,12 +468,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_written_in_place_of_the_one_that_was_decided_on() {
+    fn a_record_replaces_only_the_revision_of_the_decision() {
         for (decided_on, replaces) in [
-            (Some(RecordSeen::Absent), Some(None)),
-            (Some(RecordSeen::Empty(revision())), Some(Some("7"))),
-            (Some(RecordSeen::There { record: Record::default(), revision: revision() }), Some(Some("7"))),
-            (Some(RecordSeen::Unreadable("no JSON".into())), None),
+            (Some(RecordView::Absent), Some(None)),
+            (Some(RecordView::Empty(revision())), Some(Some("7"))),
+            (Some(RecordView::Present { record: Record::default(), revision: revision() }), Some(Some("7"))),
+            (Some(RecordView::Unreadable("no JSON".into())), None),
             (None, None),
         ] {
             let request = write(&crate::test_agent::settings(), &Record::default(), 0, decided_on.as_ref()).ok();
@@ -482,7 +482,7 @@ mod tests {
                 Write::Replace(object) => {
                     let meta = &object.metadata;
                     let kept = [&meta.annotations, &meta.labels].map(|all| Some(all.as_ref()?.get("a")?.as_str()));
-                    assert_eq!(kept, [Some("b"); 2], "what others have written is kept");
+                    assert_eq!(kept, [Some("b"); 2], "labels and annotations of others are kept");
                     object.metadata.resource_version.as_deref()
                 }
             });
@@ -491,29 +491,29 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_told_from_none() {
+    fn an_unreadable_record_is_not_an_absent_one() {
         let object = |data: Option<BTreeMap<String, String>>| ConfigMap {
             metadata: ObjectMeta { resource_version: Some("7".into()), ..ObjectMeta::default() },
             data,
             ..ConfigMap::default()
         };
-        let there = read_record(&object(Some(config_map::data(&Record::default(), 0))));
-        assert!(matches!(there, RecordSeen::There { .. }), "{there:?}");
+        let present = read_record(&object(Some(config_map::data(&Record::default(), 0))));
+        assert!(matches!(present, RecordView::Present { .. }), "{present:?}");
         for data in [None, Some(BTreeMap::new())] {
-            assert!(matches!(read_record(&object(data)), RecordSeen::Empty(_)));
+            assert!(matches!(read_record(&object(data)), RecordView::Empty(_)));
         }
         for (key, value) in [("record.json", "{"), ("bricks", "0 gv0")] {
             let data = Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
-            assert!(matches!(read_record(&object(data)), RecordSeen::Unreadable(_)), "{key}");
+            assert!(matches!(read_record(&object(data)), RecordView::Unreadable(_)), "{key}");
         }
     }
 
     #[test]
-    fn a_pod_says_whether_its_agent_signs() {
+    fn an_annotation_tells_whether_an_agent_signs() {
         for (annotations, signs) in [(json!({}), false), (json!({"stead.dev/signs-reports": "true"}), true)] {
             let object = json!({"metadata": {"uid": "u", "annotations": annotations}, "status": {"podIP": "10.0.0.1"}});
             let found = pod(&serde_json::from_value(object).unwrap());
-            assert_eq!(found, PodSeen { uid: "u".into(), address: "10.0.0.1".into(), signs });
+            assert_eq!(found, PoolPodView { uid: "u".into(), address: "10.0.0.1".into(), signs });
         }
     }
 }

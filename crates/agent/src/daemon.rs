@@ -1,4 +1,4 @@
-//! glusterd, kept running.
+//! Keeps glusterd running.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,30 +9,30 @@ use tracing::{info, warn};
 
 use crate::children::Children;
 
-/// How long glusterd may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long glusterd may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How soon it is started again after it ended by itself, at first and at most.
+/// The delay before glusterd is restarted after it exited: at first and at most.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// After how long a run counts as a good one.
-const GOOD: Duration = Duration::from_secs(30);
+/// A run of at least this duration resets the delay.
+const STABLE_RUN: Duration = Duration::from_secs(30);
 
-/// How glusterd's process is.
+/// The state of glusterd's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Process {
-    /// It is not to run.
+    /// It is not supposed to run.
     Stopped,
     /// It runs.
-    Runs,
-    /// It ended by itself, at this time or before, and is started again shortly.
+    Running,
+    /// It exited by itself and is restarted shortly.
     Failed {
-        /// Since when it has not had a good run.
+        /// When the current series of failures began.
         since: Instant,
     },
 }
 
-/// Tells whether glusterd is to run, and how it is.
+/// Starts and stops glusterd, and tells its state.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     wanted: watch::Sender<bool>,
@@ -40,33 +40,32 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// One that is not to run yet, and what keeps it running from then on.
+    /// A stopped daemon, and the future that supervises it.
     pub(crate) fn new(command: Vec<String>, children: Children) -> (Daemon, impl Future<Output = ()>) {
         let (wanted, wants) = watch::channel(false);
         let (tell, process) = watch::channel(Process::Stopped);
         (Daemon { wanted, process }, supervise(command, children, wants, tell))
     }
 
-    /// How its process is.
     pub(crate) fn process(&self) -> Process {
         *self.process.borrow()
     }
 
-    /// Tells of each change of its process.
+    /// Subscribes to changes of the process's state.
     pub(crate) fn changes(&self) -> watch::Receiver<Process> {
         self.process.clone()
     }
 
-    /// Lets it run.
+    /// Starts glusterd; does not wait.
     pub(crate) fn start(&self) {
         self.wanted.send_replace(true);
     }
 
-    /// Stops it, and waits until it has ended. Its bricks go on.
+    /// Stops glusterd and waits until it has exited. Its bricks keep running.
     pub(crate) async fn stop(&self) {
         self.wanted.send_replace(false);
         let mut process = self.process.clone();
-        // Where nobody supervises it any more, it has been ended.
+        // If nothing supervises it any more, it has exited.
         let _ = process.wait_for(|p| *p == Process::Stopped).await;
     }
 }
@@ -90,19 +89,19 @@ async fn supervise(
         match children.spawn(&mut program) {
             Ok(mut glusterd) => {
                 info!("glusterd runs as process {}", glusterd.pid());
-                tell.send_replace(Process::Runs);
+                tell.send_replace(Process::Running);
                 let stopped = tokio::select! {
                     ended = glusterd.wait() => {
                         match ended {
-                            Ok(status) => warn!("glusterd ended by itself: {status}"),
-                            Err(error) => warn!("glusterd ended by itself: {error}"),
+                            Ok(status) => warn!("glusterd exited by itself: {status}"),
+                            Err(error) => warn!("glusterd exited by itself: {error}"),
                         }
                         false
                     }
                     _ = wanted.wait_for(|wanted| !*wanted) => true,
                 };
                 if stopped {
-                    match glusterd.end(PATIENCE).await {
+                    match glusterd.terminate(STOP_TIMEOUT).await {
                         Ok(status) => info!("glusterd was stopped: {status}"),
                         Err(error) => warn!("stopping glusterd: {error}"),
                     }
@@ -114,7 +113,7 @@ async fn supervise(
             }
             Err(error) => warn!("{error:#}"),
         }
-        if began.elapsed() >= GOOD {
+        if began.elapsed() >= STABLE_RUN {
             (back_off, failing) = (BACK_OFF.0, None);
         }
         tell.send_replace(Process::Failed { since: *failing.get_or_insert_with(Instant::now) });
@@ -138,23 +137,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_runs_only_when_it_is_wanted() {
+    async fn glusterd_runs_only_between_start_and_stop() {
         let (daemon, supervised) = Daemon::new(shell("exec sleep 1000"), Children);
         let task = tokio::spawn(supervised);
         let mut changes = daemon.changes();
         assert_eq!(daemon.process(), Process::Stopped);
         daemon.start();
-        changes.wait_for(|p| *p == Process::Runs).await.unwrap();
+        changes.wait_for(|p| *p == Process::Running).await.unwrap();
         daemon.stop().await;
         assert_eq!(daemon.process(), Process::Stopped);
         daemon.start();
-        changes.wait_for(|p| *p == Process::Runs).await.unwrap();
+        changes.wait_for(|p| *p == Process::Running).await.unwrap();
         daemon.stop().await;
         task.abort();
     }
 
     #[tokio::test]
-    async fn one_that_ends_by_itself_is_started_again() {
+    async fn glusterd_is_restarted_after_it_exits() {
         let file = std::env::temp_dir().join(format!("stead-agent-daemon-{}", std::process::id()));
         let script = format!("echo x >> {0}; [ $(wc -l < {0}) -ge 2 ] && exec sleep 1000; exit 3", file.display());
         let (daemon, supervised) = Daemon::new(shell(&script), Children);
@@ -162,18 +161,18 @@ mod tests {
         let mut changes = daemon.changes();
         daemon.start();
         changes.wait_for(|p| matches!(p, Process::Failed { .. })).await.unwrap();
-        // That it runs is said before its first line does anything.
+        // The state becomes Running before the script's first line has run.
         while std::fs::read_to_string(&file).unwrap().lines().count() < 2 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(daemon.process(), Process::Runs);
+        assert_eq!(daemon.process(), Process::Running);
         daemon.stop().await;
         task.abort();
         std::fs::remove_file(file).unwrap();
     }
 
     #[tokio::test]
-    async fn one_that_cannot_be_started_is_no_end() {
+    async fn a_program_that_cannot_be_started_is_retried() {
         let (daemon, supervised) = Daemon::new(vec!["/no/such/program".into()], Children);
         let task = tokio::spawn(supervised);
         let mut changes = daemon.changes();

@@ -1,8 +1,8 @@
-//! Reads and writes of disks that may hang.
+//! Access to disks that may hang.
 //!
-//! A read of a brick whose disk hangs never returns, and no signal ends it. So each is made on a thread of its own, and
-//! whoever waits for it stops waiting at a deadline. While a thread has not returned, no other is started for the same
-//! disk: there is at most one for each.
+//! A read from a disk that hangs never returns, and no signal interrupts it. So each access runs on its own thread, and
+//! the caller stops waiting at a deadline. While a thread has not returned, no other one is started for the same disk:
+//! there is at most one per disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// The stack of a thread that reads: it needs little.
+/// The stack size of a thread that accesses a disk.
 const STACK: usize = 512 << 10;
 
 /// A disk did not answer.
@@ -29,28 +29,28 @@ impl std::fmt::Display for NotAnswering {
 
 impl std::error::Error for NotAnswering {}
 
-/// The disks on which work is under way, with the time since when.
+/// The disks that are in use, and since when.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Disks {
     busy: Arc<Mutex<BTreeMap<PathBuf, Instant>>>,
 }
 
 impl Disks {
-    /// Does something on the disk at `path`, which may take this long. Where it takes longer, it goes on, and nothing
-    /// else is done on this disk until it has returned.
-    pub(crate) async fn on<T: Send + 'static>(
+    /// Runs `work` on the disk at `path` with a time limit. If it takes longer, it continues in the background, and
+    /// nothing else runs on this disk until it has returned.
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         path: &Path,
         limit: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotAnswering> {
-        let turn = Turn::take(&self.busy, path)?;
+        let guard = DiskGuard::acquire(&self.busy, path)?;
         let (done, result) = oneshot::channel();
         let thread = std::thread::Builder::new().name("disk".to_owned()).stack_size(STACK).spawn(move || {
             let found = work();
-            // The disk is free again before anybody learns of it: who does may ask again at once.
-            drop(turn);
-            // Nobody may be waiting any more.
+            // The disk is released before the result is sent: the caller may use it again at once.
+            drop(guard);
+            // The caller may have stopped waiting.
             let _ = done.send(found);
         });
         let not_answering = || NotAnswering { path: path.to_owned(), since: self.busy_for(path) };
@@ -62,21 +62,21 @@ impl Disks {
         }
     }
 
-    /// The same, with a wait for what is under way on this disk.
-    pub(crate) async fn in_turn<T: Send + 'static>(
+    /// Like `run`, but first waits until the disk is free.
+    pub(crate) async fn run_when_free<T: Send + 'static>(
         &self,
         path: &Path,
         limit: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotAnswering> {
         let end = tokio::time::Instant::now() + limit;
-        while let Err(busy) = Turn::take(&self.busy, path).map(drop) {
+        while let Err(busy) = DiskGuard::acquire(&self.busy, path).map(drop) {
             if tokio::time::Instant::now() >= end {
                 return Err(busy);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.on(path, limit, work).await
+        self.run(path, limit, work).await
     }
 
     fn busy_for(&self, path: &Path) -> Duration {
@@ -85,24 +85,24 @@ impl Disks {
     }
 }
 
-/// A disk on which nobody else does anything, until this is dropped.
-struct Turn {
+/// Exclusive use of a disk, until dropped.
+struct DiskGuard {
     busy: Arc<Mutex<BTreeMap<PathBuf, Instant>>>,
     path: PathBuf,
 }
 
-impl Turn {
-    fn take(busy: &Arc<Mutex<BTreeMap<PathBuf, Instant>>>, path: &Path) -> Result<Turn, NotAnswering> {
+impl DiskGuard {
+    fn acquire(busy: &Arc<Mutex<BTreeMap<PathBuf, Instant>>>, path: &Path) -> Result<DiskGuard, NotAnswering> {
         let mut all = busy.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(since) = all.get(path) {
             return Err(NotAnswering { path: path.to_owned(), since: since.elapsed() });
         }
         all.insert(path.to_owned(), Instant::now());
-        Ok(Turn { busy: busy.clone(), path: path.to_owned() })
+        Ok(DiskGuard { busy: busy.clone(), path: path.to_owned() })
     }
 }
 
-impl Drop for Turn {
+impl Drop for DiskGuard {
     fn drop(&mut self) {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
@@ -126,30 +126,31 @@ mod tests {
         let (release, hang) = mpsc::channel::<()>();
         let started = Arc::new(AtomicUsize::new(0));
         let count = started.clone();
-        let first = disks.on(hung, SOON, move || {
+        let first = disks.run(hung, SOON, move || {
             count.fetch_add(1, Ordering::SeqCst);
             // Returns only when the test lets it.
             let _ = hang.recv();
         });
         assert!(first.await.unwrap_err().to_string().starts_with("/data/hung has not answered for "));
-        // The runtime has one thread, which goes on; other disks answer; and no second thread is started for this one.
-        assert_eq!(disks.on(other, LONG, || 7).await, Ok(7));
+        // The runtime has one thread, and it is not blocked; other disks answer; no second thread is started for the
+        // hung disk.
+        assert_eq!(disks.run(other, LONG, || 7).await, Ok(7));
         for _ in 0..100 {
             let count = started.clone();
-            let again = disks.on(hung, LONG, move || count.fetch_add(1, Ordering::SeqCst));
+            let again = disks.run(hung, LONG, move || count.fetch_add(1, Ordering::SeqCst));
             assert!(again.await.is_err());
         }
         assert_eq!(started.load(Ordering::SeqCst), 1);
         release.send(()).unwrap();
-        assert_eq!(disks.in_turn(hung, LONG, || 8).await, Ok(8));
-        assert_eq!(disks.on(hung, LONG, || 9).await, Ok(9));
+        assert_eq!(disks.run_when_free(hung, LONG, || 8).await, Ok(8));
+        assert_eq!(disks.run(hung, LONG, || 9).await, Ok(9));
     }
 
     #[tokio::test]
     async fn work_that_panics_frees_its_disk() {
         let disks = Disks::default();
         let path = Path::new("/data/b");
-        assert!(disks.on(path, LONG, || panic!("on purpose")).await.is_err());
-        assert_eq!(disks.on(path, LONG, || 1).await, Ok(1));
+        assert!(disks.run(path, LONG, || panic!("on purpose")).await.is_err());
+        assert_eq!(disks.run(path, LONG, || 1).await, Ok(1));
     }
 }

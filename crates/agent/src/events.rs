@@ -1,4 +1,4 @@
-//! What is said in Kubernetes' events: each thing once, not every round.
+//! Kubernetes events for notes: one for each note, not one per round.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use stead_pool::{Note, NoteReason};
 
-/// Who creates the events.
+/// The component that reports the events.
 const COMPONENT: &str = "stead-gluster-agent";
 
-/// What is remembered of what was said.
+/// The notes of the last round, for which events were created.
 #[derive(Debug, Default)]
 pub(crate) struct SentNotes {
     notes: BTreeMap<(Option<u32>, NoteReason), String>,
 }
 
 impl SentNotes {
-    /// Those of the notes that are new since the last time. One that has gone may be said again.
+    /// Returns the notes that are new since the last round. A note that disappeared and comes back is new.
     pub(crate) fn new_notes<'a>(&mut self, notes: &'a [Note]) -> Vec<&'a Note> {
         let before = std::mem::take(&mut self.notes);
         let mut new = Vec::new();
@@ -34,17 +34,17 @@ impl SentNotes {
 
 /// The pod that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct About<'a> {
-    /// Its namespace.
+pub(crate) struct EventSubject<'a> {
+    /// The pod's namespace.
     pub(crate) namespace: &'a str,
-    /// Its name.
+    /// The pod's name.
     pub(crate) pod: &'a str,
-    /// Its uid, if there is such a pod.
+    /// The pod's uid, if it exists.
     pub(crate) uid: Option<&'a str>,
 }
 
-/// An event as the API server takes it. `number` makes its name one of its own.
-pub(crate) fn event(about: &About<'_>, by: &str, note: &Note, time: Timestamp, number: u128) -> Event {
+/// Builds an event. `number` makes its name unique.
+pub(crate) fn event(about: &EventSubject<'_>, by: &str, note: &Note, time: Timestamp, number: u128) -> Event {
     // Without fractions of a second, as Kubernetes writes it.
     let time = Timestamp::from_second(time.as_second()).ok().map(Time);
     Event {
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_is_said_once_while_it_lasts() {
-        let mut said = SentNotes::default();
+    fn a_note_becomes_one_event_while_it_lasts() {
+        let mut sent = SentNotes::default();
         let (a, b, c) =
             (note(1, NoteReason::Rejected, "x"), note(2, NoteReason::Waiting, "y"), note(2, NoteReason::Waiting, "z"));
         for (notes, new) in [
@@ -97,7 +97,7 @@ mod tests {
             (vec![c.clone()], vec![]),
             (vec![a.clone(), c.clone()], vec!["x"]),
         ] {
-            let found: Vec<&str> = said.new_notes(&notes).iter().map(|n| n.text.as_str()).collect();
+            let found: Vec<&str> = sent.new_notes(&notes).iter().map(|n| n.text.as_str()).collect();
             assert_eq!(found, new, "{notes:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The command line of glusterd: one question at a time.
+//! The gluster command: one call at a time.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::children::Children;
 
-/// How long a question may take. glusterd has one thread for them, which may wait for another peer.
-const ASK: Duration = Duration::from_secs(10);
+/// The time limit of a query. glusterd handles queries in one thread, which may wait for another peer.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it may take to tell what waits to be healed: a client of the volume is started for it.
-const HEAL: Duration = Duration::from_secs(30);
+/// The time limit of a query for pending heals: Gluster starts a client of the volume for it.
+const HEAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The command line of the pod's own glusterd.
+/// The gluster command for the pod's own glusterd.
 #[derive(Debug)]
 pub(crate) struct Gluster {
     program: String,
@@ -25,29 +25,29 @@ pub(crate) struct Gluster {
 }
 
 impl Gluster {
-    /// The command line by this program.
+    /// Runs this program as the gluster command.
     pub(crate) fn new(program: String, children: Children) -> Gluster {
         Gluster { program, children, turn: Mutex::default() }
     }
 
-    /// The others, as glusterd sees them; an error while it does not answer. A glusterd that has no identity yet makes
-    /// one for this question, which it does not for `peer status`.
+    /// Returns the other peers as glusterd sees them; an error while it does not answer. Unlike `peer status`, this
+    /// query makes a glusterd without identity create one.
     pub(crate) async fn peers(&self) -> Result<Vec<Peer>> {
-        Ok(parse::pool_list(&self.ask(&["pool", "list"], ASK).await?)?.peers)
+        Ok(parse::pool_list(&self.query(&["pool", "list"], QUERY_TIMEOUT).await?)?.peers)
     }
 
-    /// What waits to be healed in a volume, brick by brick.
+    /// Returns the pending heals of a volume, for each brick.
     pub(crate) async fn heals(&self, volume: &VolumeName) -> Result<Vec<Heal>> {
-        Ok(parse::heal_summary(&self.ask(&["volume", "heal", volume, "info", "summary"], HEAL).await?)?)
+        Ok(parse::heal_summary(&self.query(&["volume", "heal", volume, "info", "summary"], HEAL_TIMEOUT).await?)?)
     }
 
-    /// Does something, if its turn comes in time.
+    /// Runs a peer command; fails if glusterd is busy for longer than `limit`.
     pub(crate) async fn act(&self, act: &PeerCommand, limit: Duration) -> Result<()> {
         let words = match act {
             PeerCommand::Probe { host, .. } => ["peer", "probe", host],
             PeerCommand::Detach { host, .. } => ["peer", "detach", host],
         };
-        // Its answer has no peers in it, but whether it was done.
+        // The output contains no peers, only whether the command succeeded.
         let began = Instant::now();
         let Ok(turn) = tokio::time::timeout(limit, self.turn.lock()).await else {
             bail!("gluster {}: glusterd was busy for {} s", words.join(" "), limit.as_secs());
@@ -57,22 +57,22 @@ impl Gluster {
         done.map(drop).map_err(|error| anyhow!("gluster {}: {}", words.join(" "), error.reason))
     }
 
-    async fn ask(&self, words: &[&str], limit: Duration) -> Result<String> {
+    async fn query(&self, words: &[&str], limit: Duration) -> Result<String> {
         let turn = self.turn.lock().await;
         self.run(words, limit, &turn).await
     }
 
     async fn run(&self, words: &[&str], limit: Duration, _turn: &MutexGuard<'_, ()>) -> Result<String> {
         let mut command = Command::new(&self.program);
-        // Without this, each question writes four lines into a file that nobody keeps short.
+        // At the default log level, each call adds four lines to a log file that is never rotated.
         command.args(["--log-level=WARNING", "--mode=script", "--xml"]).args(words);
         let output = self.children.output(&mut command, limit).await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if text.contains("<cliOutput>") {
             return Ok(text);
         }
-        let said = if text.trim().is_empty() { String::from_utf8_lossy(&output.stderr).into_owned() } else { text };
-        bail!("gluster {}: {}", words.join(" "), said.trim())
+        let message = if text.trim().is_empty() { String::from_utf8_lossy(&output.stderr).into_owned() } else { text };
+        bail!("gluster {}: {}", words.join(" "), message.trim())
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_act_has_its_time_and_no_more() {
+    async fn a_peer_command_waits_for_its_turn_within_its_limit() {
         let gluster = Gluster::new("/no/such/program".into(), Children);
         let act = PeerCommand::Detach { ordinal: 1, host: name("g-1"), uuid: name(B) };
         let turn = gluster.turn.lock().await;

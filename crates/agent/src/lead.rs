@@ -1,4 +1,4 @@
-//! The one agent that decides for the pool: it gathers what all report, decides, writes the record, acts.
+//! The leader's work: collects all reports, decides, writes the record and runs commands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use stead_pool::{
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::cluster::{NotWritten, RecordSeen, Seen};
-use crate::events::{About, SentNotes, event};
+use crate::cluster::{NotWritten, PoolObjects, RecordView};
+use crate::events::{EventSubject, SentNotes, event};
 use crate::leader_clock::LeaderClock;
 use crate::other_agents::{self, Answers};
 use crate::shared::Shared;
 use crate::shutdown::is_scaled_away;
 
-/// How soon to decide again after something changed, and for how long.
+/// The interval of decisions after a change, and for how long it is used.
 const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// How soon to decide again while the pool is not whole.
-const TROUBLE: Duration = Duration::from_secs(5);
+/// The interval of decisions while there are warnings.
+const WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How soon to decide again at rest.
-const REST: Duration = Duration::from_secs(10);
+/// The interval of decisions otherwise.
+const IDLE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long somebody does not want to lead who was found not to be of the pool.
-const STEPPED_DOWN: Duration = Duration::from_secs(10);
+/// How long an agent does not lead after it found that its glusterd is not in the pool.
+const STEP_DOWN_TIME: Duration = Duration::from_secs(10);
 
-/// How many events may wait to be posted; what comes while so many do is only logged.
-const EVENTS: usize = 64;
+/// The size of the event queue; further events are only logged.
+const EVENT_QUEUE: usize = 64;
 
-/// Decides whenever this agent leads, for as long as it is polled.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    let (events, queue) = mpsc::channel(EVENTS);
-    tokio::join!(rounds(&shared, events), post(&shared, queue));
+/// Decides while this agent leads, for as long as it is polled.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let (events, queue) = mpsc::channel(EVENT_QUEUE);
+    tokio::join!(run_rounds(&shared, events), post_events(&shared, queue));
 }
 
-async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
+async fn run_rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
     let mut leads = shared.leadership.subscribe();
-    let mut leader = Leader { said: SentNotes::default(), clock: LeaderClock::start(), events };
-    let mut before: Option<Inputs> = None;
+    let mut leader = Leader { sent_notes: SentNotes::default(), clock: LeaderClock::start(), events };
+    let mut previous: Option<Inputs> = None;
     let mut changed = Instant::now();
     loop {
         if leads.has_changed().unwrap_or(true) || !*leads.borrow() {
@@ -51,24 +51,24 @@ async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
             }
             leader.clock = LeaderClock::start();
         }
-        let mut seen = shared.cluster.seen();
-        seen.mark_unchanged();
+        let mut objects = shared.cluster.objects();
+        objects.mark_unchanged();
         let inputs = round(shared, &mut leader).await;
-        if before != inputs {
+        if previous != inputs {
             changed = Instant::now();
-            before = inputs;
+            previous = inputs;
         }
         let whole = !shared.notes().iter().any(|note| note.severity == Severity::Warning);
         let pause = match changed.elapsed() {
             age if age < CHANGING.1 => CHANGING.0,
-            _ if whole => REST,
-            _ => TROUBLE,
+            _ if whole => IDLE_INTERVAL,
+            _ => WARNING_INTERVAL,
         };
         let mut observation = shared.observation.subscribe();
         observation.mark_unchanged();
         let news = async {
             tokio::select! {
-                _ = seen.changed() => {}
+                _ = objects.changed() => {}
                 _ = observation.wait_for(|observation| observation.changed > changed) => {}
             }
             // Many changes come at once; one decision is enough for them.
@@ -82,35 +82,35 @@ async fn rounds(shared: &Arc<Shared>, events: mpsc::Sender<Event>) {
     }
 }
 
-/// What a decision was made from, to see whether anything has changed.
+/// The inputs and results of a decision, to see whether anything has changed.
 #[derive(Debug, PartialEq)]
 struct Inputs {
-    seen: Seen,
+    objects: PoolObjects,
     reports: BTreeMap<u32, Report>,
     record: Option<Record>,
     act: Option<PeerCommand>,
 }
 
-/// What the one who decides remembers.
+/// The state of the leader between two decisions.
 struct Leader {
-    said: SentNotes,
+    sent_notes: SentNotes,
     clock: LeaderClock,
     events: mpsc::Sender<Event>,
 }
 
-/// One decision and what follows from it; none if too little is known.
+/// Makes and carries out one decision. Returns none if too little is known.
 async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
-    let seen = shared.cluster.seen().borrow().clone();
-    if let Some(RecordSeen::Unreadable(why)) = &seen.record {
+    let objects = shared.cluster.objects().borrow().clone();
+    if let Some(RecordView::Unreadable(why)) = &objects.record {
         let text = format!("the record {} cannot be read, so nothing is done: {why}", shared.settings.record());
         let note = Note { ordinal: None, reason: NoteReason::RecordUnreadable, text, severity: Severity::Warning };
-        leader.tell(shared, std::slice::from_ref(&note));
+        leader.publish_new(shared, std::slice::from_ref(&note));
         shared.set_notes(vec![note]);
         return None;
     }
-    let (wanted, record, pods) = (shared.cluster.wanted()?, seen.record()?, seen.pods.as_ref()?);
+    let (wanted, record, pods) = (shared.cluster.wanted()?, objects.record()?, objects.pods.as_ref()?);
     let own = shared.settings.pod.ordinal;
-    let (answers, report) = tokio::join!(other_agents::ask_all(shared, &seen), shared.fresh(Duration::from_secs(3)));
+    let (answers, report) = tokio::join!(other_agents::ask_all(shared, &objects), shared.fresh(Duration::from_secs(3)));
     let Answers { mut reports, rejected } = answers;
     reports.insert(own, report);
     shared.metrics.decided(pods.len().saturating_sub(reports.len()));
@@ -126,22 +126,22 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
         severity: Severity::Warning,
     }));
     debug!(act = ?decision.act, writes = decision.record.is_some(), notes = decision.notes.len(), "decided");
-    let inputs = Inputs { seen, record: decision.record.clone(), act: decision.act.clone(), reports };
+    let inputs = Inputs { objects, record: decision.record.clone(), act: decision.act.clone(), reports };
     shared.set_notes(decision.notes.clone());
     if decision.step_down {
-        leader.tell(shared, &decision.notes);
-        info!("another one should decide: this glusterd is not of the pool");
-        shared.declines_until.send_replace(Some(Instant::now() + STEPPED_DOWN));
+        leader.publish_new(shared, &decision.notes);
+        info!("stepping down: this glusterd is not in the pool");
+        shared.declines_until.send_replace(Some(Instant::now() + STEP_DOWN_TIME));
         return Some(inputs);
     }
     if let Some(new) = &decision.record {
         if time_left(shared).is_none() {
             return Some(inputs);
         }
-        match shared.cluster.write_record(new, wanted.start, inputs.seen.record.as_ref()).await {
+        match shared.cluster.write_record(new, wanted.start, inputs.objects.record.as_ref()).await {
             Ok(()) => {}
             Err(NotWritten::Outdated) => {
-                debug!("the record has changed: to be decided anew");
+                debug!("the record has changed: deciding again");
                 return Some(inputs);
             }
             Err(NotWritten::Failed(why)) => {
@@ -150,8 +150,8 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
             }
         }
     }
-    // What was decided holds now that it is written: before, another one might have decided otherwise.
-    leader.tell(shared, &decision.notes);
+    // Published only after the record is written: if the write fails, another agent may have decided otherwise.
+    leader.publish_new(shared, &decision.notes);
     if let Some(act) = &decision.act
         && time_left(shared).is_some()
     {
@@ -160,11 +160,11 @@ async fn round(shared: &Arc<Shared>, leader: &mut Leader) -> Option<Inputs> {
     Some(inputs)
 }
 
-/// How long something may take that is begun now, before another one may lead; none if nothing may be begun.
+/// Returns the time left for an action that starts now, before another agent may lead; none if nothing may be started.
 fn time_left(shared: &Shared) -> Option<Duration> {
     let left = shared.leadership.allows(shared.clock.now());
     if left.is_none() {
-        debug!("leads no longer: nothing is done");
+        debug!("not the leader any more: nothing is done");
     }
     left
 }
@@ -178,13 +178,13 @@ async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &PeerCommand) {
             (*ordinal, "detach", NoteReason::Detached, NoteReason::DetachFailed, host, *uuid)
         }
     };
-    // Whom it was decided for may have become somebody else, or be wanted again, and another one may lead by now.
+    // Checked again: the pod may have another identity by now, or be wanted again.
     let as_decided = match act {
         PeerCommand::Probe { .. } => has_identity(shared, ordinal, uuid).await,
         PeerCommand::Detach { .. } => is_known_as(shared, host, uuid).await && has_left(shared, ordinal).await,
     };
     if !as_decided {
-        return debug!("{host} is not {uuid} any more, or is wanted: no {name}");
+        return debug!("{host} is not {uuid} any more, or is wanted again: no peer {name}");
     }
     let Some(limit) = time_left(shared) else { return };
     info!("peer {name} {host}");
@@ -202,24 +202,24 @@ async fn perform(shared: &Arc<Shared>, leader: &Leader, act: &PeerCommand) {
             Note { ordinal: Some(ordinal), reason: failed, text: format!("{error:#}"), severity: Severity::Warning }
         }
     };
-    tell_once(shared, &leader.events, &note);
+    publish(shared, &leader.events, &note);
     shared.nudge.notify_one();
 }
 
-/// Whether the pod of this ordinal still has this identity, as its own agent says.
+/// Whether the pod with this ordinal still has this identity, according to its agent.
 async fn has_identity(shared: &Arc<Shared>, ordinal: u32, uuid: PeerId) -> bool {
-    let mut seen = shared.cluster.seen().borrow().clone();
-    seen.pods = seen.pods.map(|pods| pods.into_iter().filter(|(other, _)| *other == ordinal).collect());
-    let reports = other_agents::ask_all(shared, &seen).await.reports;
+    let mut objects = shared.cluster.objects().borrow().clone();
+    objects.pods = objects.pods.map(|pods| pods.into_iter().filter(|(other, _)| *other == ordinal).collect());
+    let reports = other_agents::ask_all(shared, &objects).await.reports;
     reports.get(&ordinal).is_some_and(|report| report.uuid == Some(uuid))
 }
 
-/// Whether the pod of this ordinal is not wanted, asked now: what was seen may be older than a change of mind.
+/// Whether the pod with this ordinal is not wanted, according to the StatefulSet read now.
 async fn has_left(shared: &Arc<Shared>, ordinal: u32) -> bool {
-    shared.cluster.ask_wanted().await.is_some_and(|wanted| is_scaled_away(&wanted, ordinal))
+    shared.cluster.fetch_wanted().await.is_some_and(|wanted| is_scaled_away(&wanted, ordinal))
 }
 
-/// Whether our own glusterd still knows this identity by this name.
+/// Whether this pod's glusterd still knows this identity by this name.
 async fn is_known_as(shared: &Arc<Shared>, host: &HostName, uuid: PeerId) -> bool {
     match shared.gluster.peers().await {
         Ok(peers) => peers.iter().any(|peer| peer.uuid == Some(uuid) && peer.hosts.contains(host)),
@@ -231,16 +231,16 @@ async fn is_known_as(shared: &Arc<Shared>, host: &HostName, uuid: PeerId) -> boo
 }
 
 impl Leader {
-    /// Makes events of what is new.
-    fn tell(&mut self, shared: &Shared, notes: &[Note]) {
-        for note in self.said.new_notes(notes) {
-            tell_once(shared, &self.events, note);
+    /// Logs the new notes and creates events for them.
+    fn publish_new(&mut self, shared: &Shared, notes: &[Note]) {
+        for note in self.sent_notes.new_notes(notes) {
+            publish(shared, &self.events, note);
         }
     }
 }
 
-/// Says something in the log and in an event, which is posted while the work goes on.
-fn tell_once(shared: &Shared, events: &mpsc::Sender<Event>, note: &Note) {
+/// Logs a note and queues an event for it.
+fn publish(shared: &Shared, events: &mpsc::Sender<Event>, note: &Note) {
     match note.severity {
         Severity::Normal => info!(reason = %note.reason, pod = note.ordinal, "{}", note.text),
         Severity::Warning => warn!(reason = %note.reason, pod = note.ordinal, "{}", note.text),
@@ -249,8 +249,8 @@ fn tell_once(shared: &Shared, events: &mpsc::Sender<Event>, note: &Note) {
     let ordinal = note.ordinal.unwrap_or(settings.pod.ordinal);
     let pod = format!("{}-{ordinal}", settings.pool);
     let uid =
-        shared.cluster.seen().borrow().pods.as_ref().and_then(|pods| pods.get(&ordinal)).map(|pod| pod.uid.clone());
-    let about = About { namespace: &settings.namespace, pod: &pod, uid: uid.as_deref() };
+        shared.cluster.objects().borrow().pods.as_ref().and_then(|pods| pods.get(&ordinal)).map(|pod| pod.uid.clone());
+    let about = EventSubject { namespace: &settings.namespace, pod: &pod, uid: uid.as_deref() };
     let now = jiff::Timestamp::now();
     let number = u128::try_from(now.as_nanosecond()).unwrap_or_default();
     if let Err(error) = events.try_send(event(&about, &settings.pod.name, note, now, number)) {
@@ -258,8 +258,8 @@ fn tell_once(shared: &Shared, events: &mpsc::Sender<Event>, note: &Note) {
     }
 }
 
-/// Posts events in their order, for as long as there may be some.
-async fn post(shared: &Shared, mut queue: mpsc::Receiver<Event>) {
+/// Sends queued events to the API server, in order.
+async fn post_events(shared: &Shared, mut queue: mpsc::Receiver<Event>) {
     while let Some(event) = queue.recv().await {
         if let Err(error) = shared.cluster.event(&event).await {
             debug!("event {:?}: {error}", event.reason);
@@ -267,17 +267,17 @@ async fn post(shared: &Shared, mut queue: mpsc::Receiver<Event>) {
     }
 }
 
-/// Says whether this agent wants to lead: its glusterd answers, it can verify what the others say, and it was not found to
-/// be outside the pool just now.
-pub(crate) async fn update_candidacy(shared: Arc<Shared>, stands: watch::Sender<bool>) {
+/// Keeps up to date whether this agent is a candidate: its glusterd answers, it can verify the others' reports, and it
+/// was not recently found to be outside the pool.
+pub(crate) async fn update_candidacy(shared: Arc<Shared>, candidacy: watch::Sender<bool>) {
     let (mut observation, mut declines_until) = (shared.observation.subscribe(), shared.declines_until.subscribe());
     let mut keys = shared.cluster.keys();
     loop {
         let running = observation.borrow_and_update().report.daemon == Daemon::Running;
         let until = *declines_until.borrow_and_update();
         let no_key = shared.settings.key_secret.is_some() && keys.borrow_and_update().missing().is_some();
-        let willing = running && !no_key && until.is_none_or(|until| until <= Instant::now());
-        stands.send_if_modified(|before| std::mem::replace(before, willing) != willing);
+        let is_candidate = running && !no_key && until.is_none_or(|until| until <= Instant::now());
+        candidacy.send_if_modified(|before| std::mem::replace(before, is_candidate) != is_candidate);
         let again = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
         tokio::select! {
             () = tokio::time::sleep(again.max(Duration::from_millis(100))) => {}
@@ -298,14 +298,14 @@ mod tests {
     use serde_json::json;
     use stead_election::{ElectionRole, Term};
 
-    use crate::cluster::{PodSeen, Set};
+    use crate::cluster::{PoolPodView, StatefulSetView};
     use crate::test_agent::{B, B_HOST, TestAgent, name};
 
     use super::*;
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
-    /// An API server that writes everything or nothing, and that has a StatefulSet of so many.
+    /// A fake API server that accepts or rejects all writes, and has a StatefulSet with this many replicas.
     async fn api(writes: bool, replicas: u32) -> (String, Asked) {
         let asked = Asked::default();
         let log = asked.clone();
@@ -330,43 +330,48 @@ mod tests {
 
     fn leader(agent: &TestAgent) -> (Leader, mpsc::Receiver<Event>) {
         agent.shared.leadership.set(ElectionRole::Leader(Term::Endless));
-        let (events, queue) = mpsc::channel(EVENTS);
-        (Leader { said: SentNotes::default(), clock: LeaderClock::start(), events }, queue)
+        let (events, queue) = mpsc::channel(EVENT_QUEUE);
+        (Leader { sent_notes: SentNotes::default(), clock: LeaderClock::start(), events }, queue)
     }
 
-    fn seen(replicas: u32) -> Seen {
-        Seen {
-            set: Some(Set { replicas, start: 0, selector: String::new() }),
-            pods: Some([(0, PodSeen { uid: "uid".into(), address: "10.0.0.1".into(), signs: true })].into()),
-            record: Some(RecordSeen::Absent),
+    fn objects(replicas: u32) -> PoolObjects {
+        PoolObjects {
+            set: Some(StatefulSetView { replicas, start: 0, selector: String::new() }),
+            pods: Some([(0, PoolPodView { uid: "uid".into(), address: "10.0.0.1".into(), signs: true })].into()),
+            record: Some(RecordView::Absent),
         }
     }
 
     #[tokio::test]
-    async fn an_event_comes_after_the_record_that_it_tells_of() {
+    async fn events_are_created_after_the_record_is_written() {
         for (writes, events) in [(true, 1), (false, 0)] {
             let (address, asked) = api(writes, 1).await;
-            let agent = TestAgent::new(&format!("events-{writes}"), &address, None, seen(1)).await;
+            let agent = TestAgent::new(&format!("events-{writes}"), &address, None, objects(1)).await;
             let (mut leader, mut queue) = leader(&agent);
             assert!(round(&agent.shared, &mut leader).await.is_some_and(|inputs| inputs.record.is_some()));
-            // What is said is there for those who ask, written or not.
+            // The notes are available on the page, whether the record was written or not.
             assert_eq!(agent.shared.notes().iter().map(|note| note.reason).collect::<Vec<_>>(), [NoteReason::Founded]);
             assert_eq!((asked.lock().unwrap().clone(), queue.len()), (vec!["POST configmaps".to_owned()], events));
             queue.close();
-            post(&agent.shared, queue).await;
+            post_events(&agent.shared, queue).await;
             assert_eq!(asked.lock().unwrap().len(), 1 + events);
         }
     }
 
     #[tokio::test]
-    async fn who_is_wanted_by_now_is_not_detached() {
+    async fn a_pod_that_is_wanted_again_is_not_detached() {
         for (replicas, detached) in [(2, false), (1, true)] {
             let (address, asked) = api(true, replicas).await;
-            let agent = TestAgent::new(&format!("detach-{replicas}"), &address, Some(3), seen(1)).await;
+            let agent = TestAgent::new(&format!("detach-{replicas}"), &address, Some(3), objects(1)).await;
             let (leader, _queue) = leader(&agent);
             perform(&agent.shared, &leader, &PeerCommand::Detach { ordinal: 1, host: name(B_HOST), uuid: name(B) })
                 .await;
-            assert_eq!(agent.asked().contains("peer detach"), detached, "{replicas}: {}", agent.asked());
+            assert_eq!(
+                agent.gluster_commands().contains("peer detach"),
+                detached,
+                "{replicas}: {}",
+                agent.gluster_commands()
+            );
             assert_eq!(asked.lock().unwrap().clone(), ["GET statefulsets"]);
         }
     }

@@ -1,20 +1,20 @@
-//! Since when the leader has observed the present state.
+//! Tracks how long the leader has observed each condition.
 //!
-//! The record has times of the clock of its writer, and clocks of two machines are never compared. So a new leader starts
-//! to count again, with a monotonic clock of its own.
+//! The record has times of its writer's clock, and clocks of two machines are never compared. So a new leader starts to
+//! count again, with its own monotonic clock.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use stead_pool::Record;
 
-/// What an agent has observed for as long as it has led.
+/// The conditions observed in this term of leadership, and since when.
 #[derive(Debug)]
 pub(crate) struct LeaderClock {
     began: Instant,
-    /// The time of day then, in seconds: what is written into the record is read by people too.
+    /// The time of day at the start, in seconds: people read the times in the record.
     began_at: u64,
-    seen: BTreeMap<Condition, u64>,
+    since: BTreeMap<Condition, u64>,
 }
 
 /// A condition that lasts.
@@ -24,9 +24,9 @@ enum Condition {
     Member(u32, String),
     /// No other member lists a member as a peer.
     Unlisted(u32),
-    /// There is an order.
+    /// A repair order exists.
     Ordered(u64),
-    /// Its agent has reported that it is done.
+    /// The agent has reported that the order is done.
     Made(u64),
 }
 
@@ -34,7 +34,7 @@ impl LeaderClock {
     /// Starts now, with nothing observed.
     pub(crate) fn start() -> LeaderClock {
         let began_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        LeaderClock { began: Instant::now(), began_at, seen: BTreeMap::new() }
+        LeaderClock { began: Instant::now(), began_at, since: BTreeMap::new() }
     }
 
     /// The time in seconds.
@@ -42,12 +42,12 @@ impl LeaderClock {
         self.began_at + self.began.elapsed().as_secs()
     }
 
-    /// The record with its times replaced by those of this clock.
+    /// Returns the record with its times replaced by times of this clock.
     pub(crate) fn adjust(&mut self, mut record: Record, now: u64) -> Record {
-        let before = std::mem::take(&mut self.seen);
+        let before = std::mem::take(&mut self.since);
         let mut since = |condition: Condition| {
             let since = before.get(&condition).copied().unwrap_or(now);
-            *self.seen.entry(condition).or_insert(since)
+            *self.since.entry(condition).or_insert(since)
         };
         for (ordinal, member) in &mut record.members {
             member.since = since(Condition::Member(*ordinal, member.seen.clone()));
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// A record of one member, written by somebody whose clock is far ahead.
+    /// A record with one member, written by an agent whose clock is far ahead.
     fn record(seen: &str, order: Option<u64>, made: bool) -> Record {
         const AHEAD: u64 = 1 << 40;
         let member = Member { seen: seen.into(), since: AHEAD, ..Member::joined(name("g-0.d"), name(A), 100_000) };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_the_leader() {
+    fn times_are_of_the_leaders_clock() {
         let mut clock = LeaderClock::start();
         for (now, seen, order, made, times) in [
             (100, "away", None, false, (100, None, None)),
@@ -104,7 +104,7 @@ mod tests {
             let order = found.order.as_ref();
             assert_eq!((found.members[&0].since, order.map(|o| o.since), order.and_then(|o| o.made)), times, "{now}");
         }
-        let anew = LeaderClock::start().adjust(record("away", None, false), 200);
-        assert_eq!(anew.members[&0].since, 200);
+        let restarted = LeaderClock::start().adjust(record("away", None, false), 200);
+        assert_eq!(restarted.members[&0].since, 200);
     }
 }

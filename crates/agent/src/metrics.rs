@@ -1,4 +1,4 @@
-//! What Prometheus is told.
+//! Prometheus metrics.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ struct RepairBy {
     repair: &'static str,
 }
 
-/// All metrics.
+/// All metrics of the agent.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -45,9 +45,9 @@ pub(crate) struct Metrics {
     unreachable: Gauge,
 }
 
-/// What is known at the moment that somebody asks.
+/// The values at the time of a scrape.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Now<'a> {
+pub(crate) struct MetricsInput<'a> {
     pub(crate) report: &'a Report,
     pub(crate) ready: bool,
     pub(crate) leads: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Now<'a> {
 }
 
 impl Metrics {
-    /// Metrics that count from zero.
+    /// Returns metrics that start at zero.
     pub(crate) fn new() -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::with_prefix("stead_gluster"),
@@ -75,44 +75,40 @@ impl Metrics {
         };
         let r = &mut metrics.registry;
         r.register("peers", "The other peers as this glusterd sees them", metrics.peers.clone());
-        r.register(
-            "heals_pending",
-            "Entries that wait to be healed on this pod's bricks or from them",
-            metrics.heals.clone(),
-        );
-        r.register("heals_known", "Whether it is known what waits to be healed", metrics.heals_known.clone());
+        r.register("heals_pending", "Pending heals on this pod's bricks or from them", metrics.heals.clone());
+        r.register("heals_known", "Whether the number of pending heals is known", metrics.heals_known.clone());
         r.register("running", "Whether glusterd answers", metrics.running.clone());
         r.register("ready", "Whether this pod is ready", metrics.ready.clone());
         r.register("leader", "Whether this agent decides for the pool", metrics.leader.clone());
-        r.register("seconds_since_last_look", "How old the last look at this pod is", metrics.age.clone());
-        r.register("warnings", "What somebody should look at, as this agent last decided", metrics.notes.clone());
+        r.register("seconds_since_last_look", "Age of the last observation of this pod", metrics.age.clone());
+        r.register("warnings", "Warnings of this agent's last decision", metrics.notes.clone());
         r.register("rounds", "Decisions that this agent made for the pool", metrics.rounds.clone());
-        r.register("acts", "What this agent's glusterd was told to do for the pool", metrics.acts.clone());
+        r.register("acts", "Peer commands that this agent ran for the pool", metrics.acts.clone());
         r.register("repairs", "Repairs of this pod's own state", metrics.repairs.clone());
-        r.register("unreachable", "Agents that did not answer the one who decides", metrics.unreachable.clone());
-        r.register("build", "What runs", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+        r.register("unreachable", "Agents that did not answer the leader", metrics.unreachable.clone());
+        r.register("build", "Version of the agent", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
         metrics
     }
 
-    /// A decision was made.
+    /// Counts a decision.
     pub(crate) fn decided(&self, unreachable: usize) {
         self.rounds.inc();
         self.unreachable.set(unreachable.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Something was done for the pool.
+    /// Counts a peer command.
     pub(crate) fn acted(&self, act: &'static str, done: bool) {
         let result = if done { "done" } else { "failed" };
         self.acts.get_or_create(&ActBy { act, result }).inc();
     }
 
-    /// This pod's own state was repaired.
+    /// Counts a repair of this pod's state.
     pub(crate) fn repaired(&self, repair: &'static str) {
         self.repairs.get_or_create(&RepairBy { repair }).inc();
     }
 
-    /// All of it, as text.
-    pub(crate) fn text(&self, now: Now<'_>) -> String {
+    /// Renders all metrics as text.
+    pub(crate) fn text(&self, now: MetricsInput<'_>) -> String {
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let mut peers: BTreeMap<(&'static str, bool), i64> = BTreeMap::new();
         for peer in &now.report.peers {
@@ -147,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_have_their_promised_names() {
+    fn metrics_have_their_documented_names() {
         let metrics = Metrics::new();
         metrics.acted("probe", true);
         metrics.repaired("forget");
@@ -167,7 +163,7 @@ mod tests {
             done: None,
             doing: None,
         };
-        let text = metrics.text(Now { report: &report, ready: true, leads: true, age: 2, warnings: 1 });
+        let text = metrics.text(MetricsInput { report: &report, ready: true, leads: true, age: 2, warnings: 1 });
         for line in [
             "stead_gluster_peers{state=\"Peer in Cluster\",connected=\"true\"} 2",
             "stead_gluster_heals_pending 3",

@@ -18,12 +18,12 @@ const CHANGING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_s
 /// The interval while nothing changes.
 const REST: Duration = Duration::from_secs(10);
 
-/// Observes for as long as it is polled.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+/// Observes this pod, for as long as it is polled.
+pub(crate) async fn run(shared: Arc<Shared>) {
     let mut process = shared.daemon.changes();
     loop {
         let began = Instant::now();
-        let report = look(&shared).await;
+        let report = observe_once(&shared).await;
         let starting = report.daemon == Daemon::Starting;
         let mut changed = began;
         shared.observation.send_modify(|observation| {
@@ -43,24 +43,24 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// Makes one report.
-pub(crate) async fn look(shared: &Shared) -> Report {
+/// Observes this pod once.
+pub(crate) async fn observe_once(shared: &Shared) -> Report {
     let mut daemon = match shared.daemon.process() {
         Process::Stopped => Daemon::Stopped,
-        Process::Runs | Process::Failed { .. } => Daemon::Starting,
+        Process::Running | Process::Failed { .. } => Daemon::Starting,
     };
-    let mut seen = None;
-    if shared.daemon.process() == Process::Runs {
+    let mut answered = None;
+    if shared.daemon.process() == Process::Running {
         match shared.gluster.peers().await {
-            Ok(peers) => (daemon, seen) = (Daemon::Running, Some(peers)),
+            Ok(peers) => (daemon, answered) = (Daemon::Running, Some(peers)),
             Err(error) => debug!("{error:#}"),
         }
     }
-    // glusterd makes its identity when it is first asked for something, so its files are read after that.
+    // glusterd creates its identity at the first query, so its files are read after that.
     let pod = &shared.settings.pod;
-    let held = match shared.state.read(&shared.host()).await {
-        Ok(held) => held,
-        // Nothing is known of this pod while its disk does not answer: it is waited for.
+    let content = match shared.state.read(&shared.host()).await {
+        Ok(content) => content,
+        // Nothing is known of this pod while its disk does not answer.
         Err(error) => {
             return Report {
                 daemon: Daemon::Starting,
@@ -69,26 +69,26 @@ pub(crate) async fn look(shared: &Shared) -> Report {
             };
         }
     };
-    let bricks = held.state.volumes.values().any(|bricks| !bricks.is_empty());
+    let bricks = content.state.volumes.values().any(|bricks| !bricks.is_empty());
     let stuck_bricks = shared.heals.borrow().stuck.clone();
-    let done = held.done(&pod.uid);
+    let done = content.done(&pod.uid);
     Report {
         ordinal: pod.ordinal,
         pod: pod.uid.clone(),
         address: pod.address.clone(),
         daemon,
-        uuid: held.state.uuid,
-        operating_version: held.state.operating_version,
-        // A glusterd that does not answer has still said in its files whom it knows.
-        peers: seen.unwrap_or_else(|| held.state.peers.iter().map(remembered).collect()),
-        heals: if bricks { shared.heals.borrow().pending(&held.volumes) } else { Some(0) },
-        volumes: held.volumes,
+        uuid: content.state.uuid,
+        operating_version: content.state.operating_version,
+        // The files of a glusterd that does not answer still tell which peers it knows.
+        peers: answered.unwrap_or_else(|| content.state.peers.iter().map(peer_from_file).collect()),
+        heals: if bricks { shared.heals.borrow().pending(&content.volumes) } else { Some(0) },
+        volumes: content.volumes,
         stuck_bricks,
         done,
         doing: shared.doing(),
     }
 }
 
-fn remembered(file: &PeerFile) -> Peer {
+fn peer_from_file(file: &PeerFile) -> Peer {
     Peer { uuid: Some(file.uuid), hosts: file.hosts.clone(), state: PeerState::of(file.state), connected: false }
 }

@@ -1,4 +1,4 @@
-//! The agents of the other pods.
+//! Queries the agents of the other pods.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,57 +14,57 @@ use tokio::net::TcpStream;
 use tracing::debug;
 
 use crate::auth::{self, Keys, Nonce, Request};
-use crate::cluster::Seen;
+use crate::cluster::PoolObjects;
 use crate::shared::Shared;
 
-/// How long an agent may take to answer. It asks its glusterd first.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// The time limit of a query. The agent queries its glusterd first.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long it may take to reach one.
-const REACH: Duration = Duration::from_secs(2);
+/// The time limit of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest answer that is read, and the longest headers.
-const LONGEST: usize = 4 << 20;
-const LONGEST_HEADERS: usize = 64 << 10;
+/// Limits of an answer's body and headers.
+const MAX_BODY: usize = 4 << 20;
+const MAX_HEADERS: usize = 64 << 10;
 
-/// What is asked.
+/// The path that is queried.
 const PATH: &str = "/state?fresh=true";
 
-/// Whom to ask.
+/// An agent to query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OtherAgent {
-    /// Its ordinal.
+    /// The pod's ordinal.
     pub(crate) ordinal: u32,
-    /// The pod's uid: an address may be another pod's by now.
+    /// The pod's uid: its address may belong to another pod by now.
     pub(crate) uid: String,
-    /// Its address, or its name.
+    /// The pod's address or name.
     pub(crate) host: String,
-    /// Whether its answers have to be signed. An agent of an older version does not sign.
+    /// Whether its answers have to be signed. Agents of older versions do not sign.
     pub(crate) signs: bool,
 }
 
-/// What the others say.
+/// The answers of the other agents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Answers {
-    /// The reports of those that answered, by ordinal.
+    /// The reports, by ordinal.
     pub(crate) reports: BTreeMap<u32, Report>,
-    /// Why answers were rejected that came, by ordinal.
+    /// Why answers were rejected, by ordinal.
     pub(crate) rejected: BTreeMap<u32, String>,
 }
 
-/// An answer that is not used.
+/// Why there is no report.
 #[derive(Debug)]
 enum NoReport {
-    /// There is none.
+    /// There is no answer.
     Unreachable(anyhow::Error),
-    /// It is not what it should be.
+    /// The answer is not valid.
     Rejected(anyhow::Error),
 }
 
-/// Asks all other pods, by their addresses, which are newer than names are.
-pub(crate) async fn ask_all(shared: &Shared, seen: &Seen) -> Answers {
+/// Queries all other pods by address: names in DNS may be outdated.
+pub(crate) async fn ask_all(shared: &Shared, objects: &PoolObjects) -> Answers {
     let own = shared.settings.pod.ordinal;
-    let pods = seen.pods.iter().flatten().filter(|(ordinal, pod)| **ordinal != own && !pod.address.is_empty());
+    let pods = objects.pods.iter().flatten().filter(|(ordinal, pod)| **ordinal != own && !pod.address.is_empty());
     let other_agents: Vec<OtherAgent> = pods
         .map(|(ordinal, pod)| OtherAgent {
             ordinal: *ordinal,
@@ -76,11 +76,11 @@ pub(crate) async fn ask_all(shared: &Shared, seen: &Seen) -> Answers {
     ask(&other_agents, shared.settings.listen.port(), &shared.keys(), &shared.settings.pod.name).await
 }
 
-/// Asks these agents, as the agent of the pod `asking`.
+/// Queries these agents as the agent of the pod `asking`.
 pub(crate) async fn ask(other_agents: &[OtherAgent], port: u16, keys: &Keys, asking: &str) -> Answers {
     let asked = join_all(other_agents.iter().map(|other| async move {
-        let report = tokio::time::timeout(PATIENCE, report(other, port, keys, asking)).await;
-        let late = |_| Err(NoReport::Unreachable(anyhow::anyhow!("no answer within {} s", PATIENCE.as_secs())));
+        let report = tokio::time::timeout(QUERY_TIMEOUT, report(other, port, keys, asking)).await;
+        let late = |_| Err(NoReport::Unreachable(anyhow::anyhow!("no answer within {} s", QUERY_TIMEOUT.as_secs())));
         (other, report.unwrap_or_else(late))
     }));
     let mut answers = Answers::default();
@@ -103,12 +103,12 @@ async fn report(other: &OtherAgent, port: u16, keys: &Keys, asking: &str) -> Res
     verify(other, keys, nonce.as_ref(), &answer).map_err(NoReport::Rejected)
 }
 
-/// The report in an answer, if it is the answer of this pod's agent.
+/// Returns the report in an answer if this pod's agent sent it.
 fn verify(other: &OtherAgent, keys: &Keys, nonce: Option<&Nonce>, answer: &Answer) -> Result<Report> {
     match (&answer.signature, nonce) {
         (Some(signature), Some(nonce)) => {
-            let fits = nonce.fits(keys, &other.uid, &answer.body, signature);
-            ensure!(fits, "its answer is not signed with the pool's key");
+            let valid = nonce.is_valid(keys, &other.uid, &answer.body, signature);
+            ensure!(valid, "its answer is not signed with the pool's key");
         }
         _ if !other.signs => {}
         (None, Some(_)) => bail!("its answer is not signed"),
@@ -120,32 +120,32 @@ fn verify(other: &OtherAgent, keys: &Keys, nonce: Option<&Nonce>, answer: &Answe
     Ok(report)
 }
 
-/// An answer, as it came.
+/// An answer before verification.
 struct Answer {
     body: Bytes,
     signature: Option<String>,
 }
 
 async fn get(host: &str, port: u16, authorization: Option<&str>) -> Result<Answer> {
-    let stream = tokio::time::timeout(REACH, connect(host, port)).await.context("it cannot be reached")??;
-    let builder = hyper::client::conn::http1::Builder::new().max_buf_size(LONGEST_HEADERS).to_owned();
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect(host, port)).await.context("cannot connect")??;
+    let builder = hyper::client::conn::http1::Builder::new().max_buf_size(MAX_HEADERS).to_owned();
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
     let mut request = hyper::Request::get(PATH).header("host", host).header("connection", "close");
     if let Some(authorization) = authorization {
         request = request.header(http::header::AUTHORIZATION, authorization);
     }
-    // It ends with the sender; what went wrong with it, the sender says as well.
+    // The connection ends with the sender, which also returns its errors.
     tokio::spawn(connection);
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
     ensure!(answer.status().is_success(), "it answered {}", answer.status());
     let signature = answer.headers().get(auth::SIGNATURE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let body = Limited::new(answer.into_body(), LONGEST).collect().await;
+    let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|e| anyhow::anyhow!("reading its answer: {e}"))?.to_bytes();
     Ok(Answer { body, signature })
 }
 
 async fn connect(host: &str, port: u16) -> Result<TcpStream> {
-    // An address needs no names asked.
+    // An address needs no DNS lookup.
     match host.parse() {
         Ok(address) => Ok(TcpStream::connect(SocketAddr::new(address, port)).await?),
         Err(_) => Ok(TcpStream::connect((host, port)).await?),
@@ -167,8 +167,8 @@ mod tests {
         Report { ordinal, pod: uid.into(), daemon: Daemon::Running, ..initial_report(&settings()) }
     }
 
-    /// An agent that answers with this body, and with a signature if it has keys.
-    async fn answers_with(body: String, keys: Option<Keys>) -> u16 {
+    /// Starts an agent that answers with this body, and with a signature if it has keys.
+    async fn start_agent(body: String, keys: Option<Keys>) -> u16 {
         let answer = move |headers: HeaderMap| async move {
             let mut answer = HeaderMap::new();
             let nonce = headers.get("authorization").map(|value| {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_pools_own_agents_are_believed() {
+    async fn only_reports_of_the_pools_agents_are_accepted() {
         let good = serde_json::to_string(&report(1, "uid-1")).unwrap();
         let other_pod = serde_json::to_string(&report(1, "uid-2")).unwrap();
         let bad = good.replace("\"uuid\":null", "\"uuid\":\"../../etc/passwd\"");
@@ -232,7 +232,7 @@ mod tests {
                 Some("its report is not valid: uuid: \"../../etc/passwd\""),
             ),
         ] {
-            let port = answers_with(body.clone(), theirs).await;
+            let port = start_agent(body.clone(), theirs).await;
             let answers = ask(&[other(signs)], port, &ours, "g-0").await;
             assert_eq!(answers.reports.contains_key(&1), rejected.is_none(), "{what}: {answers:?}");
             let reason = answers.rejected.get(&1).map_or("", String::as_str);
@@ -248,14 +248,14 @@ mod tests {
         assert_eq!(error.to_string(), "its answer is not signed with the pool's key");
     }
 
-    /// One bad report is not used; the others are.
+    /// An invalid report is not used; the others are.
     #[tokio::test]
-    async fn one_bad_report_does_not_take_the_others_away() {
-        let good = answers_with(serde_json::to_string(&report(1, "uid-1")).unwrap(), Some(keys(1))).await;
-        let agent = TestAgent::new("bad-report", "http://127.0.0.1:1", None, Seen::default()).await;
+    async fn one_invalid_report_does_not_affect_the_others() {
+        let good = start_agent(serde_json::to_string(&report(1, "uid-1")).unwrap(), Some(keys(1))).await;
+        let agent = TestAgent::new("bad-report", "http://127.0.0.1:1", None, PoolObjects::default()).await;
         drop(agent);
-        let silent = OtherAgent { ordinal: 2, uid: "uid-2".into(), ..other(true) };
-        let answers = ask(&[other(true), silent], good, &keys(1), "g-0").await;
+        let invalid = OtherAgent { ordinal: 2, uid: "uid-2".into(), ..other(true) };
+        let answers = ask(&[other(true), invalid], good, &keys(1), "g-0").await;
         assert_eq!(answers.reports.keys().copied().collect::<Vec<_>>(), [1]);
         assert_eq!(answers.rejected.keys().copied().collect::<Vec<_>>(), [2]);
     }

@@ -1,21 +1,21 @@
-//! Whether a pod is ready: pure, told what was seen.
+//! Decides whether a pod is ready. Pure.
 //!
-//! A pod that is not ready keeps Kubernetes from taking the next one away: a drain by the disruption budget, a rolling
-//! update by its own rule. So it is not ready while the pool could not do without another one of its set of bricks.
+//! While a pod is not ready, Kubernetes does not remove the next one: the disruption budget stops a drain, and a
+//! rolling update waits. So a pod is not ready while the pool could not lose another brick of its set.
 
 use stead_pool::{Daemon, Membership, PeerState, Record, Report, VolumeName};
 
-/// Why a pod is not ready; nothing if it is. `record` is none where it could not be read so far.
+/// Returns why a pod is not ready; none if it is. `record` is none if it has not been read yet.
 pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String> {
     match report.daemon {
         Daemon::Running => {}
         Daemon::Starting => return Some("glusterd does not answer yet".into()),
         Daemon::Stopped => return Some(report.doing.clone().unwrap_or_else(|| "glusterd is stopped".into())),
     }
-    if let Some(why) = outside(report, record) {
+    if let Some(why) = why_outside_pool(report, record) {
         return Some(why);
     }
-    if let Some(volume) = missing(report, record) {
+    if let Some(volume) = unknown_volume(report, record) {
         return Some(format!("this pod holds a brick of {volume}, and its glusterd does not know that volume yet"));
     }
     if let Some(path) = report.stuck_bricks.first() {
@@ -28,22 +28,22 @@ pub(crate) fn unready(report: &Report, record: Option<&Record>) -> Option<String
     }
 }
 
-/// A volume that this pod has bricks of and does not know: nobody can tell what waits to be healed in it.
-fn missing<'a>(report: &Report, record: Option<&'a Record>) -> Option<&'a VolumeName> {
+/// Returns a volume that this pod has bricks of and its glusterd does not know: its pending heals are not known.
+fn unknown_volume<'a>(report: &Report, record: Option<&'a Record>) -> Option<&'a VolumeName> {
     let bricks = &record?.members.get(&report.ordinal)?.bricks;
     let mut volumes = bricks.iter().map(|brick| &brick.volume);
     volumes.find(|name| !report.volumes.iter().any(|volume| volume.name == **name))
 }
 
-/// Why this pod is not of the pool.
-fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
-    let strange = report.peers.iter().find(|peer| peer.state != PeerState::Befriended);
-    if let Some(peer) = strange {
+/// Returns why this pod is not in the pool.
+fn why_outside_pool(report: &Report, record: Option<&Record>) -> Option<String> {
+    let not_befriended = report.peers.iter().find(|peer| peer.state != PeerState::Befriended);
+    if let Some(peer) = not_befriended {
         let name = peer.hosts.first().map_or("a peer without a name", |host| &**host);
-        return Some(format!("{name} is no friend of this glusterd: {}", peer.state.words()));
+        return Some(format!("{name} is not accepted as a peer by this glusterd: {}", peer.state.words()));
     }
     let Some(record) = record else {
-        // Without the record, whoever has friends is of the pool.
+        // Without the record, a pod with peers counts as a member.
         return report.peers.is_empty().then(|| "this glusterd has no peers, and the record cannot be read".into());
     };
     let joined = |membership| membership == Membership::Joined;
@@ -51,14 +51,14 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
         return Some("this pod has not joined the pool yet".into());
     };
     if report.uuid != Some(own.uuid) {
-        return Some(format!("this pod is {} of the pool, but its glusterd has another identity", own.uuid));
+        return Some(format!("this pod is peer {} of the pool, but its glusterd has another identity", own.uuid));
     }
     let mut others = record
         .members
         .iter()
         .filter(|(ordinal, member)| **ordinal != report.ordinal && joined(member.membership))
         .peekable();
-    // One that is alone as it should be needs nobody.
+    // A pool of one pod needs no connected peer.
     others.peek()?;
     if let Some((_, member)) = others.find(|(_, m)| !report.peers.iter().any(|peer| peer.uuid == Some(m.uuid))) {
         return Some(format!("this glusterd does not know {}", member.host));
@@ -71,13 +71,13 @@ fn outside(report: &Report, record: Option<&Record>) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use stead_pool::{BrickAt, Member, Peer, PeerId, Volume};
+    use stead_pool::{BrickAt, GlusterVolume, Member, Peer, PeerId};
 
     use crate::test_agent::name;
 
     use super::*;
 
-    /// The identity that begins with eight times this digit.
+    /// The identity that begins with this digit eight times.
     fn id(digit: &str) -> PeerId {
         name(&format!("{}-0000-4000-8000-000000000000", digit.repeat(8)))
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ready() {
+    fn readiness() {
         use Membership::{Joined, Left};
         use PeerState::{Befriended, Rejected};
         let three = record(&[(0, "a", Joined), (1, "b", Joined), (2, "c", Joined)]);
@@ -127,12 +127,13 @@ mod tests {
         let mut holds_a_brick = three.clone();
         let bricks = vec![BrickAt { volume: name("gv0"), path: name("/data/b") }];
         holds_a_brick.members.insert(0, Member { bricks, ..member("a", Joined) });
-        let gv0 = Volume { name: name("gv0"), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
+        let gv0 =
+            GlusterVolume { name: name("gv0"), version: Some(1), checksum: None, started: true, bricks: Vec::new() };
         for (report, record, why) in [
             (whole.clone(), Some(&three), None),
             (one_away, Some(&three), None),
             (all_away, Some(&three), Some("no other peer is connected")),
-            (rejected, Some(&three), Some("host-c is no friend of this glusterd: Peer Rejected")),
+            (rejected, Some(&three), Some("host-c is not accepted as a peer by this glusterd: Peer Rejected")),
             (half.clone(), Some(&three), Some("this glusterd does not know host-c")),
             (half, Some(&record(&[(0, "a", Joined), (1, "b", Joined), (2, "c", Left)])), None),
             (report(&[]), Some(&record(&[(0, "a", Joined)])), None),
@@ -143,7 +144,7 @@ mod tests {
                 whole.clone(),
                 Some(&record(&[(0, "f", Joined), (1, "b", Joined)])),
                 Some(
-                    "this pod is ffffffff-0000-4000-8000-000000000000 of the pool, but its glusterd has another identity",
+                    "this pod is peer ffffffff-0000-4000-8000-000000000000 of the pool, but its glusterd has another identity",
                 ),
             ),
             (

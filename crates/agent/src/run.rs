@@ -1,4 +1,4 @@
-//! The agent as a whole: what is started, and how it ends.
+//! Starts and stops the parts of the agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,51 +17,56 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::{boot, heals, lead, observe, orders, server, shutdown, web};
 
-/// How long the processes that glusterd left behind may take to end.
-const BRICKS: Duration = Duration::from_secs(10);
+/// How long the processes left behind by glusterd may take to stop.
+const BRICK_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long giving the Lease back may take.
-const LEASE: Duration = Duration::from_secs(5);
+/// How long releasing the Lease may take.
+const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The intervals of the election. Agents read the Lease less often than an operator would: there are many of them, and a
-/// decision can wait for two seconds more.
+/// The intervals of the election. Agents read the Lease less often than an operator would: there are many of them, and
+/// a decision can wait for two seconds more.
 const TIMING: LeaseTiming = LeaseTiming { retry: Duration::from_secs(3), ..LeaseTiming::DEFAULT };
 
-/// How long connecting to the API server, and a request, may take.
-const REQUEST: Duration = Duration::from_secs(5);
+/// The time limit of a request to the API server, and of connecting to it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection to the API server may be silent; a watch lasts for less.
-const IDLE: Duration = Duration::from_secs(300);
+/// How long a connection to the API server may be idle; a watch is shorter.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Runs the agent until `stop` comes: then, if this pod leaves for good, it waits to be detached; the Lease is given back,
-/// and glusterd and its bricks are ended.
+/// Runs the agent until `stop` completes. Then it waits to be detached if the pod was scaled away, releases the Lease,
+/// and stops glusterd and its bricks.
 pub async fn run(config: ClientConfig, settings: Settings, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-    let config = config.without_retries().connect_timeout(REQUEST).request_timeout(REQUEST).idle_timeout(IDLE);
+    let config = config
+        .without_retries()
+        .connect_timeout(REQUEST_TIMEOUT)
+        .request_timeout(REQUEST_TIMEOUT)
+        .idle_timeout(IDLE_TIMEOUT);
     let client = config.connect()?;
     let settings = Arc::new(settings);
-    let children = Children::adopt();
+    let children = Children::become_subreaper();
     let (daemon, supervised) = Daemon::new(settings.glusterd.clone(), children);
-    let cluster = Cluster::new(client.clone(), settings.clone()).context("the names of the pool's pods")?;
+    let cluster =
+        Cluster::new(client.clone(), settings.clone()).context("the names of the pool's pods are not valid")?;
     let shared = Arc::new(Shared::new(settings.clone(), cluster.clone(), daemon, children));
 
     let listener = tokio::net::TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listening on {}", settings.listen))?;
-    info!(version = env!("CARGO_PKG_VERSION"), pod = settings.pod.name, "on {}", listener.local_addr()?);
+    info!(version = env!("CARGO_PKG_VERSION"), pod = settings.pod.name, "listening on {}", listener.local_addr()?);
 
     let mut tasks = JoinSet::new();
     let pages = web::pages(shared.clone());
-    tasks.spawn(server::serve(listener, pages, server::Limits::USUAL));
+    tasks.spawn(server::serve(listener, pages, server::Limits::DEFAULT));
     tasks.spawn(async move {
         if let Err(error) = children.reap().await {
-            warn!("taking note of orphans: {error}");
+            warn!("reaping orphans: {error}");
         }
     });
     let supervisor = tokio::spawn(supervised);
-    tasks.spawn(async move { cluster.keep().await });
-    tasks.spawn(observe::keep(shared.clone()));
+    tasks.spawn(async move { cluster.watch_all().await });
+    tasks.spawn(observe::run(shared.clone()));
 
-    let (takes_part, receiver) = watch::channel(false);
+    let (candidacy, receiver) = watch::channel(false);
     let (end_election, ended) = oneshot::channel();
     let lease = LeaseName { namespace: settings.namespace.clone(), name: settings.record() };
     let identity = format!("{}_{}", settings.pod.name, settings.pod.uid);
@@ -76,30 +81,30 @@ pub async fn run(config: ClientConfig, settings: Settings, stop: impl Future<Out
             shared.set_doing(None);
             shared.daemon.start();
             tokio::join!(
-                heals::keep(shared.clone()),
-                orders::keep(shared.clone()),
-                lead::keep(shared.clone()),
-                lead::update_candidacy(shared.clone(), takes_part),
+                heals::run(shared.clone()),
+                orders::run(shared.clone()),
+                lead::run(shared.clone()),
+                lead::update_candidacy(shared.clone(), candidacy),
             );
             anyhow::Ok(())
         }
     };
     let ending = async {
         stop.await;
-        shutdown::prepare_to_end(&shared).await;
+        shutdown::wait_to_be_detached(&shared).await;
     };
     let result = tokio::select! {
         () = ending => Ok(()),
-        // All of them run for ever: one that ends has failed.
+        // All of them run for ever: if one ends, it has failed.
         _ = tasks.join_next() => Err(anyhow::anyhow!("a part of the agent ended; see the log")),
         ended = work => ended.and_then(|()| Err(anyhow::anyhow!("a part of the agent ended; see the log"))),
     };
-    info!("ending");
-    // Where nobody listens any more, the election has ended already.
+    info!("stopping");
+    // If nothing receives it, the election has ended already.
     let _ = end_election.send(());
-    let _ = tokio::time::timeout(LEASE, election).await;
+    let _ = tokio::time::timeout(LEASE_RELEASE_TIMEOUT, election).await;
     shared.daemon.stop().await;
-    children.end_orphans(BRICKS).await;
+    children.terminate_orphans(BRICK_STOP_TIMEOUT).await;
     supervisor.abort();
     tasks.shutdown().await;
     result

@@ -1,57 +1,57 @@
-//! Whose agent this is, and how it goes about it.
+//! The settings of an agent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use stead_pool::{HostName, InvalidName, PoolSpec};
 
-/// Whose agent this is, and how it goes about it.
+/// The settings of an agent.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The pool: the name of its StatefulSet.
     pub pool: String,
-    /// The headless Service that its pods have their names from.
+    /// The headless Service of the pods' DNS names.
     pub service: String,
-    /// The domain of the cluster's own names.
+    /// The DNS domain of the cluster.
     pub cluster_domain: String,
     /// The namespace.
     pub namespace: String,
     /// This pod.
-    pub pod: Pod,
-    /// glusterd's state.
+    pub pod: PoolPod,
+    /// glusterd's state directory.
     pub state_dir: PathBuf,
-    /// Where probes, Prometheus and the other agents find this one. The others listen on the same port.
+    /// The address for probes, Prometheus and the other agents. All agents listen on the same port.
     pub listen: SocketAddr,
-    /// What runs glusterd in the foreground: the program and its arguments.
+    /// The command that runs glusterd in the foreground.
     pub glusterd: Vec<String>,
-    /// The program that talks to it.
+    /// The gluster command.
     pub gluster: String,
-    /// The Secret with the pool's key; none where the pool was installed without one: nothing is signed then.
+    /// The Secret with the pool's key; none if the pool was installed without one: then nothing is signed.
     pub key_secret: Option<String>,
-    /// How long a pod that leaves for good waits to be detached.
+    /// How long a pod that was scaled away waits to be detached.
     pub leave: std::time::Duration,
 }
 
-/// A pod, as the downward API tells it.
+/// The pod that the agent runs in, from the downward API.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
-    /// Its name.
+pub struct PoolPod {
+    /// The pod's name.
     pub name: String,
-    /// Its ordinal.
+    /// The pod's ordinal.
     pub ordinal: u32,
-    /// Its uid.
+    /// The pod's uid.
     pub uid: String,
-    /// Its address.
+    /// The pod's IP address.
     pub address: HostName,
 }
 
 impl Settings {
-    /// The domain in which the pods have names.
+    /// The DNS domain of the pods' names.
     pub fn domain(&self) -> String {
         format!("{}.{}.svc.{}", self.service, self.namespace, self.cluster_domain)
     }
 
-    /// The pods that the pool should have, if so many are wanted.
+    /// The pods that the pool should have with this many replicas.
     pub fn wanted(&self, replicas: u32, start: u32) -> Result<PoolSpec, InvalidName> {
         PoolSpec::new(&self.pool, &self.domain(), replicas, start)
     }

@@ -1,4 +1,4 @@
-//! What the parts of the agent share.
+//! The state that the parts of the agent share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::cluster::Cluster;
 use crate::daemon::Daemon;
 use crate::disk::Disks;
 use crate::gluster::Gluster;
-use crate::heals::{self, Counted, IndexReader};
+use crate::heals::{self, HealCount, IndexReader};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::state_dir::StateDisk;
 
-/// A report that is not older than this is fresh.
+/// The maximum age of a fresh report.
 const FRESH: Duration = Duration::from_millis(800);
 
-/// What the parts of the agent share.
+/// The state that the parts of the agent share.
 pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: MonotonicClock,
@@ -37,31 +37,31 @@ pub(crate) struct Shared {
     /// The requests of other agents that were answered.
     pub(crate) answered: AnsweredRequests,
     pub(crate) metrics: Metrics,
-    /// The last look.
+    /// The last observation of this pod.
     pub(crate) observation: watch::Sender<Observation>,
-    /// Entries that wait to be healed.
-    pub(crate) heals: watch::Sender<Counted>,
-    /// Asks for a look now.
+    /// The last count of pending heals.
+    pub(crate) heals: watch::Sender<HealCount>,
+    /// Triggers an observation now.
     pub(crate) nudge: Notify,
-    /// Until when this one does not want to lead.
+    /// Until when this agent does not want to lead.
     pub(crate) declines_until: watch::Sender<Option<Instant>>,
     doing: Mutex<Option<String>>,
     notes: Mutex<Vec<Note>>,
 }
 
-/// A look at this pod.
+/// An observation of this pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Observation {
-    /// What was seen.
+    /// The report.
     pub(crate) report: Report,
-    /// When it was begun.
+    /// When the observation began.
     pub(crate) began: Instant,
-    /// When something was other than the time before.
+    /// When the report last changed.
     pub(crate) changed: Instant,
 }
 
 impl Shared {
-    /// The state at the start.
+    /// Returns the state at the start.
     pub(crate) fn new(settings: Arc<Settings>, cluster: Cluster, daemon: Daemon, children: Children) -> Shared {
         let now = Instant::now();
         let disks = Disks::default();
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// The name by which the others know this pod.
+    /// The host name by which the other peers know this pod.
     pub(crate) fn host(&self) -> HostName {
         self.cluster.host(self.settings.pod.ordinal)
     }
@@ -100,9 +100,9 @@ impl Shared {
 
     /// Whether a pod of the pool has an agent of a version that does not sign, as during an update.
     pub(crate) fn has_older_agents(&self) -> bool {
-        let seen = self.cluster.seen();
-        let seen = seen.borrow();
-        seen.pods.iter().flat_map(|pods| pods.values()).any(|pod| !pod.signs)
+        let objects = self.cluster.objects();
+        let objects = objects.borrow();
+        objects.pods.iter().flat_map(|pods| pods.values()).any(|pod| !pod.signs)
     }
 
     /// The last report.
@@ -110,21 +110,20 @@ impl Shared {
         self.observation.borrow().report.clone()
     }
 
-    /// A report that was begun to be made just now, or else the last one after a while.
-    pub(crate) async fn fresh(&self, patience: Duration) -> Report {
+    /// Returns a fresh report, or the last one if that takes longer than `timeout`.
+    pub(crate) async fn fresh(&self, timeout: Duration) -> Report {
         let now = Instant::now();
         let mut observation = self.observation.subscribe();
         if observation.borrow().began + FRESH < now {
             self.nudge.notify_one();
-            // Where it takes too long, the last one has to do.
-            let _ =
-                tokio::time::timeout(patience, observation.wait_for(|observation| observation.began + FRESH >= now))
-                    .await;
+            // If it takes too long, the last report is used.
+            let _ = tokio::time::timeout(timeout, observation.wait_for(|observation| observation.began + FRESH >= now))
+                .await;
         }
         self.report()
     }
 
-    /// What the agent is doing or waits for, for people.
+    /// Sets what the agent is doing or waits for; it is shown to users.
     pub(crate) fn set_doing(&self, what: Option<String>) {
         let changed = {
             let mut doing = lock(&self.doing);
@@ -142,12 +141,12 @@ impl Shared {
         lock(&self.doing).clone()
     }
 
-    /// What was last said of the pool, by this agent as the one who decides.
+    /// Sets the notes of this agent's last decision as the leader.
     pub(crate) fn set_notes(&self, notes: Vec<Note>) {
         *lock(&self.notes) = notes;
     }
 
-    /// What was last said of the pool.
+    /// The notes of this agent's last decision as the leader.
     pub(crate) fn notes(&self) -> Vec<Note> {
         lock(&self.notes).clone()
     }
@@ -157,7 +156,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What can be said of a pod before the first look.
+/// The report of a pod before its first observation.
 pub(crate) fn initial_report(settings: &Settings) -> Report {
     Report {
         ordinal: settings.pod.ordinal,

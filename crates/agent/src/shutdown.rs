@@ -1,4 +1,4 @@
-//! Before the pod ends: waits to be detached if the pod was scaled away.
+//! Before the agent stops: waits to be detached if the pod was scaled away.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,47 +8,50 @@ use tracing::info;
 
 use crate::shared::Shared;
 
-/// How soon after this the agent ends.
-const ENDS: Duration = Duration::from_secs(60);
+/// How long after this the agent has stopped at the latest.
+const STOP_TIME: Duration = Duration::from_secs(60);
 
-/// Waits, if this pod leaves for good and may, until it has been detached. It is called when the kubelet ends the pod, by
-/// SIGTERM: nobody on the network can ask for it.
-pub(crate) async fn prepare_to_end(shared: &Arc<Shared>) {
-    // Whoever is about to end is the wrong one to decide, and nobody can detach itself.
-    shared.declines_until.send_replace(Some(Instant::now() + shared.settings.leave + ENDS));
-    let said = wait(shared).await;
-    info!("before the end: {said}");
+/// Waits until the pod is detached, if it was scaled away and holds no bricks. Runs after SIGTERM from the kubelet:
+/// nothing on the network can trigger it.
+pub(crate) async fn wait_to_be_detached(shared: &Arc<Shared>) {
+    // An agent that is about to stop should not decide, and a peer cannot detach itself.
+    shared.declines_until.send_replace(Some(Instant::now() + shared.settings.leave + STOP_TIME));
+    let outcome = wait_for_detach(shared).await;
+    info!("before stopping: {outcome}");
 }
 
-async fn wait(shared: &Arc<Shared>) -> String {
-    let Some(wanted) = shared.cluster.ask_wanted().await else {
-        return "the StatefulSet cannot be read: this counts as a restart".into();
+async fn wait_for_detach(shared: &Arc<Shared>) -> String {
+    let Some(wanted) = shared.cluster.fetch_wanted().await else {
+        return "the StatefulSet cannot be read: treating this as a restart".into();
     };
     if !is_scaled_away(&wanted, shared.settings.pod.ordinal) {
-        return "a restart: the pool keeps its peer".into();
+        return "a restart: the pod stays a peer of the pool".into();
     }
-    let held = match shared.state.read(&shared.host()).await {
-        Ok(held) => held,
-        Err(error) => return format!("it leaves, but the pool keeps its peer: {error}"),
+    let content = match shared.state.read(&shared.host()).await {
+        Ok(content) => content,
+        Err(error) => return format!("the pod was scaled away, but stays a peer of the pool: {error}"),
     };
     let volumes: Vec<&str> =
-        held.state.volumes.iter().filter(|(_, bricks)| !bricks.is_empty()).map(|(name, _)| &**name).collect();
+        content.state.volumes.iter().filter(|(_, bricks)| !bricks.is_empty()).map(|(name, _)| &**name).collect();
     if !volumes.is_empty() {
-        return format!("it leaves, but the pool keeps its peer: it holds bricks of {}", volumes.join(", "));
+        return format!(
+            "the pod was scaled away, but stays a peer of the pool: it holds bricks of {}",
+            volumes.join(", ")
+        );
     }
-    shared.set_doing(Some("leaves the pool: waits to be detached".into()));
+    shared.set_doing(Some("leaving the pool: waiting to be detached".into()));
     let detached = async {
         while !shared.fresh(Duration::from_secs(3)).await.peers.is_empty() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
     match tokio::time::timeout(shared.settings.leave, detached).await {
-        Ok(()) => "it has left the pool".into(),
-        Err(_) => format!("it was not detached within {} s", shared.settings.leave.as_secs()),
+        Ok(()) => "the pod was detached from the pool".into(),
+        Err(_) => format!("the pod was not detached within {} s", shared.settings.leave.as_secs()),
     }
 }
 
-/// Whether the pod of this ordinal was scaled away. A pool that is scaled to 0 keeps its peers.
+/// Whether the pod with this ordinal was scaled away. A pool that is scaled to 0 keeps its peers.
 pub(crate) fn is_scaled_away(wanted: &PoolSpec, ordinal: u32) -> bool {
     wanted.replicas > 0 && !wanted.includes(ordinal)
 }

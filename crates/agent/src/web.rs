@@ -1,4 +1,4 @@
-//! What probes, Prometheus and the other agents ask.
+//! The HTTP pages for probes, Prometheus and the other agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use stead_pool::status::{NoteText, PoolPage};
 
 use crate::auth::{self, Refused, Request};
 use crate::daemon::Process;
-use crate::metrics::Now;
+use crate::metrics::MetricsInput;
 use crate::ready::unready;
 use crate::shared::Shared;
 
-/// How old the last look may be before the agent counts as stuck.
-const STUCK: Duration = Duration::from_secs(120);
+/// The age of the last observation after which the agent counts as stuck.
+const MAX_OBSERVATION_AGE: Duration = Duration::from_secs(120);
 
-/// How long glusterd may fail to run before somebody else should try.
-const FAILING: Duration = Duration::from_secs(120);
+/// How long glusterd may fail before the container is restarted.
+const MAX_FAILING_TIME: Duration = Duration::from_secs(120);
 
-/// How long somebody who wants a fresh report waits for it.
-const FRESH: Duration = Duration::from_secs(3);
+/// How long a request for a fresh report waits for it.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The pages. None of them changes anything.
+/// Returns the pages. None of them changes anything.
 pub(crate) fn pages(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/livez", get(livez))
@@ -38,14 +38,14 @@ pub(crate) fn pages(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Whether a new container would do better. That other peers are disconnected is no reason.
+/// Whether the container should keep running. Disconnected peers are no reason for a restart.
 async fn livez(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     let age = shared.observation.borrow().began.elapsed();
-    if age > STUCK {
-        return (StatusCode::INTERNAL_SERVER_ERROR, format!("the last look is {} s old\n", age.as_secs()));
+    if age > MAX_OBSERVATION_AGE {
+        return (StatusCode::INTERNAL_SERVER_ERROR, format!("the last observation is {} s old\n", age.as_secs()));
     }
     match shared.daemon.process() {
-        Process::Failed { since } if since.elapsed() > FAILING => (
+        Process::Failed { since } if since.elapsed() > MAX_FAILING_TIME => (
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("glusterd has not stayed up for {} s\n", since.elapsed().as_secs()),
         ),
@@ -61,21 +61,27 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
 }
 
 fn why_unready(shared: &Shared) -> Option<String> {
-    // Without the key the others do not believe this agent: the next pod must not be replaced.
+    // Without the key the others do not accept this agent's reports, so the next pod must not be replaced.
     let keys = shared.keys();
     let no_key = keys.missing().filter(|_| shared.settings.key_secret.is_some());
-    no_key.map(str::to_owned).or_else(|| unready(&shared.report(), shared.cluster.seen().borrow().record().as_ref()))
+    no_key.map(str::to_owned).or_else(|| unready(&shared.report(), shared.cluster.objects().borrow().record().as_ref()))
 }
 
 #[derive(Debug, Deserialize)]
-struct How {
-    /// Whether the report has to be a new one.
+struct StateQuery {
+    /// Whether the report has to be fresh.
     #[serde(default)]
     fresh: bool,
 }
 
-/// This pod's report. Another agent that asks with a signature gets a new one, signed; anybody else gets the last one.
-async fn state(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, Query(how): Query<How>) -> Response {
+/// Returns this pod's report. A signed request of another agent gets a fresh report, signed; other requests get the
+/// last one.
+async fn state(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    Query(query): Query<StateQuery>,
+) -> Response {
     let keys = shared.keys();
     let uid = &shared.settings.pod.uid;
     let nonce = match headers.get(header::AUTHORIZATION).filter(|_| keys.missing().is_none()) {
@@ -90,9 +96,9 @@ async fn state(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, 
             }
         }
     };
-    // Agents of older versions cannot sign, and need new reports while there are some.
+    // Agents of older versions cannot sign, but need fresh reports during an update.
     let entitled = nonce.is_some() || shared.has_older_agents();
-    let report = if how.fresh && entitled { shared.fresh(FRESH).await } else { shared.report() };
+    let report = if query.fresh && entitled { shared.fresh(FRESH_TIMEOUT).await } else { shared.report() };
     let Ok(body) = serde_json::to_vec(&report) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
@@ -104,9 +110,9 @@ async fn state(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, 
     answer
 }
 
-/// What this agent last said of the pool, if it leads.
+/// Returns the notes of this agent's last decision, if it leads.
 async fn pool(State(shared): State<Arc<Shared>>) -> Json<PoolPage> {
-    let remark = |note: &stead_pool::Note| NoteText {
+    let note_text = |note: &stead_pool::Note| NoteText {
         ordinal: note.ordinal,
         reason: note.reason.to_string(),
         text: note.text.clone(),
@@ -117,14 +123,14 @@ async fn pool(State(shared): State<Arc<Shared>>) -> Json<PoolPage> {
         ordinal: shared.settings.pod.ordinal,
         leads: shared.leadership.leads(),
         unready: why_unready(&shared),
-        notes: shared.notes().iter().map(remark).collect(),
+        notes: shared.notes().iter().map(note_text).collect(),
     })
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     let observation = shared.observation.borrow().clone();
     let warnings = shared.notes().iter().filter(|note| note.severity == Severity::Warning).count();
-    let text = shared.metrics.text(Now {
+    let text = shared.metrics.text(MetricsInput {
         report: &observation.report,
         ready: why_unready(&shared).is_none(),
         leads: shared.leadership.leads(),
@@ -140,7 +146,7 @@ mod tests {
     use stead_pool::Report;
 
     use crate::auth::{Key, Keys};
-    use crate::cluster::{PodSeen, Seen};
+    use crate::cluster::{PoolObjects, PoolPodView};
     use crate::other_agents::{self, OtherAgent};
     use crate::server::{Limits, serve};
     use crate::test_agent::{TestAgent, keys};
@@ -151,15 +157,15 @@ mod tests {
         Key::new(&[byte; 32]).unwrap()
     }
 
-    async fn served(agent: &TestAgent) -> u16 {
+    async fn start_server(agent: &TestAgent) -> u16 {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        tokio::spawn(serve(listener, pages(agent.shared.clone()), Limits::USUAL));
+        tokio::spawn(serve(listener, pages(agent.shared.clone()), Limits::DEFAULT));
         port
     }
 
-    /// Asks without a signature, as agents of older versions and `stead gluster status` do.
-    async fn plain(port: u16, path: &str, authorization: &str) -> (u16, bool, String) {
+    /// Sends a request as it is: agents of older versions and `stead gluster status` do not sign.
+    async fn send_request(port: u16, path: &str, authorization: &str) -> (u16, bool, String) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{authorization}\r\n");
@@ -172,58 +178,58 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_agent_answers_old_ones_and_signs_for_new_ones() {
-        let agent = TestAgent::new("web", "http://127.0.0.1:1", Some(3), Seen::default()).await;
-        let port = served(&agent).await;
+    async fn an_agent_answers_older_agents_and_signs_for_new_ones() {
+        let agent = TestAgent::new("web", "http://127.0.0.1:1", Some(3), PoolObjects::default()).await;
+        let port = start_server(&agent).await;
         let other = OtherAgent { ordinal: 0, uid: "uid".into(), host: "127.0.0.1".into(), signs: true };
         let keys = keys(1);
-        // Before it has the key, nobody who needs a signature believes it.
+        // Before it has the key, agents that need a signature reject its answers.
         let answers = other_agents::ask(std::slice::from_ref(&other), port, &keys, "g-1").await;
         assert_eq!(answers.rejected.get(&0).map(String::as_str), Some("its answer is not signed"));
-        agent.shared.cluster.pretend_key(key(1));
+        agent.shared.cluster.set_key(key(1));
         let answers = other_agents::ask(std::slice::from_ref(&other), port, &keys, "g-1").await;
         assert_eq!(answers.reports.keys().copied().collect::<Vec<_>>(), [0], "{answers:?}");
-        let (status, signed, body) = plain(port, "/state?fresh=true", "").await;
+        let (status, signed, body) = send_request(port, "/state?fresh=true", "").await;
         assert_eq!((status, signed), (200, false));
         assert_eq!(Report::from_json(body.as_bytes()).unwrap().ordinal, 0, "an older agent can read it");
-        let (status, _, body) = plain(port, "/state", "authorization: Stead-HMAC-SHA256 g-1 00 00\r\n").await;
+        let (status, _, body) = send_request(port, "/state", "authorization: Stead-HMAC-SHA256 g-1 00 00\r\n").await;
         assert_eq!((status, body.as_str()), (401, "the Authorization header cannot be read\n"));
         let wrong = crate::test_agent::keys(2);
         assert!(other_agents::ask(&[other], port, &wrong, "g-1").await.reports.is_empty());
     }
 
     #[tokio::test]
-    async fn nobody_on_the_network_takes_leadership_away() {
-        let agent = TestAgent::new("prestop", "http://127.0.0.1:1", Some(3), Seen::default()).await;
-        let port = served(&agent).await;
-        assert_eq!(plain(port, "/prestop", "").await.0, 404);
+    async fn no_request_ends_leadership() {
+        let agent = TestAgent::new("prestop", "http://127.0.0.1:1", Some(3), PoolObjects::default()).await;
+        let port = start_server(&agent).await;
+        assert_eq!(send_request(port, "/prestop", "").await.0, 404);
         assert!(agent.shared.declines_until.borrow().is_none());
     }
 
     #[tokio::test]
-    async fn who_does_not_sign_gets_new_reports_only_while_there_are_older_agents() {
+    async fn unsigned_requests_get_fresh_reports_only_while_there_are_older_agents() {
         for (signs, older) in [(true, false), (false, true)] {
-            let pods = [(1, PodSeen { signs, ..PodSeen::default() })].into();
-            let seen = Seen { pods: Some(pods), ..Seen::default() };
-            let agent = TestAgent::new(&format!("older-{older}"), "http://127.0.0.1:1", None, seen).await;
+            let pods = [(1, PoolPodView { signs, ..PoolPodView::default() })].into();
+            let objects = PoolObjects { pods: Some(pods), ..PoolObjects::default() };
+            let agent = TestAgent::new(&format!("older-{older}"), "http://127.0.0.1:1", None, objects).await;
             assert_eq!(agent.shared.has_older_agents(), older);
         }
     }
 
     #[tokio::test]
-    async fn without_the_key_a_pod_is_not_ready() {
-        let agent = TestAgent::new("no-key", "http://127.0.0.1:1", Some(3), Seen::default()).await;
-        let (port, shared) = (served(&agent).await, &agent.shared);
+    async fn a_pod_without_the_key_is_not_ready() {
+        let agent = TestAgent::new("no-key", "http://127.0.0.1:1", Some(3), PoolObjects::default()).await;
+        let (port, shared) = (start_server(&agent).await, &agent.shared);
         assert_eq!(shared.settings.key_secret.as_deref(), Some("g-pool-key"));
-        assert_eq!(plain(port, "/readyz", "").await.2, "the pool's key has not been read yet\n");
-        assert_eq!(plain(port, "/livez", "").await.0, 200);
-        shared.cluster.pretend_key(key(1));
-        assert!(!plain(port, "/readyz", "").await.2.contains("key"));
+        assert_eq!(send_request(port, "/readyz", "").await.2, "the pool's key has not been read yet\n");
+        assert_eq!(send_request(port, "/livez", "").await.0, 200);
+        shared.cluster.set_key(key(1));
+        assert!(!send_request(port, "/readyz", "").await.2.contains("key"));
     }
 
     const UID: [&str; 3] = ["uid-0", "uid-1", "uid-2"];
 
-    /// An agent of the version before: it knows no signatures.
+    /// The pages of an agent of the previous version, which does not sign.
     fn older_pages(ordinal: u32, report: &Report) -> Router {
         let pod = UID[ordinal as usize].to_owned();
         let mut sent = serde_json::to_value(Report { ordinal, pod, ..report.clone() }).unwrap();
@@ -231,8 +237,8 @@ mod tests {
         Router::new().route("/state", get(async move || Json(sent)))
     }
 
-    /// A pool whose pods are replaced one by one, from agents that do not sign to agents that do: each of them gets the
-    /// reports of all others all the while, so the majority is never lost.
+    /// The pods of a pool are replaced one by one, from agents that do not sign to agents that do: during all of it
+    /// each agent gets the reports of all others, so the majority is never lost.
     #[tokio::test]
     async fn a_pool_of_older_agents_is_updated_pod_by_pod() {
         for updated in 0..=3 {
@@ -252,11 +258,13 @@ mod tests {
                     signs: is_new(ordinal),
                 })
                 .collect();
-            let seen = Seen {
+            let objects = PoolObjects {
                 pods: Some(
-                    pods.iter().map(|p| (p.ordinal, PodSeen { signs: p.signs, ..PodSeen::default() })).collect(),
+                    pods.iter()
+                        .map(|p| (p.ordinal, PoolPodView { signs: p.signs, ..PoolPodView::default() }))
+                        .collect(),
                 ),
-                ..Seen::default()
+                ..PoolObjects::default()
             };
             let mut agents = Vec::new();
             for (ordinal, listener) in (0..3).zip(listeners) {
@@ -264,13 +272,14 @@ mod tests {
                 settings.pod.ordinal = ordinal;
                 (settings.pod.name, settings.pod.uid) = (format!("g-{ordinal}"), UID[ordinal as usize].into());
                 let test = format!("update-{updated}-{ordinal}");
-                let agent = TestAgent::with(&test, "http://127.0.0.1:1", None, seen.clone(), settings).await;
-                agent.shared.cluster.pretend_key(key(1));
+                let agent =
+                    TestAgent::with_settings(&test, "http://127.0.0.1:1", None, objects.clone(), settings).await;
+                agent.shared.cluster.set_key(key(1));
                 let pages = match is_new(ordinal) {
                     true => pages(agent.shared.clone()),
                     false => older_pages(ordinal, &agent.shared.report()),
                 };
-                tokio::spawn(serve(listener, pages, Limits::USUAL));
+                tokio::spawn(serve(listener, pages, Limits::DEFAULT));
                 agents.push(agent);
             }
             for asking in 0..3 {

@@ -1,4 +1,4 @@
-//! The definitions of the kinds that Stead looks after.
+//! The CustomResourceDefinitions of the kinds that Stead manages.
 
 use crate::manifest::{Manifest, Part};
 use crate::schema;
@@ -10,12 +10,11 @@ const TEXTS: [&str; 4] = [
     include_str!("../crds/openstackcontrolplanes.yaml"),
 ];
 
-/// All definitions.
 pub(crate) fn definitions() -> Vec<Manifest> {
     TEXTS.iter().map(|text| definition(text)).collect()
 }
 
-/// The definition of NodeRecovery, which `stead recover` brings with it: no operator looks after it.
+/// The definition of NodeRecovery. `stead recover` installs it; no operator manages it.
 pub fn recovery() -> Manifest {
     definition(include_str!("../crds/noderecoveries.yaml"))
 }

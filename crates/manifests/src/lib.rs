@@ -1,13 +1,13 @@
-//! What Stead installs: definitions, policies, rights, the operator's own workload.
+//! The objects that Stead installs: CRDs, policies, permissions and the operator's workload.
 //!
-//! [`manifests`] gives the objects in the order in which they are made. [`plan`] says what an installation would do to
-//! a cluster that was looked at, [`removal`] what has to be let go of before they are taken away. This crate computes;
-//! it knows no client and no files: the texts it is made of are part of it.
+//! [`manifests`] returns the objects in the order in which they are created. [`plan`] computes what an installation
+//! would do to a cluster, [`removal`] which finalizers have to be removed before an uninstallation. This crate only
+//! computes: it has no client and reads no files; its templates are compiled in.
 //!
-//! The schemas of the definitions are put together from pieces (`schemas/`, `rules/`), so that a Glance's spec is the
-//! same in a Glance and in a control plane.
+//! The CRD schemas are assembled from fragments (`schemas/`, `rules/`), so that the spec of a Glance is the same in a
+//! Glance and in a control plane.
 //!
-//! [`gluster`] has the objects of a Gluster pool, which are nobody's but its own.
+//! [`gluster`] has the objects of a Gluster pool, which are independent of the operator.
 
 mod definitions;
 pub mod gluster;
@@ -25,7 +25,7 @@ pub use manifest::{Manifest, Part, is_ours};
 pub use recover::{RECOVER_ROLE, RETURN_ROLE, recover_manifests};
 pub use workload::{AntiAffinity, DEPLOYMENT, Options};
 
-/// All that is installed, in the order in which it is made.
+/// Returns all objects that are installed, in the order in which they are created.
 pub fn manifests(options: &Options) -> Vec<Manifest> {
     let mut all = vec![workload::namespace(options)];
     all.extend(definitions::definitions());
@@ -35,8 +35,8 @@ pub fn manifests(options: &Options) -> Vec<Manifest> {
     all
 }
 
-/// All that installations with any options may have left in a cluster, in the order in which it is created. `scoped` are
-/// the namespaces that the operator has Roles in ([`rights::scoped_namespaces`]).
+/// Returns all objects that installations with any options may have left in a cluster, in the order in which they are
+/// created. `scoped` are the namespaces in which the operator has Roles ([`rights::scoped_namespaces`]).
 pub fn all_manifests(namespace: &str, scoped: Vec<String>) -> Vec<Manifest> {
     let options = Options { namespace: namespace.to_owned(), ..Options::default() };
     let mut all = manifests(&options);
@@ -48,7 +48,7 @@ pub fn all_manifests(namespace: &str, scoped: Vec<String>) -> Vec<Manifest> {
     all
 }
 
-/// Reads a text that is part of this crate.
+/// Parses a template of this crate.
 fn read(text: &str) -> serde_json::Value {
-    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("a manifest of our own cannot be read: {error}"))
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("invalid built-in manifest: {error}"))
 }

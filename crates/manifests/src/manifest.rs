@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value};
 
-/// The label that says what an object is part of. Whatever does not have it is somebody else's.
+/// The label that marks objects of Stead. Objects without it belong to somebody else.
 const PART_OF: &str = "app.kubernetes.io/part-of";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const STEAD: &str = "stead";
 
-/// The annotation that says which version of Stead a definition is from.
+/// The annotation with the version of Stead that a definition is from.
 const VERSION: &str = "stead.dev/version";
 
-/// What an object is for.
+/// The part of an installation that an object belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The definitions of our kinds, and the policies that stand beside them.
+    /// The CRDs, and the policies for them.
     Definitions,
-    /// The operator and what it needs to run.
+    /// The operator and the objects that it needs.
     Operator,
     /// A Gluster pool.
     Pool,
@@ -26,16 +26,16 @@ pub enum Part {
 pub struct Manifest {
     /// The object, with apiVersion, kind and metadata.
     pub object: Value,
-    /// The kind's name in a path.
+    /// The plural name of the kind, for API paths.
     pub plural: &'static str,
-    /// What it is for.
+    /// The part that it belongs to.
     pub part: Part,
-    /// The definition whose objects it is about. Where that definition is somebody else's, it is left out.
+    /// The CRD that the object is about. If that CRD belongs to somebody else, the object is left out.
     pub about: Option<String>,
 }
 
 impl Manifest {
-    /// An object with the labels that all of ours have.
+    /// Creates a manifest with the labels of all of Stead's objects.
     pub(crate) fn new(part: Part, plural: &'static str, mut object: Value) -> Manifest {
         let labels = object["metadata"].as_object_mut().map(|m| m.entry("labels").or_insert(Value::Object(Map::new())));
         if let Some(Value::Object(labels)) = labels {
@@ -45,13 +45,13 @@ impl Manifest {
         Manifest { object, plural, part, about: None }
     }
 
-    /// The same object, as one that is about a definition.
+    /// Sets the CRD that the object is about.
     pub(crate) fn about(mut self, definition: &str) -> Manifest {
         self.about = Some(definition.to_owned());
         self
     }
 
-    /// The same object, with the version of Stead that it is from.
+    /// Adds the version of Stead.
     pub(crate) fn versioned(mut self) -> Manifest {
         self.object["metadata"]["annotations"][VERSION] = env!("CARGO_PKG_VERSION").into();
         self
@@ -67,23 +67,23 @@ impl Manifest {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// The object's namespace, if it lives in one.
+    /// The object's namespace; none if it is cluster-scoped.
     pub fn namespace(&self) -> Option<&str> {
         self.object["metadata"]["namespace"].as_str()
     }
 
-    /// The API group; empty for the core.
+    /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
         let version = self.object["apiVersion"].as_str().unwrap_or_default();
         version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Whether it defines a kind.
+    /// Whether it is a CRD.
     pub fn is_definition(&self) -> bool {
         self.kind() == "CustomResourceDefinition"
     }
 
-    /// Where the API server has objects of this kind.
+    /// The API path of the objects of this kind.
     pub fn collection(&self) -> String {
         let version = self.object["apiVersion"].as_str().unwrap_or_default();
         let root = if version.contains('/') { "/apis" } else { "/api" };
@@ -93,13 +93,13 @@ impl Manifest {
         }
     }
 
-    /// Where the API server has this object.
+    /// The API path of this object.
     pub fn path(&self) -> String {
         format!("{}/{}", self.collection(), self.name())
     }
 }
 
-/// As kubectl would name it: kind and name, with the namespace where there is one.
+/// Prints kind and name, as kubectl does.
 impl std::fmt::Display for Manifest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.kind().to_lowercase(), self.name())

@@ -1,4 +1,4 @@
-//! What an installation would do to a cluster.
+//! Computes what an installation would do to a cluster.
 
 use std::collections::BTreeSet;
 
@@ -6,41 +6,41 @@ use serde_json::Value;
 
 use crate::manifest::{Manifest, is_ours};
 
-/// What would be done about one object.
+/// What would be done with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// It is not there: it is made.
+    /// It does not exist and is created.
     Create,
-    /// It is there, and these fields would get other values.
+    /// It exists, and these fields change.
     Change(Vec<String>),
-    /// It is there as it should be.
+    /// It exists and does not change.
     Unchanged,
-    /// It is left from an installation with other options: it is deleted.
+    /// It is left over from an installation with other options, and is deleted.
     Delete,
-    /// It belongs to somebody else, or is about a definition that does: it is left as it is.
+    /// It belongs to somebody else, or is about a CRD that does, and is left alone.
     Foreign,
 }
 
-/// The definitions of a cluster that have the name of one of ours and are somebody else's. `live` are definitions as
-/// they are in the cluster.
+/// Returns the names of CRDs in the cluster that belong to somebody else. `live` are the existing CRDs with the names
+/// of ours.
 pub fn foreign<'a>(live: impl IntoIterator<Item = &'a Value>) -> BTreeSet<String> {
     let name = |definition: &Value| definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     live.into_iter().filter(|definition| !is_ours(definition)).map(name).collect()
 }
 
-/// Whether a manifest is left out because of a foreign definition.
+/// Whether a manifest is left out because it is about a foreign CRD.
 pub fn is_left_out(manifest: &Manifest, foreign: &BTreeSet<String>) -> bool {
     manifest.about.as_ref().is_some_and(|definition| foreign.contains(definition))
 }
 
-/// What applying changes: `live` is the object as it is, `applied` as the API server says that it would be.
+/// Compares an object before and after it is applied: `live` is the existing one, `applied` the result of a dry run.
 pub fn compare(live: &Value, applied: &Value) -> Action {
     let mut changed = Vec::new();
     differences(&significant(live), &significant(applied), "", &mut changed);
     if changed.is_empty() { Action::Unchanged } else { Action::Change(changed) }
 }
 
-/// An object without what the API server writes by itself.
+/// Returns the object without the fields that the API server sets.
 fn significant(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -54,7 +54,7 @@ fn significant(object: &Value) -> Value {
     object
 }
 
-/// The paths at which two values differ. A list of another length is one difference, not one for each item.
+/// Collects the paths at which two values differ. Lists of different length are one difference.
 fn differences(a: &Value, b: &Value, at: &str, found: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(x), Value::Object(y)) => {
@@ -75,20 +75,20 @@ fn differences(a: &Value, b: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What an installation would do, in the order in which it would do it.
+/// The plan of an installation, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Each object, and what would be done about it.
+    /// Each object and what would be done with it.
     pub steps: Vec<(Manifest, Action)>,
 }
 
 impl Plan {
-    /// Whether there is anything to write.
+    /// Whether anything would be written.
     pub fn changes(&self) -> bool {
         self.steps.iter().any(|(_, action)| matches!(action, Action::Create | Action::Change(_) | Action::Delete))
     }
 
-    /// The definitions that belong to somebody else.
+    /// The CRDs that belong to somebody else.
     pub fn foreign(&self) -> Vec<&str> {
         let foreign = self.steps.iter().filter(|(m, action)| m.is_definition() && *action == Action::Foreign);
         foreign.map(|(manifest, _)| manifest.name()).collect()

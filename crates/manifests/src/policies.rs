@@ -1,10 +1,10 @@
-//! Admission policies: what a definition's own rules cannot see or say.
+//! Admission policies: checks that CRD validation rules cannot express.
 
 use serde_json::{Value, json};
 
 use crate::manifest::{Manifest, Part};
 
-/// The policies, each for one kind.
+/// The policies, one per kind.
 const TEXTS: [&str; 4] = [
     include_str!("../policies/glanceapis.yaml"),
     include_str!("../policies/glances.yaml"),
@@ -12,7 +12,7 @@ const TEXTS: [&str; 4] = [
     include_str!("../policies/topologies.yaml"),
 ];
 
-/// All policies with their bindings.
+/// Returns all policies with their bindings.
 pub(crate) fn policies() -> Vec<Manifest> {
     TEXTS.iter().flat_map(|text| policy(&crate::read(text))).collect()
 }
@@ -21,7 +21,7 @@ fn policy(text: &Value) -> [Manifest; 2] {
     let (resource, group) = (text["resource"].as_str().unwrap_or_default(), text["group"].as_str().unwrap_or_default());
     let definition = format!("{resource}.{group}");
     let name = format!("stead.{definition}");
-    // An object that is on its way out may still be let go of, whatever it says.
+    // Finalizers can be removed from an object that is being deleted, even if it is invalid.
     let faultless = "has(object.metadata.deletionTimestamp) || size(variables.faults) == 0";
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -1,17 +1,17 @@
-//! What people need to run `stead recover`: the definition of its records, and roles to bind to whoever recovers nodes.
+//! What users need to run `stead recover`: the CRD of its records, and ClusterRoles to bind to users who recover nodes.
 
 use serde_json::{Value, json};
 
 use crate::definitions::recovery;
 use crate::manifest::{Manifest, Part};
 
-/// The role of whoever recovers nodes.
+/// The ClusterRole for users who recover nodes.
 pub const RECOVER_ROLE: &str = "stead-recover";
 
-/// The role that lets `stead recover` ask a kubelet what it runs.
+/// The ClusterRole that lets `stead recover` query a kubelet for its pods.
 pub const RETURN_ROLE: &str = "stead-recover-return";
 
-/// What `get nodes/proxy` allows besides what it is needed for.
+/// A warning about what else `get nodes/proxy` allows.
 const PROXY_WARNING: &str = "WARNING: get nodes/proxy reaches the whole kubelet API. Whoever has it can run commands in every \
      pod on every node, and read their logs and environment. It is needed only to return a node to service that was not \
      restarted. Without it, restart the machine before you run stead recover again.";
@@ -19,7 +19,7 @@ const PROXY_WARNING: &str = "WARNING: get nodes/proxy reaches the whole kubelet 
 /// Group, resources and verbs.
 type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// What is read to plan a recovery, as for `stead explain`.
+/// The read permissions for planning a recovery, as for `stead explain`.
 const READ: &[Rule] = &[
     (
         "",
@@ -49,14 +49,14 @@ const READ: &[Rule] = &[
     ("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]),
 ];
 
-/// What a recovery writes. The definition itself is not among it: an administrator applies it, with this role.
+/// The write permissions. The CRD is not included: an administrator applies it, together with this role.
 const WRITE: &[Rule] = &[
     ("", &["nodes"], &["patch"]),
     ("", &["pods"], &["patch", "delete"]),
     ("stead.dev", &["noderecoveries"], &["get", "list", "create", "update"]),
 ];
 
-/// The definition of NodeRecovery, and the roles for `stead recover`. Nobody has the roles until somebody binds them.
+/// Returns the CRD of NodeRecovery and the roles for `stead recover`. The roles are bound to nobody.
 pub fn recover_manifests() -> Vec<Manifest> {
     let rules = |rules: &[&[Rule]]| -> Vec<Value> {
         let all = rules.iter().copied().flatten();

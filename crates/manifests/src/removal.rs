@@ -1,67 +1,67 @@
-//! What has to be let go of before Stead is taken away.
+//! Finalizers that have to be removed before Stead is uninstalled.
 
 use serde_json::{Value, json};
 
-/// A kind whose objects hold on to something until Stead lets go.
+/// A kind whose objects have finalizers of Stead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// Its definition.
+pub struct FinalizedKind {
+    /// The CRD.
     pub definition: &'static str,
     /// API group and version.
     pub api_version: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// The kind's name in a path.
+    /// The plural name of the kind, for API paths.
     pub plural: &'static str,
-    /// Whether its objects go when Stead goes. Those that stay go with their definition.
-    pub goes: bool,
+    /// Whether its objects are deleted when Stead is uninstalled. Others are deleted only with their CRD.
+    pub deleted_on_uninstall: bool,
 }
 
-/// The kinds, owners first: what they own follows them.
-pub const HELD: [Held; 4] = [
-    Held {
+/// The kinds, owners first: their dependents are deleted after them.
+pub const FINALIZED_KINDS: [FinalizedKind; 4] = [
+    FinalizedKind {
         definition: "openstackcontrolplanes.core.openstack.org",
         api_version: "core.openstack.org/v1beta1",
         kind: "OpenStackControlPlane",
         plural: "openstackcontrolplanes",
-        goes: true,
+        deleted_on_uninstall: true,
     },
-    Held {
+    FinalizedKind {
         definition: "glances.glance.openstack.org",
         api_version: "glance.openstack.org/v1beta1",
         kind: "Glance",
         plural: "glances",
-        goes: true,
+        deleted_on_uninstall: true,
     },
-    Held {
+    FinalizedKind {
         definition: "glanceapis.glance.openstack.org",
         api_version: "glance.openstack.org/v1beta1",
         kind: "GlanceAPI",
         plural: "glanceapis",
-        goes: true,
+        deleted_on_uninstall: true,
     },
-    Held {
+    FinalizedKind {
         definition: "topologies.topology.openstack.org",
         api_version: "topology.openstack.org/v1beta1",
         kind: "Topology",
         plural: "topologies",
-        goes: false,
+        deleted_on_uninstall: false,
     },
 ];
 
-impl Held {
-    /// Where the API server has the objects of this kind, of all namespaces.
+impl FinalizedKind {
+    /// The API path of the objects of this kind in all namespaces.
     pub fn collection(&self) -> String {
         format!("/apis/{}/{}", self.api_version, self.plural)
     }
 
-    /// Where the API server has one object of this kind.
+    /// The API path of an object of this kind.
     pub fn path(&self, object: &Value) -> String {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         format!("/apis/{}/namespaces/{}/{}/{}", self.api_version, text("namespace"), self.plural, text("name"))
     }
 
-    /// Whether a finalizer on an object of this kind is one that Stead puts there.
+    /// Whether Stead sets this finalizer on objects of this kind.
     fn is_our_finalizer(&self, finalizer: &str) -> bool {
         match self.kind {
             "Topology" => finalizer.starts_with("openstack.org/glanceapi-"),
@@ -69,8 +69,8 @@ impl Held {
         }
     }
 
-    /// The merge patch that takes our finalizers from an object, if it has any. It is refused where the object is no
-    /// longer the one that was looked at.
+    /// Returns the merge patch that removes our finalizers from an object, if it has any. It fails if the object has
+    /// changed.
     pub fn release(&self, object: &Value) -> Option<Value> {
         let finalizers = object["metadata"]["finalizers"].as_array()?;
         let others: Vec<&Value> =
@@ -86,7 +86,7 @@ impl Held {
     }
 }
 
-/// The command that deletes claims that were kept, one for each namespace.
+/// Returns the commands that delete retained claims, one per namespace.
 pub fn claim_commands<'a>(claims: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
     let mut by_namespace: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
     for claim in claims {

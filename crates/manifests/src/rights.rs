@@ -1,20 +1,20 @@
-//! What the operator may do, and why: the tables that its roles are made from.
+//! The operator's permissions and the reason for each: the tables from which its roles are built.
 
 use serde_json::{Value, json};
 
 use crate::manifest::{Manifest, Part};
 use crate::workload::{NAME, Options};
 
-/// What may be done to some resources.
+/// A permission for resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperatorRight {
-    /// The API group; empty for the core.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// The resources, or their subresources.
     pub resources: &'static [&'static str],
-    /// What may be done to them.
+    /// The allowed verbs.
     pub verbs: &'static [&'static str],
-    /// The only objects that it may be done to; empty for all.
+    /// The only allowed objects; empty for all.
     pub names: &'static [&'static str],
     /// Why the operator needs it.
     pub why: &'static str,
@@ -33,32 +33,41 @@ const TOPOLOGY: &str = "topology.openstack.org";
 const GLANCE: &str = "glance.openstack.org";
 const PLANE: &str = "core.openstack.org";
 
-/// To follow what others write.
+/// The verbs to watch objects that others write.
 const WATCH: &[&str] = &["list", "watch"];
-/// To follow what the operator writes too: after a conflict an object is read anew.
+/// The verbs to watch objects that the operator writes too: after a conflict an object is read again.
 const READ: &[&str] = &["get", "list", "watch"];
-/// To apply objects, whether they are there or not. The garbage collector takes them away with their owner.
+/// The verbs to apply objects. The garbage collector deletes them with their owner.
 const APPLY: &[&str] = &["create", "patch"];
-const MAKE: &[&str] = &["create", "patch", "delete"];
+const MANAGE: &[&str] = &["create", "patch", "delete"];
 const PATCH: &[&str] = &["patch"];
 
-/// What the operator may do in each namespace that it works in: in the whole cluster, or in those that an installer
-/// names.
+/// The operator's permissions in each namespace that it works in: all namespaces, or those named at the installation.
 pub const NAMESPACED: &[OperatorRight] = &[
-    right(TOPOLOGY, &["topologies"], READ, "the loops follow Topologies"),
-    right(TOPOLOGY, &["topologies"], PATCH, "a Topology in use is held by a finalizer of each API"),
-    right(TOPOLOGY, &["topologies/status"], PATCH, "a Topology says who uses it and whether nodes can satisfy it"),
+    right(TOPOLOGY, &["topologies"], READ, "the control loops watch Topologies"),
+    right(TOPOLOGY, &["topologies"], PATCH, "each API that uses a Topology adds a finalizer"),
+    right(TOPOLOGY, &["topologies/status"], PATCH, "users of a Topology, and whether nodes can satisfy it"),
     right(GLANCE, &["glances", "glanceapis"], READ, "the loops manage Glances and their APIs"),
-    right(GLANCE, &["glances", "glanceapis"], MAKE, "a control plane creates a Glance, a Glance its APIs; finalizers"),
+    right(
+        GLANCE,
+        &["glances", "glanceapis"],
+        MANAGE,
+        "a control plane creates a Glance, a Glance its APIs; finalizers",
+    ),
     right(GLANCE, &["glances/status", "glanceapis/status"], PATCH, "conditions"),
-    right(GLANCE, &["glances/finalizers", "glanceapis/finalizers"], &["update"], "they own what is created for them"),
+    right(
+        GLANCE,
+        &["glances/finalizers", "glanceapis/finalizers"],
+        &["update"],
+        "they own the objects created for them",
+    ),
     right(PLANE, &["openstackcontrolplanes"], READ, "the loops manage control planes"),
     right(PLANE, &["openstackcontrolplanes/status"], PATCH, "conditions"),
     right(PLANE, &["openstackcontrolplanes/finalizers"], &["update"], "they own their Glance"),
-    right("apps", &["statefulsets"], READ, "how many pods of an API are ready"),
-    right("apps", &["statefulsets"], MAKE, "the pods of an API; recreated where claim templates change"),
+    right("apps", &["statefulsets"], READ, "ready pods of an API"),
+    right("apps", &["statefulsets"], MANAGE, "the pods of an API; recreated where claim templates change"),
     right("batch", &["jobs", "cronjobs"], READ, "whether the database is up to date"),
-    right("batch", &["jobs", "cronjobs"], MAKE, "database sync and purge, cleaning of caches"),
+    right("batch", &["jobs", "cronjobs"], MANAGE, "database sync and purge, cleaning of caches"),
     right("", &["services"], READ, "endpoints"),
     right("", &["services"], APPLY, "endpoints of an API"),
     right("", &["secrets"], &["get"], "Secrets that a spec names, one by one; only their digests are kept"),
@@ -72,14 +81,14 @@ pub const NAMESPACED: &[OperatorRight] = &[
         resources: &["securitycontextconstraints"],
         verbs: &["use"],
         names: &["anyuid", "privileged"],
-        why: "nobody may grant a right that they do not have: the role of Glance's pods grants this on OpenShift",
+        why: "required to grant it: on OpenShift, the role of Glance's pods includes it",
     },
     right("k8s.cni.cncf.io", &["network-attachment-definitions"], WATCH, "networks that an API asks for"),
-    right("", &["pods", "persistentvolumeclaims"], WATCH, "why pods wait"),
-    right("events.k8s.io", &["events"], &["create"], "events tell what was done and why"),
+    right("", &["pods", "persistentvolumeclaims"], WATCH, "why pods are Pending"),
+    right("events.k8s.io", &["events"], &["create"], "events about actions and their reasons"),
 ];
 
-/// What the operator may read of objects that are in no namespace. It never writes any of them.
+/// The operator's permissions to read cluster-scoped objects. It never writes any of them.
 pub const CLUSTER_SCOPED: &[OperatorRight] = &[
     right("", &["nodes"], WATCH, "whether nodes can satisfy a Topology, and where pods could run"),
     right("", &["persistentvolumes"], &["list"], "kube-scheduler's view"),
@@ -99,11 +108,11 @@ pub const CLUSTER_SCOPED: &[OperatorRight] = &[
             "glanceapis.glance.openstack.org",
             "openstackcontrolplanes.core.openstack.org",
         ],
-        why: "a definition that belongs to somebody else makes the operator a companion",
+        why: "companion mode: the operator only reports on kinds whose CRD belongs to somebody else",
     },
 ];
 
-/// What else kube-scheduler looks at, in all namespaces: without it, no fix for a pod that waits can be verified.
+/// Further inputs of kube-scheduler, in all namespaces: without them, fixes for Pending pods cannot be verified.
 pub const SCHEDULER_VIEW: &[OperatorRight] = &[
     right("", &["namespaces", "replicationcontrollers"], &["list"], "kube-scheduler's view"),
     right("apps", &["replicasets"], &["list"], "kube-scheduler's view"),
@@ -112,12 +121,12 @@ pub const SCHEDULER_VIEW: &[OperatorRight] = &[
     right("resource.k8s.io", &["deviceclasses"], &["list"], "kube-scheduler's view"),
 ];
 
-/// What the operator may do if it works in all namespaces.
+/// The operator's permissions if it works in all namespaces.
 pub fn cluster_wide() -> impl Iterator<Item = &'static OperatorRight> {
     NAMESPACED.iter().chain(CLUSTER_SCOPED).chain(SCHEDULER_VIEW)
 }
 
-/// What the operator may do in its own namespace.
+/// The operator's permissions in its own namespace.
 pub const OWN_NAMESPACE: &[OperatorRight] = &[
     right("coordination.k8s.io", &["leases"], &["create"], "leader election"),
     OperatorRight {
@@ -129,7 +138,7 @@ pub const OWN_NAMESPACE: &[OperatorRight] = &[
     },
 ];
 
-/// The kinds that people work with.
+/// The kinds that users work with.
 const KINDS: [(&str, &[&str]); 3] =
     [(TOPOLOGY, &["topologies"]), (GLANCE, &["glances", "glanceapis"]), (PLANE, &["openstackcontrolplanes"])];
 
@@ -141,11 +150,11 @@ fn rule(right: &OperatorRight) -> Value {
     rule
 }
 
-/// The roles, and who has them.
+/// Builds the roles and bindings.
 ///
-/// Whoever may view what is in a namespace may view our kinds too (`stead-view`). To change them is another matter: who
-/// may write a Glance may have a container of their choice run as Glance's user, or with a Cinder store as root of a
-/// node. So `stead-edit` is bound to nobody.
+/// Users who may view a namespace may view our kinds too (`stead-view`). Editing them is more powerful: a user who can
+/// write a Glance can run any container as Glance's user, or, with a Cinder store, as root on a node. So `stead-edit`
+/// is bound to nobody.
 pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
     let own = &options.namespace;
     let mut objects = vec![Manifest::new(
@@ -167,7 +176,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
     } else {
         objects.push(cluster_role(NAME, rules(CLUSTER_SCOPED)));
         objects.push(cluster_binding(own));
-        // The operator's own namespace may be one of those that it works in: a name has one Role there.
+        // The operator's own namespace may be one of those that it works in: then one Role has both.
         let works_here = options.namespaces.contains(own);
         let here = if works_here { NAMESPACED } else { &[] };
         objects.push(role(NAME, own, rules(OWN_NAMESPACE.iter().chain(here))));
@@ -186,7 +195,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
     objects
 }
 
-/// The role for those who write our kinds.
+/// The role for users who edit our kinds.
 const EDIT: &str = "stead-edit";
 const WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
 
@@ -212,17 +221,17 @@ fn role(name: &str, namespace: &str, rules: Vec<Value>) -> Manifest {
 }
 
 fn cluster_binding(own: &str) -> Manifest {
-    let object = bound("ClusterRoleBinding", json!({"name": NAME}), "ClusterRole", own);
+    let object = binding_object("ClusterRoleBinding", json!({"name": NAME}), "ClusterRole", own);
     Manifest::new(Part::Operator, "clusterrolebindings", object)
 }
 
 fn binding(namespace: &str, own: &str) -> Manifest {
-    let object = bound("RoleBinding", json!({"name": NAME, "namespace": namespace}), "Role", own);
+    let object = binding_object("RoleBinding", json!({"name": NAME, "namespace": namespace}), "Role", own);
     Manifest::new(Part::Operator, "rolebindings", object)
 }
 
-/// A binding of a role of the operator's name to the operator's account, which is in the namespace `own`.
-fn bound(kind: &str, metadata: Value, role: &str, own: &str) -> Value {
+/// Builds a binding of the operator's role to its ServiceAccount in the namespace `own`.
+fn binding_object(kind: &str, metadata: Value, role: &str, own: &str) -> Value {
     json!({
         "apiVersion": VERSION,
         "kind": kind,
@@ -232,8 +241,8 @@ fn bound(kind: &str, metadata: Value, role: &str, own: &str) -> Value {
     })
 }
 
-/// The namespaces in which the operator has a Role, by the RoleBindings of a cluster: those that an installation with
-/// [`Options::namespaces`] left there. `own` is the operator's namespace.
+/// Returns the namespaces in which RoleBindings of an installation with [`Options::namespaces`] exist. `own` is the
+/// operator's namespace.
 pub fn scoped_namespaces<'a>(bindings: impl IntoIterator<Item = &'a Value>, own: &str) -> Vec<String> {
     let ours = |binding: &&Value| {
         let subjects = binding["subjects"].as_array().into_iter().flatten();

@@ -1,12 +1,12 @@
-//! Schemas that are put together from named pieces, so that what occurs in several places is written once.
+//! Assembles schemas from named fragments, so that common parts are written once.
 //!
-//! A piece is used by `$use: NAME`; what stands beside it is laid over it, and a `null` there takes something away.
-//! `$rules: NAME` stands for a list of CEL rules.
+//! `$use: NAME` inserts a fragment; fields beside it are merged over it, and a `null` removes a field. `$rules: NAME`
+//! inserts a list of CEL rules.
 
 use serde_json::{Map, Value};
 
-/// The pieces, by name.
-const PIECES: &[(&str, &str)] = &[
+/// The fragments, by name.
+const FRAGMENTS: &[(&str, &str)] = &[
     ("affinity", include_str!("../schemas/affinity.yaml")),
     ("conditions", include_str!("../schemas/conditions.yaml")),
     ("custom-config", include_str!("../schemas/custom-config.yaml")),
@@ -42,20 +42,21 @@ const PIECES: &[(&str, &str)] = &[
 const GLANCE_RULES: &str = include_str!("../rules/glance.yaml");
 const NAME_RULES: &str = include_str!("../rules/glance-names.yaml");
 
-/// A line that names backends, as a CEL regular expression. Short, as the server counts its letters as cost.
+/// A CEL regular expression for a line that names backends. It is short because the API server counts its characters as
+/// cost.
 const BACKENDS: &str = r"r'(?m)^\s*enabled_backends\s*=.*\w'";
-/// The same, where one of the backends is a file.
+/// The same, with a file backend.
 const FILE: &str = r"r'(?m)^\s*enabled_backends\s*=.*:file\s*(,|$)'";
-/// The configuration of the API that a rule looks at, and of the whole Glance.
+/// The configuration of the API that a rule checks, and of the whole Glance.
 const OWN: &str = "{spec}.glanceAPIs[api].customServiceConfig";
 const TOP: &str = "{spec}.customServiceConfig";
 
-/// What the words in braces of a rule stand for.
-type Words = &'static [(&'static str, &'static str)];
+/// The values of the placeholders in a rule.
+type Placeholders = &'static [(&'static str, &'static str)];
 
-/// A list of rules by name: texts, and what their words stand for there.
-fn rules(name: &str) -> Option<Vec<(&'static str, Words)>> {
-    let glance: Words = &[
+/// Returns the rules of this name: templates, each with the values of its placeholders.
+fn rules(name: &str) -> Option<Vec<(&'static str, Placeholders)>> {
+    let glance: Placeholders = &[
         ("{own}", OWN),
         ("{top}", TOP),
         ("{spec}", "self"),
@@ -66,14 +67,14 @@ fn rules(name: &str) -> Option<Vec<(&'static str, Words)>> {
         ("{backends}", BACKENDS),
         ("{file}", FILE),
     ];
-    let glance_names: Words = &[
+    let glance_names: Placeholders = &[
         ("{apis}", "self.spec.glanceAPIs"),
         ("{name}", "size(self.metadata.name)"),
         ("{guard}", "!has(self.spec) || "),
         ("{at}", ".spec"),
     ];
-    // A section that is switched off is not looked at.
-    let plane: Words = &[
+    // A disabled section is not checked.
+    let plane: Placeholders = &[
         ("{own}", OWN),
         ("{top}", TOP),
         ("{spec}", "self.template"),
@@ -84,8 +85,8 @@ fn rules(name: &str) -> Option<Vec<(&'static str, Words)>> {
         ("{backends}", BACKENDS),
         ("{file}", FILE),
     ];
-    // The control plane's Glance is named glance, with a dash and five letters where its name is to be unique.
-    let plane_names: Words = &[
+    // The Glance of a control plane is named glance, with a dash and five characters if names are unique.
+    let plane_names: Placeholders = &[
         ("{apis}", "self.template.glanceAPIs"),
         ("{name}", "(self.uniquePodNames ? 12 : 6)"),
         ("{guard}", "!self.enabled || !has(self.template) || "),
@@ -99,7 +100,7 @@ fn rules(name: &str) -> Option<Vec<(&'static str, Words)>> {
     }
 }
 
-/// A value with all of its pieces put in.
+/// Inserts all fragments into a value.
 pub(crate) fn expand(value: Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.into_iter().map(expand).collect()),
@@ -108,10 +109,10 @@ pub(crate) fn expand(value: Value) -> Value {
             let list = fields.remove("$rules");
             let own: Map<String, Value> = fields.into_iter().map(|(name, value)| (name, expand(value))).collect();
             let mut whole = match piece {
-                Some(name) => expand(found(&name)),
+                Some(name) => expand(fragment(&name)),
                 None => Value::Object(Map::new()),
             };
-            lay_over(&mut whole, Value::Object(own));
+            merge_over(&mut whole, Value::Object(own));
             if let Some(name) = list {
                 whole["x-kubernetes-validations"] = Value::Array(rule_list(&name));
             }
@@ -121,33 +122,33 @@ pub(crate) fn expand(value: Value) -> Value {
     }
 }
 
-fn found(name: &Value) -> Value {
-    let text = PIECES.iter().find(|(n, _)| name == n).map(|(_, text)| *text);
-    super::read(text.unwrap_or_else(|| panic!("a schema uses the piece {name}, which is not there")))
+fn fragment(name: &Value) -> Value {
+    let text = FRAGMENTS.iter().find(|(n, _)| name == n).map(|(_, text)| *text);
+    super::read(text.unwrap_or_else(|| panic!("a schema uses the unknown fragment {name}")))
 }
 
 fn rule_list(name: &Value) -> Vec<Value> {
     let lists = name.as_str().and_then(rules);
-    let lists = lists.unwrap_or_else(|| panic!("a schema has the rules {name}, which are not there"));
-    let put_in = |text: &str, words: Words| {
+    let lists = lists.unwrap_or_else(|| panic!("a schema uses the unknown rules {name}"));
+    let fill_in = |text: &str, words: Placeholders| {
         let text = words.iter().fold(text.to_owned(), |text, (word, meaning)| text.replace(word, meaning));
         match super::read(&text) {
             Value::Array(rules) => rules,
             _ => Vec::new(),
         }
     };
-    lists.into_iter().flat_map(|(text, words)| put_in(text, words)).collect()
+    lists.into_iter().flat_map(|(text, words)| fill_in(text, words)).collect()
 }
 
-/// Lays one value over another: fields over fields, anything else in place of what was there.
-fn lay_over(under: &mut Value, over: Value) {
+/// Merges one value over another: objects field by field, other values replace.
+fn merge_over(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
             for (name, value) in over {
                 if value.is_null() {
                     under.remove(&name);
                 } else {
-                    lay_over(under.entry(name).or_insert(Value::Null), value);
+                    merge_over(under.entry(name).or_insert(Value::Null), value);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The operator's own workload.
+//! The operator's workload.
 
 use serde_json::{Value, json};
 
@@ -10,34 +10,34 @@ pub(crate) const NAME: &str = "stead-operator";
 /// The name of the operator's Deployment.
 pub const DEPLOYMENT: &str = NAME;
 
-/// Where the operator answers questions about its health and its metrics.
+/// The port for probes and metrics.
 const PORT: u16 = 8080;
 
-/// What a Topology without an affinity of its own does to the default anti-affinity.
+/// What a Topology without an affinity does to the default anti-affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AntiAffinity {
-    /// It stays.
+    /// It is kept.
     Keep,
-    /// It goes, as with the released OpenStack operators.
+    /// It is removed, as in the released OpenStack operators.
     Replace,
 }
 
-/// What an installer decides.
+/// The options of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The operator's namespace.
     pub namespace: String,
-    /// The only namespaces that the operator works in; none for all of them.
+    /// The only namespaces that the operator works in; empty for all.
     pub namespaces: Vec<String>,
     /// The operator's image.
     pub image: String,
-    /// How many operators run; one of them leads.
+    /// The number of operator pods; one of them leads.
     pub replicas: u32,
-    /// What becomes of the default anti-affinity.
+    /// What a Topology does to the default anti-affinity.
     pub default_anti_affinity: AntiAffinity,
-    /// Glance's image, where an object names none.
+    /// The image of Glance, for objects that name none.
     pub glance_image: String,
-    /// The domain of the cluster's Services; the operator's own default if empty.
+    /// The DNS domain of the cluster; empty for the operator's default.
     pub cluster_domain: String,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn namespace(options: &Options) -> Manifest {
     Manifest::new(Part::Operator, "namespaces", object)
 }
 
-/// The Deployment and what stands around it.
+/// The Deployment, its Service and its disruption budget.
 pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
     let metadata = json!({"name": NAME, "namespace": options.namespace, "labels": labels()});
     let service = json!({
@@ -80,7 +80,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Manifest> {
             "ports": [{"name": "metrics", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     });
-    // A drain may always take one: where there are two, the other leads on; where there is one, it starts elsewhere.
+    // A drain may always evict one pod: with two, the other one takes over; with one, it starts on another node.
     let budget = json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -108,7 +108,7 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "stead"})
 }
 
-/// The operator's command line. What nobody decided is left to the operator.
+/// The operator's arguments. Options that are not set are left to the operator's defaults.
 fn arguments(options: &Options) -> Vec<String> {
     let anti_affinity = match options.default_anti_affinity {
         AntiAffinity::Keep => "keep",
@@ -132,7 +132,7 @@ fn pod(options: &Options) -> Value {
     json!({
         "serviceAccountName": NAME,
         "automountServiceAccountToken": true,
-        // No user id: OpenShift gives each namespace its own, elsewhere the image's holds.
+        // No user id: OpenShift assigns one per namespace, elsewhere the image's user is used.
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": 30,
         "topologySpreadConstraints": [{

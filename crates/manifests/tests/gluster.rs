@@ -1,4 +1,4 @@
-//! A Gluster pool's objects, looked at without a cluster.
+//! The objects of a Gluster pool, checked without a cluster.
 
 use expect_test::{ExpectFile, expect_file};
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use stead_manifests::gluster::{
     Network, Pool, PoolStorageClass, Privilege, Probe, Source, Spread, check, is_of, pool, rights,
 };
 
-/// As `stead gluster manifests` prints them.
+/// The objects as `stead gluster manifests` prints them.
 fn yaml(of: &Pool) -> String {
     pool(of).iter().map(|m| format!("---\n{}", serde_saphyr::to_string(&m.object).expect("YAML"))).collect()
 }
 
-/// A pool as it comes, with an image.
+/// The default values, with an image.
 fn values() -> Pool {
     Pool { image: "registry.example/gluster:11.1".to_owned(), ..Pool::default() }
 }
@@ -25,7 +25,7 @@ fn texts(pairs: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
-/// A Topology as somebody would write it for this pool.
+/// A Topology for this pool.
 fn topology() -> Value {
     json!({"topologySpreadConstraints": [
         {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
@@ -35,12 +35,12 @@ fn topology() -> Value {
 }
 
 #[test]
-fn as_it_comes() {
+fn default_values() {
     golden(&values(), expect_file!["golden/gluster.yaml"]);
 }
 
 #[test]
-fn with_everything_decided() {
+fn all_values_set() {
     let all = Pool {
         name: "pool".to_owned(),
         namespace: "storage".to_owned(),
@@ -80,16 +80,16 @@ fn with_everything_decided() {
     golden(&all, expect_file!["golden/gluster-all.yaml"]);
 }
 
-/// The field report's own way.
+/// As in the field report.
 #[test]
 fn on_the_nodes_network() {
     let host = Pool { network: Network::Host, policy: false, ..values() };
     golden(&host, expect_file!["golden/gluster-host-network.yaml"]);
 }
 
-/// What a Topology brings is kept, and the node's network still has room for one only.
+/// The affinity of a Topology is kept, and the anti-affinity for the node's network is added.
 #[test]
-fn a_topologys_own_affinity_beside_the_nodes_network() {
+fn affinity_of_a_topology_on_the_nodes_network() {
     let affinity = json!({"nodeAffinity": {}, "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack", "labelSelector": {}}],
     }});
@@ -105,7 +105,7 @@ fn a_topologys_own_affinity_beside_the_nodes_network() {
 }
 
 #[test]
-fn what_others_need_comes_first_and_all_is_the_pools() {
+fn objects_are_ordered_by_dependency_and_labelled() {
     let pool_values = Pool { create_namespace: true, ..values() };
     let all = pool(&pool_values);
     let kinds: Vec<&str> = all.iter().map(|m| m.kind()).collect();
@@ -118,18 +118,18 @@ fn what_others_need_comes_first_and_all_is_the_pools() {
 }
 
 #[test]
-fn no_right_is_without_bounds_or_reason() {
+fn every_right_has_bounds_and_a_reason() {
     for right in rights(&Pool { openshift: true, ..values() }) {
         assert!(!right.why.is_empty(), "{right:?}");
         let words = right.resources.iter().chain(right.verbs).chain([&right.group]);
         assert!(words.clone().all(|word| !word.contains('*')), "{right:?}");
-        let made_or_read = right.verbs.iter().all(|v| ["create", "get", "list", "watch"].contains(v));
-        assert!(right.name.is_some() || made_or_read, "a right to change is for one object: {right:?}");
+        let creates_or_reads = right.verbs.iter().all(|v| ["create", "get", "list", "watch"].contains(v));
+        assert!(right.name.is_some() || creates_or_reads, "a right to change must be limited to one object: {right:?}");
     }
 }
 
 #[test]
-fn bad_input_is_named() {
+fn errors_name_the_invalid_value() {
     let long = "n".repeat(53);
     let with = |change: &dyn Fn(&mut Pool)| {
         let mut of = values();
@@ -137,7 +137,7 @@ fn bad_input_is_named() {
         check(&of)
     };
     let topology = |spec: Value| with(&|p: &mut Pool| p.spread = Spread::Topology(spec.clone()));
-    for (said, flag, text) in [
+    for (result, flag, text) in [
         (with(&|p| p.replicas = 0), "replicas", "0 is no pool"),
         (with(&|p| p.replicas = 1001), "replicas", "1001 is more than 1000"),
         (with(&|p| p.name = "Gluster".to_owned()), "name", "lowercase RFC 1123 label"),
@@ -149,21 +149,33 @@ fn bad_input_is_named() {
         (with(&|p| p.cluster_domain = "x..y".to_owned()), "cluster-domain", "lowercase RFC 1123 subdomain"),
         (with(&|p| p.cluster_domain = ["d"; 90].join(".")), "cluster-domain", "room for a host of"),
         (with(&|p| p.brick_size = "10Gx".to_owned()), "brick-size", "10Gx cannot be read"),
-        (with(&|p| p.brick_size = "Gi".to_owned()), "brick-size", "is no quantity"),
-        (with(&|p| p.brick_size = "-1Gi".to_owned()), "brick-size", "is no quantity"),
-        (with(&|p| p.state_size = "0".to_owned()), "state-size", "is nothing"),
+        (with(&|p| p.brick_size = "Gi".to_owned()), "brick-size", "is not a quantity"),
+        (with(&|p| p.brick_size = "-1Gi".to_owned()), "brick-size", "is not a quantity"),
+        (with(&|p| p.state_size = "0".to_owned()), "state-size", "must be greater than zero"),
         (with(&|p| p.state_claim = "stead".to_owned()), "state-claim", "is the name of the volume"),
         (with(&|p| p.brick_claim = "glusterd".to_owned()), "brick-claim", "is the name of the other claim"),
-        (with(&|p| p.brick_path = "/var/lib/glusterd/".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "bricks".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/.".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/var/lib".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/var//lib/./glusterd".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/var/lib/glusterd/bricks".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/data/../var/lib/glusterd".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.brick_path = "/opt/stead/bricks".to_owned()), "brick-path", "is no folder for bricks"),
-        (with(&|p| p.limits = texts(&[("memory", "much")])), "limits", "memory=\"much\" is no quantity"),
+        (with(&|p| p.brick_path = "/var/lib/glusterd/".to_owned()), "brick-path", "cannot be the directory for bricks"),
+        (with(&|p| p.brick_path = "bricks".to_owned()), "brick-path", "cannot be the directory for bricks"),
+        (with(&|p| p.brick_path = "/".to_owned()), "brick-path", "cannot be the directory for bricks"),
+        (with(&|p| p.brick_path = "/.".to_owned()), "brick-path", "cannot be the directory for bricks"),
+        (with(&|p| p.brick_path = "/var/lib".to_owned()), "brick-path", "cannot be the directory for bricks"),
+        (
+            with(&|p| p.brick_path = "/var//lib/./glusterd".to_owned()),
+            "brick-path",
+            "cannot be the directory for bricks",
+        ),
+        (
+            with(&|p| p.brick_path = "/var/lib/glusterd/bricks".to_owned()),
+            "brick-path",
+            "cannot be the directory for bricks",
+        ),
+        (
+            with(&|p| p.brick_path = "/data/../var/lib/glusterd".to_owned()),
+            "brick-path",
+            "cannot be the directory for bricks",
+        ),
+        (with(&|p| p.brick_path = "/opt/stead/bricks".to_owned()), "brick-path", "cannot be the directory for bricks"),
+        (with(&|p| p.limits = texts(&[("memory", "much")])), "limits", "memory=\"much\" is not a quantity"),
         (with(&|p| p.storage_class = Some("Bricks".to_owned())), "storage-class", "RFC 1123 subdomain"),
         (
             with(&|p| p.new_class = Some(PoolStorageClass { provisioner: "x".to_owned(), parameters: texts(&[]) })),
@@ -176,29 +188,33 @@ fn bad_input_is_named() {
         (with(&|p| p.grace_seconds = 59), "grace-seconds", "59 is not between 60"),
         (with(&|p| p.agent_port = 24007), "agent-port", "24007 is not between"),
         (with(&|p| p.image = String::new()), "image", "name an image that contains glusterd and gluster"),
-        (with(&|p| p.image = "a b".to_owned()), "image", "is no image"),
-        (with(&|p| p.allow_clients = vec![Source::Addresses("10.0.0.0/33".to_owned())]), "allow-clients", "is none of"),
-        (with(&|p| p.allow_agents = vec![Source::Addresses("10.0.0.1".to_owned())]), "allow-agents", "is none of"),
+        (with(&|p| p.image = "a b".to_owned()), "image", "is not the name of an image"),
+        (
+            with(&|p| p.allow_clients = vec![Source::Addresses("10.0.0.0/33".to_owned())]),
+            "allow-clients",
+            "is not one of",
+        ),
+        (with(&|p| p.allow_agents = vec![Source::Addresses("10.0.0.1".to_owned())]), "allow-agents", "is not one of"),
         (with(&|p| p.allow_agents = vec![Source::Namespace("A".to_owned())]), "allow-agents", "RFC 1123 label"),
-        (topology(json!({})), "topology", "it says nothing"),
-        (topology(json!({"topologySpreadConstraints": "zone"})), "topology", "is no list of constraints"),
+        (topology(json!({})), "topology", "it has neither"),
+        (topology(json!({"topologySpreadConstraints": "zone"})), "topology", "is not a list of constraints"),
     ] {
-        let fault = said.expect_err(text);
+        let fault = result.expect_err(text);
         assert_eq!(fault.flag, flag, "{fault:?}");
         assert!(fault.text.contains(text), "{fault:?}");
     }
 }
 
 #[test]
-fn even_numbers_are_warned_of() {
+fn even_numbers_of_peers_cause_a_warning() {
     for (replicas, warnings) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
-        let checked = check(&Pool { replicas, ..values() }).expect("it can be made");
+        let checked = check(&Pool { replicas, ..values() }).expect("valid values");
         assert_eq!(checked.warnings.len(), warnings, "{replicas}: {:?}", checked.warnings);
     }
 }
 
 #[test]
-fn images_without_a_fixed_version_are_warned_of() {
+fn images_without_a_fixed_version_cause_a_warning() {
     for (image, pinned) in [
         ("registry.example/gluster:11.1", true),
         ("registry.example:5000/gluster@sha256:0123", true),
@@ -206,16 +222,16 @@ fn images_without_a_fixed_version_are_warned_of() {
         ("gluster", false),
         ("gluster:latest", false),
     ] {
-        let checked = check(&Pool { image: image.to_owned(), ..values() }).expect("it can be made");
+        let checked = check(&Pool { image: image.to_owned(), ..values() }).expect("valid values");
         assert_eq!(checked.warnings.is_empty(), pinned, "{image}: {:?}", checked.warnings);
     }
 }
 
-/// What the pods and the policy refer to is there before them, and empty.
+/// The record and the key exist before the policy and the pods that refer to them, and are empty.
 #[test]
 fn the_record_and_the_key_are_installed_empty_before_the_policy() {
     let all = pool(&values());
-    let at = |kind: &str| all.iter().position(|m| m.kind() == kind).expect("it is printed");
+    let at = |kind: &str| all.iter().position(|m| m.kind() == kind).expect("the object exists");
     assert!(at("ConfigMap") < at("ValidatingAdmissionPolicy") && at("Secret") < at("StatefulSet"));
     assert_eq!((all[at("ConfigMap")].name(), all[at("Secret")].name()), ("glusterfs-pool", "glusterfs-pool-key"));
     assert!(["ConfigMap", "Secret"].iter().all(|kind| all[at(kind)].object.get("data").is_none()));
@@ -225,7 +241,7 @@ fn the_record_and_the_key_are_installed_empty_before_the_policy() {
 }
 
 #[test]
-fn only_the_pools_pods_reach_the_agents() {
+fn only_the_pools_pods_can_reach_the_agents() {
     let ingress = |of: &Pool| {
         let policy = pool(of).into_iter().find(|m| m.kind() == "NetworkPolicy");
         policy.map(|policy| policy.object["spec"]["ingress"].clone())
@@ -241,8 +257,8 @@ fn only_the_pools_pods_reach_the_agents() {
     let own = json!(stead_pool::config_map::labels("glusterfs"));
     assert_eq!(agents[0]["from"], json!([{"podSelector": {"matchLabels": own}}]));
     let clients = rules.iter().find(|rule| rule["ports"].is_array() && reaches(rule, &json!(24007)));
-    assert_eq!(clients.and_then(|rule| rule.get("from")), None, "clients are everywhere");
+    assert_eq!(clients.and_then(|rule| rule.get("from")), None, "clients may connect from everywhere");
     let closed = ingress(&Pool { allow_clients: Vec::new(), ..values() }).expect("there is a NetworkPolicy");
-    assert_eq!(closed.as_array().map(Vec::len), Some(1), "nobody but the pool: {closed}");
+    assert_eq!(closed.as_array().map(Vec::len), Some(1), "only the pool: {closed}");
     assert_eq!(ingress(&Pool { network: Network::Host, ..values() }), None);
 }

@@ -1,10 +1,10 @@
-//! What is installed, looked at without a cluster.
+//! The installed objects, checked without a cluster.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use stead_manifests::plan::{Action, compare, foreign, is_left_out};
-use stead_manifests::removal::{HELD, claim_commands};
+use stead_manifests::removal::{FINALIZED_KINDS, claim_commands};
 use stead_manifests::{AntiAffinity, Manifest, Options, Part, is_ours, manifests, rights};
 
 fn all() -> Vec<Manifest> {
@@ -12,12 +12,12 @@ fn all() -> Vec<Manifest> {
 }
 
 #[test]
-fn every_object_is_whole_and_marked_as_ours() {
+fn every_object_is_expanded_and_labelled() {
     for manifest in all() {
         assert!(is_ours(&manifest.object), "{manifest}");
         assert_eq!(manifest.object["metadata"]["labels"]["app.kubernetes.io/managed-by"], "stead", "{manifest}");
-        assert!(!manifest.object.to_string().contains("\"$"), "{manifest}: a piece was not put in");
-        assert!(!manifest.object.to_string().contains("{spec}"), "{manifest}: a word was not put in");
+        assert!(!manifest.object.to_string().contains("\"$"), "{manifest}: a fragment was not inserted");
+        assert!(!manifest.object.to_string().contains("{spec}"), "{manifest}: a placeholder was not replaced");
         if manifest.is_definition() {
             assert_eq!(manifest.object["metadata"]["annotations"]["stead.dev/version"], env!("CARGO_PKG_VERSION"));
         }
@@ -25,17 +25,17 @@ fn every_object_is_whole_and_marked_as_ours() {
 }
 
 #[test]
-fn what_others_need_comes_first() {
+fn objects_are_ordered_by_dependency() {
     let kinds: Vec<String> = all().iter().map(|m| m.kind().to_owned()).collect();
-    let first = |kind: &str| kinds.iter().position(|k| k == kind).expect("the kind is there");
-    let last = |kind: &str| kinds.iter().rposition(|k| k == kind).expect("the kind is there");
+    let first = |kind: &str| kinds.iter().position(|k| k == kind).expect("the kind exists");
+    let last = |kind: &str| kinds.iter().rposition(|k| k == kind).expect("the kind exists");
     assert_eq!(first("Namespace"), 0);
     assert!(last("CustomResourceDefinition") < first("ValidatingAdmissionPolicy"));
     assert!(last("ClusterRoleBinding") < first("Deployment"));
     assert_eq!(last("Deployment"), kinds.len() - 1);
 }
 
-/// kube-apiserver estimates what rules may cost at most; without bounds it refuses a definition.
+/// kube-apiserver estimates the maximum cost of rules, and refuses a CRD without bounds.
 #[test]
 fn every_list_and_map_of_a_spec_is_bounded() {
     fn walk(schema: &Value, at: &str, faults: &mut Vec<String>) {
@@ -62,7 +62,7 @@ fn every_list_and_map_of_a_spec_is_bounded() {
 }
 
 #[test]
-fn the_operator_may_watch_what_its_loops_look_at() {
+fn the_operator_may_watch_everything_its_loops_read() {
     for watched in stead_loops::WATCHED {
         let kind = watched.kind;
         for verb in ["list", "watch"] {
@@ -76,7 +76,7 @@ fn the_operator_may_watch_what_its_loops_look_at() {
 }
 
 #[test]
-fn secrets_are_read_one_by_one() {
+fn secrets_cannot_be_listed() {
     for manifest in all().into_iter().chain(manifests(&some_namespaces())) {
         for rule in manifest.object["rules"].as_array().into_iter().flatten() {
             let has = |field: &str, word: &str| rule[field].as_array().is_some_and(|l| l.iter().any(|v| v == word));
@@ -91,7 +91,7 @@ fn some_namespaces() -> Options {
 }
 
 #[test]
-fn in_some_namespaces_only_roles_allow_writes() {
+fn with_named_namespaces_only_roles_allow_writes() {
     let scoped = manifests(&some_namespaces());
     let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
     for role in scoped.iter().filter(|m| m.kind() == "ClusterRole") {
@@ -118,7 +118,7 @@ fn in_some_namespaces_only_roles_allow_writes() {
     assert_eq!(rights::scoped_namespaces(&bindings, "stead-system"), ["a", "b"]);
     assert_eq!(rights::scoped_namespaces(&bindings, "elsewhere"), Vec::<String>::new());
 
-    // One of them may be the operator's own: it needs its Lease there too.
+    // The operator's own namespace may be among them: it also needs its Lease there.
     let own = Options { namespaces: vec!["stead-system".into()], ..Options::default() };
     let roles: Vec<Manifest> = manifests(&own).into_iter().filter(|m| m.kind() == "Role").collect();
     let role = roles.iter().find(|m| m.name() == "stead-operator").expect("a Role");
@@ -129,7 +129,7 @@ fn in_some_namespaces_only_roles_allow_writes() {
 }
 
 #[test]
-fn no_right_is_without_bounds_or_reason() {
+fn every_right_has_bounds_and_a_reason() {
     for right in rights::cluster_wide().chain(rights::OWN_NAMESPACE) {
         assert!(!right.why.is_empty(), "{right:?}");
         let words = right.resources.iter().chain(right.verbs).chain([&right.group]);
@@ -138,7 +138,7 @@ fn no_right_is_without_bounds_or_reason() {
 }
 
 #[test]
-fn the_operator_runs_with_as_little_as_it_can() {
+fn the_operator_runs_with_least_privilege() {
     let options = Options { default_anti_affinity: AntiAffinity::Replace, ..Options::default() };
     let deployment = manifests(&options).pop().expect("the Deployment is the last").object;
     let pod = &deployment["spec"]["template"]["spec"];
@@ -160,7 +160,7 @@ fn the_operator_runs_with_as_little_as_it_can() {
 }
 
 #[test]
-fn what_is_about_a_foreign_definition_is_left_out() {
+fn objects_about_a_foreign_definition_are_left_out() {
     let theirs = json!({"metadata": {"name": "glances.glance.openstack.org"}});
     let ours = json!({"metadata": {
         "name": "topologies.topology.openstack.org",
@@ -181,7 +181,7 @@ fn what_is_about_a_foreign_definition_is_left_out() {
 }
 
 #[test]
-fn what_a_plan_counts_as_a_change() {
+fn differences_that_count_as_a_change() {
     let live = json!({
         "metadata": {"name": "a", "resourceVersion": "5", "generation": 1, "managedFields": [1]},
         "spec": {"replicas": 2, "list": [1, 2], "gone": true},
@@ -206,7 +206,7 @@ fn what_a_plan_counts_as_a_change() {
 }
 
 #[test]
-fn only_our_finalizers_are_let_go_of() {
+fn only_our_finalizers_are_removed() {
     for (kind, finalizers, kept) in [
         ("Glance", json!(["openstack.org/glance"]), Some(json!([]))),
         ("Glance", json!(["openstack.org/glanceapi"]), None),
@@ -220,9 +220,9 @@ fn only_our_finalizers_are_let_go_of() {
         ("Topology", json!(["openstack.org/memcached-m"]), None),
         ("Topology", Value::Null, None),
     ] {
-        let held = HELD.iter().find(|h| h.kind == kind).expect("a kind");
+        let finalized = FINALIZED_KINDS.iter().find(|h| h.kind == kind).expect("a kind");
         let object = json!({"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": finalizers}});
-        let patch = held.release(&object);
+        let patch = finalized.release(&object);
         assert_eq!(patch.as_ref().map(|p| p["metadata"]["finalizers"].clone()), kept, "{kind} {finalizers}");
         if let Some(patch) = patch {
             assert_eq!((&patch["metadata"]["uid"], &patch["metadata"]["resourceVersion"]), (&json!("u"), &json!("7")));
@@ -231,12 +231,12 @@ fn only_our_finalizers_are_let_go_of() {
 }
 
 #[test]
-fn owners_go_before_what_they_own() {
-    assert_eq!(HELD.map(|h| h.kind), ["OpenStackControlPlane", "Glance", "GlanceAPI", "Topology"]);
+fn owners_are_deleted_before_their_dependents() {
+    assert_eq!(FINALIZED_KINDS.map(|h| h.kind), ["OpenStackControlPlane", "Glance", "GlanceAPI", "Topology"]);
 }
 
 #[test]
-fn the_commands_that_delete_claims() {
+fn commands_that_delete_claims() {
     let claim = |namespace: &str, name: &str| json!({"metadata": {"namespace": namespace, "name": name}});
     let claims = [claim("b", "z"), claim("a", "y"), claim("b", "x")];
     assert_eq!(claim_commands(&claims), ["kubectl -n a delete pvc y", "kubectl -n b delete pvc x z"]);

@@ -1,4 +1,4 @@
-//! The types that objects are read into have the fields of the definitions: a misspelled field would silently be absent.
+//! Compares the Rust types of objects with the CRD schemas: a misspelled field would silently be absent.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use stead_manifests::{Manifest, Options, manifests, recovery};
 use stead_model::{Glance, GlanceApi, OpenStackControlPlane, Topology, Typed};
 use stead_recovery::NodeRecovery;
 
-/// A value with every field of a schema.
+/// Builds a value with every field of a schema.
 fn example(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("object") => {
@@ -29,21 +29,21 @@ fn example(schema: &Value) -> Value {
     }
 }
 
-/// An object with every field of its definition's schema.
+/// Builds an object with every field of its CRD's schema.
 fn object(definition: &Manifest) -> Value {
     let mut object = example(&definition.object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     object["metadata"] = json!({"name": "x"});
     object
 }
 
-/// What the type keeps of the object.
+/// Reads the object into the type and writes it again.
 fn read<T: DeserializeOwned + Serialize>(given: &Value) -> Value {
     let read: T = serde_json::from_value(given.clone()).expect("the type can read every field");
     serde_json::to_value(&read).expect("it can be written")
 }
 
-/// The fields of a GlanceAPI's spec that a template in a Glance does not have: the Glance fills them in.
-const FILLED_IN: [&str; 10] = [
+/// The fields of a GlanceAPI's spec that a template in a Glance does not have: Glance sets them.
+const SET_BY_GLANCE: [&str; 10] = [
     "apiType",
     "databaseAccount",
     "databaseHostname",
@@ -56,12 +56,12 @@ const FILLED_IN: [&str; 10] = [
     "serviceUser",
 ];
 
-/// Adds the fields of the type that the schema does not have, or that have another value.
+/// Collects the fields of the type that the schema does not have, or that have another value.
 fn compare(path: &str, read: &Value, given: &Value, faults: &mut Vec<String>) {
     match (read, given) {
         (_, Value::Null) => {
             let in_template = path.rsplit_once("glanceAPIs.key.");
-            if !in_template.is_some_and(|(_, field)| FILLED_IN.contains(&field)) {
+            if !in_template.is_some_and(|(_, field)| SET_BY_GLANCE.contains(&field)) {
                 faults.push(format!("{path} is not in the schema"));
             }
         }
@@ -101,9 +101,9 @@ fn every_field_of_a_type_is_in_the_schema() {
     assert_eq!(faults, Vec::<String>::new());
 }
 
-/// A Glance passes these on to its GlanceAPIs, and a control plane to its Glance: no field may be lost.
+/// A Glance copies these to its GlanceAPIs, and a control plane to its Glance: no field may be lost.
 #[test]
-fn specs_that_are_passed_on_have_every_field_of_the_schema() {
+fn copied_specs_have_every_field_of_the_schema() {
     let all = manifests(&Options::default());
     for (kind, read) in [("Glance", read::<Glance> as fn(&Value) -> Value), ("GlanceAPI", read::<GlanceApi>)] {
         let given = all.iter().find(|m| m.is_definition() && m.object["spec"]["names"]["kind"] == kind);
@@ -114,7 +114,7 @@ fn specs_that_are_passed_on_have_every_field_of_the_schema() {
     }
 }
 
-/// Stead writes and reads NodeRecoveries: nothing may be lost.
+/// Stead writes and reads NodeRecoveries: no field may be lost.
 #[test]
 fn a_node_recovery_has_exactly_the_fields_of_the_schema() {
     let mut given = object(&recovery());

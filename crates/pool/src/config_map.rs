@@ -1,37 +1,37 @@
-//! The record as a ConfigMap: what is in it, and under which keys.
+//! Stores the record in a ConfigMap.
 //!
-//! The agents read it back as a whole. The admission policy, which can read no JSON, has keys of its own, and so has
-//! whoever looks with kubectl.
+//! The agents read the record from one key. The admission policy, which cannot parse JSON, and users of kubectl have
+//! further keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::{self, FieldError};
+use crate::json::{self, JsonFieldError};
 use crate::{Membership, PeerId, Record};
 
-/// The key of the whole record, as JSON.
+/// The key of the complete record, as JSON.
 pub const RECORD: &str = "record.json";
 
-/// The key of the bricks: a line for each pod that holds some, its ordinal and then the volumes, as in `3 gv0, gv1`.
+/// The key of the bricks: a line for each pod that holds bricks, with its ordinal and the volumes, as in `3 gv0, gv1`.
 pub const BRICKS: &str = "bricks";
 
 /// The key of the first pod's ordinal.
 pub const START: &str = "start";
 
-/// The version of the record's schema. It changes when older agents could no longer read a record correctly; a record
-/// that does not say its version has this one.
+/// The version of the record's schema. It changes when older agents could no longer read a record correctly. A record
+/// without a version has this one.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A record that cannot be read.
+/// Why a record cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// There is none.
+    /// There is no record.
     #[error("data has no key {RECORD}")]
     Missing,
-    /// It is not what a record is.
+    /// It is not a valid record.
     #[error("data[{RECORD}]: {0}")]
-    Invalid(#[from] FieldError),
+    Invalid(#[from] JsonFieldError),
     /// It was written by a newer version of Stead.
     #[error(
         "data[{RECORD}]: schemaVersion {0} is newer than {SCHEMA_VERSION}, which this version of Stead reads; update Stead"
@@ -39,12 +39,12 @@ pub enum RecordError {
     Newer(u32),
 }
 
-/// The name of a pool's record, and of the Lease of those who decide for it.
+/// The name of a pool's record, and of the Lease for its leader.
 pub fn name(pool: &str) -> String {
     format!("{pool}-pool")
 }
 
-/// The labels of a pool's record. It has no owner: it is to be there when the StatefulSet is made anew.
+/// The labels of a pool's record. It has no owner: it has to exist when the StatefulSet is recreated.
 pub fn labels(pool: &str) -> BTreeMap<String, String> {
     let labels = [
         ("app.kubernetes.io/name", "gluster"),
@@ -54,7 +54,7 @@ pub fn labels(pool: &str) -> BTreeMap<String, String> {
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// The data of the ConfigMap that keeps a record; `start` is the ordinal of the StatefulSet's first pod.
+/// Returns the data of the ConfigMap for a record; `start` is the ordinal of the StatefulSet's first pod.
 pub fn data(record: &Record, start: u32) -> BTreeMap<String, String> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -64,14 +64,14 @@ pub fn data(record: &Record, start: u32) -> BTreeMap<String, String> {
         record: &'a Record,
     }
     let stored = Stored { schema_version: SCHEMA_VERSION, record };
-    // A record has nothing that JSON cannot say.
+    // A record can always be written as JSON.
     let json = serde_json::to_string_pretty(&stored).expect("keys are numbers or texts, values are numbers and texts");
     [(RECORD, json), (BRICKS, bricks(record)), (START, start.to_string())]
         .map(|(key, value)| (key.to_owned(), value))
         .into()
 }
 
-/// The record that a ConfigMap keeps.
+/// Reads the record from the data of a ConfigMap.
 pub fn record(data: &BTreeMap<String, String>) -> Result<Record, RecordError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -85,7 +85,7 @@ pub fn record(data: &BTreeMap<String, String>) -> Result<Record, RecordError> {
         return Err(RecordError::Newer(schema_version));
     }
     let mut record: Record = json::read(json)?;
-    // Written by an agent that took a pool over while one of its peers was being probed: nobody belongs to it yet.
+    // Members without a UUID were written by older agents during the adoption of a pool: they are not members yet.
     record.members.retain(|_, member| member.uuid != PeerId::NIL);
     Ok(record)
 }
@@ -94,7 +94,7 @@ fn first_version() -> u32 {
     1
 }
 
-/// Who has left holds nothing that a smaller pool would lose.
+/// Members that left hold no bricks that a smaller pool would lose.
 fn bricks(record: &Record) -> String {
     let mut lines = String::new();
     for (ordinal, member) in record.members.iter().filter(|(_, m)| m.membership == Membership::Joined) {
@@ -157,21 +157,21 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back_as_it_was() {
+    fn a_record_is_read_as_it_was_written() {
         for record in [Record::default(), full()] {
             assert_eq!(super::record(&data(&record, 0)).expect("it can be read"), record);
         }
     }
 
     #[test]
-    fn the_policy_gets_a_line_for_each_pod_that_holds_bricks() {
+    fn bricks_has_a_line_for_each_pod_that_holds_bricks() {
         for (record, bricks) in [(Record::default(), ""), (full(), "0 gv0, gv1\n10 gv0\n")] {
             let data = data(&record, 5);
             assert_eq!((data[BRICKS].as_str(), data[START].as_str()), (bricks, "5"));
         }
     }
 
-    /// As the agents wrote it before it had a schema version.
+    /// A record of an agent from before there was a schema version.
     const FIRST: &str = r#"{
       "members": {
         "0": {"host": "g-0.g.n.svc.d", "uuid": "edb18957-b7f5-468d-baf8-19e0e02d20c7", "operatingVersion": 100000,
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_record_of_an_older_agent_is_read() {
         let record = read(FIRST).expect("it can be read");
-        assert_eq!(record.members.keys().copied().collect::<Vec<_>>(), [0, 2], "one was never of the pool");
+        assert_eq!(record.members.keys().copied().collect::<Vec<_>>(), [0, 2], "a member without UUID is dropped");
         assert_eq!(record.members[&0], member(Membership::Joined, &[("gv0", "/data/bricks/gv0")]).at("g-0.g.n.svc.d"));
         assert_eq!(record.order.map(|order| (order.id, order.repair)), Some((3, Repair::ResyncVolumes)));
     }
@@ -213,7 +213,7 @@ mod tests {
             orders: u64,
         }
         let data = data(&full(), 0);
-        let first: First = serde_json::from_str(&data[RECORD]).expect("the same shape");
+        let first: First = serde_json::from_str(&data[RECORD]).expect("the same schema");
         assert_eq!((first.members.len(), first.orders), (4, 7));
         for key in ["host", "uuid", "operatingVersion", "addresses", "bricks", "standing", "seen", "since"] {
             assert!(first.members.values().all(|member| member.contains_key(key)), "{key}");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_said() {
+    fn invalid_records_are_rejected() {
         assert_eq!(record(&BTreeMap::new()), Err(RecordError::Missing));
         let wrong = |from: &str, to: &str| read(&FIRST.replace(from, to)).expect_err("it cannot be read");
         for (error, says) in [

@@ -43,7 +43,7 @@ pub struct Decision {
     pub act: Option<PeerCommand>,
     /// Whether another agent should lead: the decider's glusterd is not a member of the pool.
     pub step_down: bool,
-    /// Notes for people.
+    /// Notes for users.
     pub notes: Vec<Note>,
 }
 
@@ -91,7 +91,7 @@ fn decide_by(view: &DecisionInput<'_>, rules: Rules) -> Decision {
         next(view, rules, &mut record, &mut decision);
     }
     decision.record = (record != *view.record).then_some(record);
-    // An agent that steps down writes nothing: changes of the record are written first.
+    // An agent writes pending changes of the record before it steps down.
     decision.step_down &= decision.record.is_none();
     decision
 }
@@ -133,7 +133,7 @@ fn next(view: &DecisionInput<'_>, rules: Rules, record: &mut Record, decision: &
     }
 }
 
-/// Notes bricks that do not answer: the agents cannot fix a hung disk, but somebody should know.
+/// Adds a warning for bricks that do not answer: the agents cannot fix a hung disk.
 fn note_stuck_bricks(view: &DecisionInput<'_>, notes: &mut Vec<Note>) {
     for report in view.reports.values().filter(|report| !report.stuck_bricks.is_empty()) {
         let (pod, bricks) = (view.wanted.pod(report.ordinal), report.stuck_bricks.join(", "));

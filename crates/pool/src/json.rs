@@ -1,17 +1,17 @@
-//! JSON from elsewhere, read with errors that name the field.
+//! Reads JSON with errors that name the field.
 
 use serde::de::DeserializeOwned;
 
-/// JSON that is not what was expected.
+/// An invalid value in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct FieldError {
-    /// The path of the field, such as `peers[0].uuid`; `.` is the whole text, and `?` a place that has no name.
+pub struct JsonFieldError {
+    /// The path of the field, such as `peers[0].uuid`; `.` for the whole text, and `?` for a place without a name.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
-impl std::fmt::Display for FieldError {
+impl std::fmt::Display for JsonFieldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.field.as_str() {
             "." | "?" => f.write_str(&self.problem),
@@ -20,12 +20,12 @@ impl std::fmt::Display for FieldError {
     }
 }
 
-/// Reads a value.
-pub(crate) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
+/// Reads a value from a complete JSON text.
+pub(crate) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, JsonFieldError> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| FieldError { field: error.path().to_string(), problem: error.inner().to_string() })?;
+        .map_err(|error| JsonFieldError { field: error.path().to_string(), problem: error.inner().to_string() })?;
     let rest = deserializer.end();
-    rest.map_err(|error| FieldError { field: ".".to_owned(), problem: error.to_string() })?;
+    rest.map_err(|error| JsonFieldError { field: ".".to_owned(), problem: error.to_string() })?;
     Ok(value)
 }

@@ -1,4 +1,4 @@
-//! What a trusted storage pool of Gluster needs next, as a pure decision.
+//! Decides what a trusted storage pool of Gluster needs next.
 //!
 //! The agent of each pod reports the state of its glusterd ([`Report`]). The last known state of the pool is in a
 //! [`Record`]. From the desired pods ([`PoolSpec`]), the record and the reports, [`decide`] computes the next action
@@ -23,9 +23,9 @@ pub use boot::{Boot, Identity, PeerFile, StateDir, boot, identity};
 #[cfg(feature = "switchable-guards")]
 pub use decide::decide_under;
 pub use decide::{Decision, DecisionInput, PeerCommand, Rule, Rules, decide, loses_nothing, still_needed};
-pub use json::FieldError;
+pub use json::JsonFieldError;
 pub use names::{BrickPath, HostName, InvalidName, PeerId, VolumeName};
 pub use note::{Note, NoteReason, Severity};
 pub use pool_spec::{PoolSpec, ordinal};
 pub use record::{BrickAt, Member, Membership, Record, Repair, RepairOrder};
-pub use report::{Brick, Daemon, Peer, PeerState, Report, Volume};
+pub use report::{Brick, Daemon, GlusterVolume, Peer, PeerState, Report};

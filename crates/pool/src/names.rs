@@ -1,7 +1,7 @@
-//! Names and identities that were checked.
+//! Validated names and identities.
 //!
-//! What a peer reports ends up in names and contents of files that are written as root, and in command lines. These
-//! types accept only what Gluster and DNS accept, also when they are deserialized.
+//! Values from peers' reports end up in names and contents of files that are written as root, and in command lines.
+//! These types accept only what Gluster and DNS accept, also when deserialized.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl InvalidName {
 pub struct PeerId(u128);
 
 impl PeerId {
-    /// None, where something has to be written.
+    /// A placeholder for a missing identity.
     pub(crate) const NIL: PeerId = PeerId(0);
 }
 
@@ -85,7 +85,8 @@ impl TryFrom<String> for PeerId {
     }
 }
 
-/// An identity that may be missing, with an empty string for none: glusterd lists a peer that it is probing without one.
+/// Serializes an optional identity, with an empty string for none: glusterd lists a peer without identity while it
+/// probes it.
 pub(crate) mod optional_id {
     use super::{Deserialize, Deserializer, PeerId, Serialize, Serializer};
 
@@ -107,7 +108,7 @@ pub(crate) fn id_or_nil<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pe
     Ok(optional_id::deserialize(deserializer)?.unwrap_or(PeerId::NIL))
 }
 
-/// Makes a type for texts that `check` accepts; `check` returns the text to keep.
+/// Defines a type for text that `check` accepts; `check` returns the text to store.
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $what:literal, $check:path) => {
         $(#[$doc])*
@@ -178,7 +179,7 @@ macro_rules! checked_text {
 }
 
 checked_text!(
-    /// The name or address of a host: a name as RFC 1123 has it, or an IP address.
+    /// A host name as in RFC 1123, or an IP address.
     HostName,
     "host name",
     host_name

@@ -9,7 +9,7 @@ pub struct Note {
     pub reason: NoteReason,
     /// A sentence for people.
     pub text: String,
-    /// Whether somebody should look at it.
+    /// The severity.
     pub severity: Severity,
 }
 
@@ -30,9 +30,9 @@ impl Note {
 /// The severity of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Everything is as it should be.
+    /// Nothing needs attention.
     Normal,
-    /// Somebody should look at it.
+    /// An administrator should look at it.
     Warning,
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_written_as_its_name() {
+    fn reasons_are_printed_as_variant_names() {
         assert_eq!(NoteReason::BrickNotAnswering.to_string(), "BrickNotAnswering");
     }
 }

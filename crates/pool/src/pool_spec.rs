@@ -22,19 +22,19 @@ impl PoolSpec {
         Ok(wanted)
     }
 
-    /// The StatefulSet's name.
+    /// The name of the StatefulSet.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A pod's name.
+    /// The name of a pod.
     pub fn pod(&self, ordinal: u32) -> String {
         format!("{}-{ordinal}", self.name)
     }
 
     /// The host name of a pod, by which other peers know its glusterd.
     pub fn host(&self, ordinal: u32) -> HostName {
-        self.host_of(ordinal).expect("checked for the longest ordinal when it was made")
+        self.host_of(ordinal).expect("checked for the longest ordinal in `new`")
     }
 
     fn host_of(&self, ordinal: u32) -> Result<HostName, InvalidName> {

@@ -79,9 +79,9 @@ impl Member {
 /// Whether a peer is a current member of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Membership {
-    /// It is.
+    /// A current member.
     Joined,
-    /// It was, and has been detached.
+    /// A former member that was detached.
     Left,
 }
 
@@ -99,25 +99,25 @@ pub struct BrickAt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RepairOrder {
-    /// Its number.
+    /// The number of the order.
     pub id: u64,
-    /// Whose pod.
+    /// The ordinal of the pod.
     pub ordinal: u32,
     /// The pod's uid: another pod of the same name does not carry it out.
     pub pod: String,
-    /// What to do.
+    /// The kind of repair.
     pub repair: Repair,
-    /// When it was given, in seconds of the clock of [`crate::DecisionInput::now`].
+    /// When the order was given, in seconds of the clock of [`crate::DecisionInput::now`].
     pub since: u64,
     /// When the agent reported that it is done, by the same clock: from then on the pool has time to recover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<u64>,
-    /// Whether the agent is not to begin any more. The order stays until the agent reports that it is done with it: it
-    /// may have begun before it read this.
+    /// Whether the agent must not start it any more. The order stays until the agent reports that it is done with it:
+    /// it may have started before it read this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
-    /// The volumes that other peers have too. [`Repair::ResyncVolumes`] removes these; no other repair is carried out on a
-    /// peer that has more.
+    /// The volumes that other peers have too. [`Repair::ResyncVolumes`] removes these; no other repair is carried out
+    /// on a peer that has more.
     #[serde(default)]
     pub volumes: Vec<VolumeName>,
     /// The reason, for people.

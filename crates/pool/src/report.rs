@@ -1,15 +1,15 @@
-//! What an agent says of its own pod's glusterd.
+//! The report of an agent about its pod's glusterd.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::json::{self, FieldError};
+use crate::json::{self, JsonFieldError};
 use crate::names::optional_id;
 use crate::{BrickPath, HostName, PeerId, VolumeName};
 
-/// How much of a free text is kept, in characters.
-const LONGEST_TEXT: usize = 1000;
+/// The maximum length of free text, in characters.
+const MAX_TEXT: usize = 1000;
 
-/// What one glusterd says, of itself and of the others.
+/// The state of one glusterd, and of the other peers as it sees them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -21,29 +21,29 @@ pub struct Report {
     pub address: HostName,
     /// Whether glusterd runs.
     pub daemon: Daemon,
-    /// Its identity, as its state directory has it.
+    /// The UUID in its state directory.
     pub uuid: Option<PeerId>,
     /// The operating version.
     pub operating_version: Option<u32>,
-    /// The others, as it sees them; itself not among them.
+    /// The other peers as it sees them.
     pub peers: Vec<Peer>,
     /// The volumes that it knows.
-    pub volumes: Vec<Volume>,
-    /// Entries that wait to be healed on this pod's bricks or from them, if that could be told.
+    pub volumes: Vec<GlusterVolume>,
+    /// The number of pending heals on this pod's bricks or from them; none if it is not known.
     pub heals: Option<u64>,
     /// This pod's bricks whose disks do not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck_bricks: Vec<BrickPath>,
     /// The last order of the record that this agent carried out.
     pub done: Option<u64>,
-    /// What the agent is doing or waits for, for people.
+    /// What the agent is doing or waits for, for users.
     #[serde(default, deserialize_with = "one_line")]
     pub doing: Option<String>,
 }
 
 impl Report {
     /// Reads a report. A value that is not valid is an error that names the field.
-    pub fn from_json(json: &[u8]) -> Result<Report, FieldError> {
+    pub fn from_json(json: &[u8]) -> Result<Report, JsonFieldError> {
         json::read(json)
     }
 }
@@ -51,7 +51,7 @@ impl Report {
 /// Reads free text as one line of limited length: it is printed to terminals and written into events.
 fn one_line<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    let line = |text: String| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_TEXT).collect();
+    let line = |text: String| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT).collect();
     Ok(text.map(line))
 }
 
@@ -66,22 +66,22 @@ pub enum Daemon {
     Running,
 }
 
-/// Another peer, as one glusterd sees it.
+/// A peer as another glusterd sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
-    /// Its identity; none while it is being probed.
+    /// Its UUID; none while it is being probed.
     #[serde(with = "optional_id")]
     pub uuid: Option<PeerId>,
     /// Its names and addresses.
     pub hosts: Vec<HostName>,
-    /// How far the friendship is.
+    /// The state of the peer relationship.
     pub state: PeerState,
-    /// Whether there is a connection.
+    /// Whether it is connected.
     pub connected: bool,
 }
 
-/// glusterd's state of a friendship, with its number.
+/// glusterd's state of a peer relationship, with its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PeerState {
     /// 0: "Establishing Connection".
@@ -111,7 +111,7 @@ pub enum PeerState {
 }
 
 impl PeerState {
-    /// The state of a number, as it stands in `peers/` and in the command line's XML.
+    /// Returns the state for the number in `peers/` and in the XML output.
     pub fn of(number: u32) -> PeerState {
         match number {
             0 => PeerState::Default,
@@ -129,7 +129,7 @@ impl PeerState {
         }
     }
 
-    /// glusterd's own words.
+    /// The state in glusterd's wording.
     pub fn words(self) -> &'static str {
         match self {
             PeerState::Default => "Establishing Connection",
@@ -148,13 +148,13 @@ impl PeerState {
     }
 }
 
-/// A volume.
+/// A Gluster volume, as one glusterd knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Volume {
+pub struct GlusterVolume {
     /// Its name.
     pub name: VolumeName,
-    /// The version of its definition, and the checksum: two that have the same version and another checksum reject each other.
+    /// The version of its definition. Peers with the same version and different checksums reject each other.
     pub version: Option<u64>,
     /// The checksum of its definition.
     pub checksum: Option<String>,
@@ -168,9 +168,9 @@ pub struct Volume {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Brick {
-    /// The host, as the volume was made with.
+    /// The host name that the volume was created with.
     pub host: HostName,
-    /// The identity of the peer that holds it.
+    /// The UUID of the peer that holds it.
     pub uuid: Option<PeerId>,
     /// The directory.
     pub path: BrickPath,

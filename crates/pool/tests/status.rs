@@ -1,4 +1,4 @@
-//! How pools stand, as people read it.
+//! The status of pools as users see it.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,8 +8,8 @@ use expect_test::{Expect, expect, expect_file};
 use stead_pool::config_map::RecordError;
 use stead_pool::status::{AgentAnswer, NoAgentAnswer, NoteText, PodSummary, PoolEvent, StatusInput, render, status};
 use stead_pool::{
-    Brick, BrickAt, Daemon, Member, Membership, Peer, PeerId, PeerState, PoolSpec, Record, Repair, RepairOrder, Report,
-    Volume,
+    Brick, BrickAt, Daemon, GlusterVolume, Member, Membership, Peer, PeerId, PeerState, PoolSpec, Record, Repair,
+    RepairOrder, Report,
 };
 
 fn name<T: FromStr<Err: Debug>>(text: &str) -> T {
@@ -56,7 +56,7 @@ fn report(ordinal: u32, size: u32) -> Report {
         uuid: Some(uuid(ordinal)),
         operating_version: Some(100_000),
         peers: (0..size).filter(|o| *o != ordinal).map(peer).collect(),
-        volumes: vec![Volume {
+        volumes: vec![GlusterVolume {
             name: name("gv0"),
             version: Some(2),
             checksum: Some("1".to_owned()),
@@ -70,8 +70,8 @@ fn report(ordinal: u32, size: u32) -> Report {
     }
 }
 
-/// A pool in which all is well.
-fn whole(size: u32) -> StatusInput {
+/// A healthy pool.
+fn healthy(size: u32) -> StatusInput {
     let answer = |o: u32| Ok(AgentAnswer { report: report(o, size), unready: None, notes: Vec::new() });
     let pod = |o: u32| PodSummary { node: Some(format!("worker-{o}")), state: "ready".to_owned() };
     StatusInput {
@@ -86,30 +86,30 @@ fn whole(size: u32) -> StatusInput {
     }
 }
 
-/// What one reports, to change it.
-fn of(seen: &mut StatusInput, ordinal: u32) -> &mut AgentAnswer {
-    seen.answers.get_mut(&ordinal).and_then(|a| a.as_mut().ok()).expect("it answers")
+/// The answer of a pod, to change it.
+fn answer_of(input: &mut StatusInput, ordinal: u32) -> &mut AgentAnswer {
+    input.answers.get_mut(&ordinal).and_then(|a| a.as_mut().ok()).expect("it answers")
 }
 
-fn record(seen: &mut StatusInput) -> &mut Record {
-    seen.record.as_mut().ok().and_then(Option::as_mut).expect("there is a record")
+fn record(input: &mut StatusInput) -> &mut Record {
+    input.record.as_mut().ok().and_then(Option::as_mut).expect("there is a record")
 }
 
-/// How one sees another, to change it.
-fn sight(seen: &mut StatusInput, who: u32, whom: u32) -> &mut Peer {
-    of(seen, who).report.peers.iter_mut().find(|p| p.uuid == Some(uuid(whom))).expect("it knows it")
+/// How a pod sees another one, to change it.
+fn peer_view(input: &mut StatusInput, who: u32, whom: u32) -> &mut Peer {
+    answer_of(input, who).report.peers.iter_mut().find(|p| p.uuid == Some(uuid(whom))).expect("it knows it")
 }
 
-fn check(seen: &StatusInput, whole: bool, text: Expect) {
-    let status = status(seen);
+fn check(input: &StatusInput, whole: bool, text: Expect) {
+    let status = status(input);
     text.assert_eq(&render(&status));
     assert_eq!(status.whole, whole);
 }
 
 #[test]
-fn all_is_well() {
+fn a_healthy_pool() {
     check(
-        &whole(3),
+        &healthy(3),
         true,
         expect![[r#"
             pool default/glusterfs is healthy
@@ -135,21 +135,21 @@ fn all_is_well() {
     );
 }
 
-/// The field report's picture: a pod came back with nothing, and the others reject it.
+/// As in the field report: a pod came back without its state, and the others reject it.
 #[test]
-fn a_state_was_lost_and_is_being_restored() {
-    let mut seen = whole(3);
-    let lost = of(&mut seen, 1);
+fn a_lost_state_is_being_restored() {
+    let mut input = healthy(3);
+    let lost = answer_of(&mut input, 1);
     lost.report.uuid = Some(name("deadbeef-0000-4000-8000-000000000001"));
     lost.report.peers.clear();
     lost.report.volumes.clear();
     lost.report.doing = Some("order 4: glusterd is stopped to write its identity back".to_owned());
     lost.unready = Some("this glusterd has no peers".to_owned());
     for who in [0, 2] {
-        sight(&mut seen, who, 1).state = PeerState::Rejected;
+        peer_view(&mut input, who, 1).state = PeerState::Rejected;
     }
-    seen.pods.insert(1, PodSummary { node: Some("worker-1".to_owned()), state: "not ready".to_owned() });
-    record(&mut seen).order = Some(RepairOrder {
+    input.pods.insert(1, PodSummary { node: Some("worker-1".to_owned()), state: "not ready".to_owned() });
+    record(&mut input).order = Some(RepairOrder {
         id: 4,
         ordinal: 1,
         pod: "uid-1".to_owned(),
@@ -160,13 +160,13 @@ fn a_state_was_lost_and_is_being_restored() {
         withdrawn: false,
         reason: "it came back with another identity".to_owned(),
     });
-    of(&mut seen, 0).notes = vec![NoteText {
+    answer_of(&mut input, 0).notes = vec![NoteText {
         ordinal: Some(1),
         reason: "Rejected".to_owned(),
         text: "glusterfs-1 is rejected by the others: it gets its identity back".to_owned(),
         severity: "Warning".to_owned(),
     }];
-    seen.events = vec![PoolEvent {
+    input.events = vec![PoolEvent {
         time: "2026-01-02T03:04:05Z".to_owned(),
         pod: "glusterfs-1".to_owned(),
         reason: "Rejected".to_owned(),
@@ -174,7 +174,7 @@ fn a_state_was_lost_and_is_being_restored() {
         severity: "Warning".to_owned(),
     }];
     check(
-        &seen,
+        &input,
         false,
         expect![[r#"
             pool default/glusterfs is not healthy
@@ -221,21 +221,21 @@ fn a_state_was_lost_and_is_being_restored() {
               2026-01-02T03:04:05Z ! glusterfs-1 Rejected: glusterfs-1 is rejected by the others: it gets its identity back
         "#]],
     );
-    let json = serde_json::to_string_pretty(&status(&seen)).expect("JSON");
+    let json = serde_json::to_string_pretty(&status(&input)).expect("JSON");
     expect_file!["golden/status.json"].assert_eq(&format!("{json}\n"));
 }
 
 #[test]
 fn a_node_was_lost() {
-    let mut seen = whole(3);
-    seen.answers.insert(2, Err(NoAgentAnswer::Refused("dial tcp 10.0.0.2:24080: i/o timeout".to_owned())));
-    seen.pods.insert(2, PodSummary { node: Some("worker-2".to_owned()), state: "ending".to_owned() });
+    let mut input = healthy(3);
+    input.answers.insert(2, Err(NoAgentAnswer::Refused("dial tcp 10.0.0.2:24080: i/o timeout".to_owned())));
+    input.pods.insert(2, PodSummary { node: Some("worker-2".to_owned()), state: "ending".to_owned() });
     for who in [0, 1] {
-        sight(&mut seen, who, 2).connected = false;
-        of(&mut seen, who).report.heals = Some(u64::from(who));
+        peer_view(&mut input, who, 2).connected = false;
+        answer_of(&mut input, who).report.heals = Some(u64::from(who));
     }
     check(
-        &seen,
+        &input,
         false,
         expect![[r#"
             pool default/glusterfs is not healthy
@@ -268,20 +268,20 @@ fn a_node_was_lost() {
 }
 
 #[test]
-fn the_peers_do_not_agree() {
-    let mut seen = whole(4);
-    sight(&mut seen, 3, 1).state = PeerState::Rejected;
-    sight(&mut seen, 0, 2).connected = false;
-    of(&mut seen, 1).report.peers.retain(|p| p.uuid != Some(uuid(3)));
-    of(&mut seen, 2).report.peers.push(Peer {
+fn peers_with_different_views() {
+    let mut input = healthy(4);
+    peer_view(&mut input, 3, 1).state = PeerState::Rejected;
+    peer_view(&mut input, 0, 2).connected = false;
+    answer_of(&mut input, 1).report.peers.retain(|p| p.uuid != Some(uuid(3)));
+    answer_of(&mut input, 2).report.peers.push(Peer {
         uuid: None,
         hosts: vec![name("old.example")],
         state: PeerState::RequestSent,
         connected: false,
     });
-    seen.decider = None;
+    input.decider = None;
     check(
-        &seen,
+        &input,
         false,
         expect![[r#"
             pool default/glusterfs is not healthy
@@ -318,17 +318,17 @@ fn the_peers_do_not_agree() {
 
 #[test]
 fn a_scale_down_left_bricks_behind() {
-    let mut seen = whole(4);
-    seen.wanted.replicas = 2;
+    let mut input = healthy(4);
+    input.wanted.replicas = 2;
     for gone in [2, 3] {
-        seen.pods.remove(&gone);
-        seen.answers.remove(&gone);
+        input.pods.remove(&gone);
+        input.answers.remove(&gone);
         for who in [0, 1] {
-            sight(&mut seen, who, gone).connected = false;
+            peer_view(&mut input, who, gone).connected = false;
         }
     }
     check(
-        &seen,
+        &input,
         false,
         expect![[r#"
             pool default/glusterfs is not healthy
@@ -365,19 +365,19 @@ fn a_scale_down_left_bricks_behind() {
 }
 
 #[test]
-fn a_pool_begins() {
-    let mut seen = whole(1);
-    seen.record = Ok(None);
-    seen.wanted.replicas = 2;
-    seen.decider = None;
-    let first = of(&mut seen, 0);
+fn a_new_pool() {
+    let mut input = healthy(1);
+    input.record = Ok(None);
+    input.wanted.replicas = 2;
+    input.decider = None;
+    let first = answer_of(&mut input, 0);
     first.report.daemon = Daemon::Starting;
     first.report.uuid = None;
     first.report.volumes.clear();
     first.report.heals = None;
-    seen.pods.insert(1, PodSummary { node: None, state: "Pending".to_owned() });
+    input.pods.insert(1, PodSummary { node: None, state: "Pending".to_owned() });
     check(
-        &seen,
+        &input,
         false,
         expect![[r#"
             pool default/glusterfs is not healthy
@@ -404,15 +404,15 @@ fn a_pool_begins() {
     );
 }
 
-/// Peers are known by address before they are known by name.
+/// Peers are listed by address before they are listed by name.
 #[test]
 fn a_peer_is_found_by_its_address() {
-    let mut seen = whole(3);
-    sight(&mut seen, 1, 0).hosts = vec![name("10.0.0.0")];
-    sight(&mut seen, 2, 0).hosts = vec![name("192.0.2.7")];
-    assert!(status(&seen).whole, "{}", render(&status(&seen)));
-    let mut stranger = whole(3);
-    let peer = sight(&mut stranger, 1, 0);
+    let mut input = healthy(3);
+    peer_view(&mut input, 1, 0).hosts = vec![name("10.0.0.0")];
+    peer_view(&mut input, 2, 0).hosts = vec![name("192.0.2.7")];
+    assert!(status(&input).whole, "{}", render(&status(&input)));
+    let mut stranger = healthy(3);
+    let peer = peer_view(&mut stranger, 1, 0);
     (peer.uuid, peer.hosts) = (Some(uuid(9)), vec![name("192.0.2.7")]);
     let troubles = status(&stranger).troubles;
     assert_eq!(
@@ -421,27 +421,27 @@ fn a_peer_is_found_by_its_address() {
     );
 }
 
-/// Each of these alone keeps a pool from being whole.
+/// Each of these alone makes a pool not healthy.
 #[test]
-fn what_a_whole_pool_has_not() {
+fn conditions_of_a_pool_that_is_not_healthy() {
     let table: BTreeMap<&str, fn(&mut StatusInput)> = BTreeMap::from([
         ("no record", (|s| s.record = Ok(None)) as fn(&mut StatusInput)),
         ("a record that cannot be read", |s| s.record = Err(RecordError::Missing)),
-        ("a silent agent", |s| drop(s.answers.insert(1, Err(NoAgentAnswer::NoAddress)))),
+        ("an agent without address", |s| drop(s.answers.insert(1, Err(NoAgentAnswer::NoAddress)))),
         ("no answer", |s| drop(s.answers.remove(&1))),
-        ("one stopped", |s| of(s, 1).report.daemon = Daemon::Stopped),
-        ("a heal", |s| of(s, 1).report.heals = Some(1)),
-        ("a brick that does not answer", |s| of(s, 1).report.stuck_bricks = vec![name("/data/bricks/gv0")]),
-        ("one disconnected", |s| sight(s, 0, 1).connected = false),
-        ("another identity", |s| of(s, 1).report.uuid = Some(uuid(9))),
-        ("one more is wanted", |s| s.wanted.replicas = 4),
-        ("one less is wanted", |s| s.wanted.replicas = 2),
-        ("one has left", |s| record(s).members.get_mut(&1).expect("a member").membership = Membership::Left),
+        ("a stopped glusterd", |s| answer_of(s, 1).report.daemon = Daemon::Stopped),
+        ("a pending heal", |s| answer_of(s, 1).report.heals = Some(1)),
+        ("a brick that does not answer", |s| answer_of(s, 1).report.stuck_bricks = vec![name("/data/bricks/gv0")]),
+        ("a disconnected peer", |s| peer_view(s, 0, 1).connected = false),
+        ("another identity", |s| answer_of(s, 1).report.uuid = Some(uuid(9))),
+        ("one more pod is wanted", |s| s.wanted.replicas = 4),
+        ("one pod less is wanted", |s| s.wanted.replicas = 2),
+        ("a member has left", |s| record(s).members.get_mut(&1).expect("a member").membership = Membership::Left),
     ]);
-    assert!(status(&whole(3)).whole);
+    assert!(status(&healthy(3)).whole);
     for (what, change) in table {
-        let mut seen = whole(3);
-        change(&mut seen);
-        assert!(!status(&seen).whole, "{what}");
+        let mut input = healthy(3);
+        change(&mut input);
+        assert!(!status(&input).whole, "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the broken input is made from: recorded cases, and the examples.
+//! The source of the broken input: recorded cases, and the examples.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use stead_model::placement_kinds;
 use crate::mutation::{mutate, mutate_text};
 use crate::random::Random;
 
-/// Of the recorded cases every so-manyth is used: all of them would take a while to read.
+/// Only every seventh recorded case is used, because reading all of them takes too long.
 const STRIDE: usize = 7;
 
-/// Good input.
+/// Valid input.
 pub(crate) struct Corpus {
     cases: Vec<Map<String, Value>>,
     examples: Vec<String>,
 }
 
-/// An input to judge.
+/// An input to process.
 #[derive(Debug)]
 pub(crate) struct Case {
     /// A dump, JSON or YAML.
     pub(crate) text: String,
-    /// The same objects as a recorded case has them, if that is what it was made from.
+    /// The objects in the format of a recorded case, if it was derived from one.
     pub(crate) given: Option<Map<String, Value>>,
-    /// Whether the ways out are looked for too, which takes longer.
+    /// Whether to compute fixes and explanations too, which takes longer.
     pub(crate) explain: bool,
 }
 
@@ -51,7 +51,7 @@ impl Corpus {
         Ok(Corpus { cases, examples })
     }
 
-    /// The case of a seed and a number.
+    /// Returns the case of a seed and a number.
     pub(crate) fn case(&self, seed: u64, number: u64) -> Case {
         let mut random = Random::of_case(seed, number);
         if random.one_in(20) {
@@ -72,7 +72,7 @@ impl Corpus {
     }
 }
 
-/// The files of a folder and of those in it, sorted.
+/// Returns the files of a directory and its subdirectories, sorted.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
@@ -83,7 +83,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A case's lists as kubectl would print the objects.
+/// Converts a case to a `List` like kubectl's.
 fn as_list(given: &Value) -> Value {
     let mut items = Vec::new();
     for (kind, list) in placement_kinds().filter_map(|kind| Some((kind, kind.case_list?))) {

@@ -1,7 +1,7 @@
-//! Broken input for everything that reads any: text → dump reader → objects → cluster → verdict → explanation.
+//! Feeds broken input to everything that reads input: text → dump reader → objects → cluster → verdict → explanation.
 //!
-//! A case is determined by a seed and a number, so these two name a failure. A worker process judges the cases; the
-//! parent tells a panic, an abort and a hang apart.
+//! A case is determined by a seed and a number, so these two identify a failure. A worker process runs the cases; the
+//! parent process detects panics, aborts and hangs.
 #![expect(clippy::print_stdout, reason = "this program reports to the person who runs it")]
 
 mod corpus;
@@ -21,7 +21,7 @@ use clap::Parser;
 use corpus::Corpus;
 use stead_real::Outcome;
 
-/// Feed broken input to everything that reads any.
+/// Feed broken input to everything that reads input.
 #[derive(Parser)]
 #[command(name = "cargo xtask fuzz")]
 struct Args {
@@ -34,7 +34,7 @@ struct Args {
     /// The number of the first case, to repeat one that failed
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Judge cases and write their numbers to this file (the worker process)
+    /// Run cases and write their numbers to this file (the worker process)
     #[arg(long, hide = true)]
     worker: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(PathBuf::from).unwrap_or_default()
 }
 
-/// Judges cases until the time is over or one panics.
+/// Runs cases until the time is over or one panics.
 fn work(args: &Args, notes: &Path) -> Result<Outcome> {
     let corpus = Corpus::load(&root())?;
     let notes = File::create(notes)?;
@@ -64,7 +64,7 @@ fn work(args: &Args, notes: &Path) -> Result<Outcome> {
     let mut number = args.first;
     while Instant::now() < end {
         notes.write_all_at(&number.to_le_bytes(), 0)?;
-        target::judge(&corpus.case(args.seed, number));
+        target::run(&corpus.case(args.seed, number));
         number += 1;
     }
     println!("fuzz: seed {}, cases {} to {number}: no panic, no hang", args.seed, args.first);
@@ -84,23 +84,23 @@ fn watch(args: &Args) -> Result<Outcome> {
         .spawn()
         .context("starting the worker")?;
     let ending = wait_for(&mut worker, &notes)?;
-    let number = noted(&notes)?;
+    let number = read_number(&notes)?;
     std::fs::remove_file(&notes)?;
     let Some(what) = ending else { return Ok(Outcome::Passed) };
     let file = folder.join(format!("seed-{}-case-{number}.txt", args.seed));
     std::fs::write(&file, Corpus::load(&root())?.case(args.seed, number).text)?;
     println!("fuzz: {what}: seed {}, case {number}; the input is in {}", args.seed, file.display());
-    println!("again: cargo xtask fuzz --seed {} --first {number}", args.seed);
+    println!("repeat with: cargo xtask fuzz --seed {} --first {number}", args.seed);
     Ok(Outcome::Failed)
 }
 
-fn noted(notes: &Path) -> Result<u64> {
+fn read_number(notes: &Path) -> Result<u64> {
     let mut bytes = [0; 8];
     File::open(notes)?.read_exact_at(&mut bytes, 0)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// How the worker failed, if it did.
+/// Waits for the worker, and returns how it failed; none if it succeeded.
 fn wait_for(worker: &mut Child, notes: &Path) -> Result<Option<String>> {
     let mut last = (0, Instant::now());
     loop {
@@ -108,7 +108,7 @@ fn wait_for(worker: &mut Child, notes: &Path) -> Result<Option<String>> {
             return Ok((!status.success()).then(|| format!("the worker ended with {status}")));
         }
         // Before the first case, the worker reads the corpus, which may take longer.
-        match noted(notes) {
+        match read_number(notes) {
             Ok(number) if number == last.0 && number > 0 => {
                 if last.1.elapsed() > LIMIT {
                     worker.kill()?;
@@ -132,8 +132,8 @@ mod tests {
         let corpus = Corpus::load(&root()).expect("the corpus is part of the repository");
         for number in 0..1500 {
             let case = corpus.case(20_260_101, number);
-            let judged = std::panic::catch_unwind(|| target::judge(&case));
-            assert!(judged.is_ok(), "seed 20260101, case {number} panics");
+            let result = std::panic::catch_unwind(|| target::run(&case));
+            assert!(result.is_ok(), "seed 20260101, case {number} panics");
         }
     }
 

@@ -1,10 +1,10 @@
-//! Ways to break JSON, and text.
+//! Mutations of JSON and text.
 
 use serde_json::{Map, Number, Value, json};
 
 use crate::random::Random;
 
-/// Strings that are odd as a name, a quantity, an operator, a selector, a time.
+/// Strings that are unusual as a name, quantity, operator, selector or time.
 const ODD: &[&str] = &[
     "",
     " ",
@@ -76,7 +76,7 @@ const ODD: &[&str] = &[
     "v9",
 ];
 
-/// What has a meaning of its own in YAML.
+/// Strings with a special meaning in YAML.
 const YAML: &[&str] = &["\n", "\t", "---\n", "- ", ": ", "{", "}", "[", "]", "&a ", "*a", "!!binary "];
 const QUOTES: &[&str] = &["'", "\"", "\\", "#", "|", ">", "%", "@", "\u{feff}", "\0"];
 
@@ -85,7 +85,7 @@ const NUMBERS: &[i64] =
 
 /// Breaks one thing somewhere in a value.
 pub(crate) fn mutate(value: &mut Value, random: &mut Random, depth: usize) {
-    // The deeper, the likelier that it is here: the tops of objects are no more interesting than their fields.
+    // Not near the root: a mutation there would replace whole objects.
     let stay = depth > 2 && random.one_in(5);
     match value {
         Value::Object(map) if !map.is_empty() && !stay => {
@@ -133,7 +133,7 @@ fn break_list(list: &mut Vec<Value>, at: usize, random: &mut Random) {
             list.remove(at);
         }
         1 => {
-            // The same again, and again.
+            // Repeat the item.
             let copy = list[at].clone();
             let times = *random.pick(&[1, 2, 30]);
             list.extend(std::iter::repeat_n(copy, times));
@@ -163,7 +163,7 @@ fn replacement(old: &Value, random: &mut Random) -> Value {
 }
 
 fn nested(depth: usize, list: bool) -> Value {
-    // Deeper than this, serde_json's own `Drop` would be what overflows: text is made deeper as text.
+    // Deeper values would overflow the stack in serde_json's `Drop`; `mutate_text` creates deeper nesting as text.
     let depth = depth.min(100);
     (0..depth).fold(json!("x"), |inner, _| if list { json!([inner]) } else { json!({"x": inner}) })
 }

@@ -1,11 +1,11 @@
-//! Numbers from a seed.
+//! Random numbers from a seed.
 
 /// SplitMix64: the same numbers for the same seed, on every machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The numbers of one case of a seed.
+    /// The generator for one case of a seed.
     pub(crate) fn of_case(seed: u64, number: u64) -> Random {
         let mut random = Random(seed);
         random.0 = random.next().wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -25,7 +25,7 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// True once in `n` times.
+    /// True with a probability of 1 in `n`.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

@@ -1,4 +1,4 @@
-//! What is fed: everything between a text and an explanation.
+//! The code under test: everything between a text and an explanation.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate};
 
 use crate::corpus::Case;
 
-/// The pods of one input that are asked about; the first ones will do.
-const MOST_PODS: usize = 3;
+/// Maximum number of pods per input.
+const MAX_PODS: usize = 3;
 
-/// Judges an input. What it says does not matter: that it says something does.
-pub(crate) fn judge(case: &Case) {
+/// Processes an input. The results do not matter, only that nothing panics.
+pub(crate) fn run(case: &Case) {
     if let Ok(dump) = stead_dump::read_str("fuzz", &case.text, &|_, _| true) {
         let kinds: BTreeSet<String> = dump.kinds;
         let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value));
         let pods: Vec<ObjectKey> = objects.keys("Pod").cloned().collect();
-        for key in pods.iter().take(MOST_PODS) {
-            ask(&objects, key);
+        for key in pods.iter().take(MAX_PODS) {
+            check_placement(&objects, key);
         }
         if let (true, Some(key)) = (case.explain, pods.first())
             && let Ok(explanation) = explain(&objects, key, &kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH))
@@ -32,14 +32,14 @@ pub(crate) fn judge(case: &Case) {
         std::hint::black_box(Cluster::from_snapshot(&snapshot).is_ok());
     }
     if let Ok((objects, key)) = Objects::from_case(given.clone()) {
-        ask(&objects, &key);
+        check_placement(&objects, &key);
         if case.explain {
             std::hint::black_box(fixes(&objects, &key).is_ok());
         }
     }
 }
 
-fn ask(objects: &Objects, key: &ObjectKey) {
+fn check_placement(objects: &Objects, key: &ObjectKey) {
     let Ok(pod) = Pod::from_objects(objects, key) else { return };
     let mut cluster = Cluster::from_objects(objects, Some(key));
     let plain = evaluate(&cluster, &pod);

@@ -1,4 +1,4 @@
-//! An image as OCI's image layout describes it: blobs by digest, and an index that leads to them.
+//! An image in the OCI image layout: blobs by digest, and an index.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// An image that runs a program.
+    /// Creates an image that runs a program.
     pub(crate) fn new(program: &[u8], architecture: &str, version: &str) -> Result<Image> {
         let files = tar(&[("stead", 0o755, program)])?;
         let layer = gzip(&files)?;
@@ -56,12 +56,12 @@ impl Image {
         Ok(Image { layer, config, manifest, index })
     }
 
-    /// The digest by which the image is known.
+    /// The digest of the image.
     pub(crate) fn digest(&self) -> String {
         digest(&self.manifest)
     }
 
-    /// The files of the layout, in their order.
+    /// The files of the layout, in order.
     fn files(&self) -> Vec<(String, &[u8])> {
         let blobs = [&self.config, &self.layer, &self.manifest];
         let blob = |b: &Vec<u8>| format!("blobs/sha256/{}", digest(b).trim_start_matches("sha256:"));
@@ -72,13 +72,13 @@ impl Image {
         files
     }
 
-    /// Writes the layout to a folder, in place of what is there.
+    /// Writes the layout to a directory, and replaces an existing layout.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         if folder.join("oci-layout").is_file() {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         let blobs = folder.join("blobs").join("sha256");
-        std::fs::create_dir_all(&blobs).with_context(|| format!("making {}", blobs.display()))?;
+        std::fs::create_dir_all(&blobs).with_context(|| format!("creating {}", blobs.display()))?;
         for (name, content) in self.files() {
             let file = folder.join(name);
             std::fs::write(&file, content).with_context(|| format!("writing {}", file.display()))?;
@@ -107,7 +107,7 @@ fn digest(blob: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// An archive in which nothing depends on who made it or when.
+/// Creates a reproducible archive: without times and user names.
 fn tar(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (name, mode, content) in files {
@@ -124,7 +124,7 @@ fn tar(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
 }
 
 fn gzip(content: &[u8]) -> Result<Vec<u8>> {
-    // No name, no time, and no word about the system that it was made on.
+    // Without file name, time and operating system, so that it is reproducible.
     let mut writer = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
     writer.write_all(content)?;
     Ok(writer.finish()?)
@@ -137,19 +137,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_program_is_the_same_image() {
+    fn the_image_is_reproducible() {
         let image = |program: &[u8]| Image::new(program, "amd64", "1.2.3").expect("an image").digest();
         assert_eq!(image(b"a program"), image(b"a program"));
         assert_ne!(image(b"a program"), image(b"another"));
     }
 
-    /// Reads a layout back as a registry would: from the index by digests, each of which has to be right.
+    /// Reads a layout like a registry, from the index by digests, and checks each digest.
     #[test]
-    fn a_layout_leads_to_the_program() {
+    fn the_layout_contains_the_program() {
         let folder = std::env::temp_dir().join(format!("stead-image-{}", std::process::id()));
         let image = Image::new(b"a program", "amd64", "1.2.3").expect("an image");
         image.write(&folder).expect("a layout");
-        image.write(&folder).expect("a layout in place of the other");
+        image.write(&folder).expect("a layout replaces another");
         let blob = |descriptor: &Value| {
             let name = descriptor["digest"].as_str().expect("a digest");
             let path = folder.join("blobs/sha256").join(name.trim_start_matches("sha256:"));
@@ -163,7 +163,7 @@ mod tests {
         let manifest = json(&blob(&index["manifests"][0]));
         let config = json(&blob(&manifest["config"]));
         let layer = blob(&manifest["layers"][0]);
-        std::fs::remove_dir_all(&folder).expect("the folder goes");
+        std::fs::remove_dir_all(&folder).expect("the folder is removed");
 
         let mut files = Vec::new();
         flate2::read::GzDecoder::new(layer.as_slice()).read_to_end(&mut files).expect("a layer");

@@ -1,6 +1,6 @@
-//! The operator's image: one static program in an OCI layout, made without a container engine.
+//! The operator's image: one static program in an OCI layout, built without a container engine.
 //!
-//! The same program gives the same digests: nothing in an image has a time, a name of a machine or an order by chance.
+//! The image is reproducible: the same program results in the same digests.
 #![expect(clippy::print_stdout, reason = "it reports to the person who runs it")]
 
 mod layout;
@@ -12,21 +12,21 @@ use anyhow::{Context, Result};
 
 pub use program::build as program;
 
-/// What to make, and where.
+/// Options of the image build.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The folder of the layout; it is made anew.
+    /// The folder of the layout; an existing layout is replaced.
     #[arg(long, value_name = "FOLDER")]
     layout: Option<PathBuf>,
-    /// An archive of the layout beside it, as `podman load` and `skopeo copy oci-archive:` take it.
+    /// Also write an archive of the layout, for `podman load` and `skopeo copy oci-archive:`.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A program that was built before, in place of building one.
+    /// Use this program instead of building one.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
 
-/// Makes the image and prints where it is, and its digest.
+/// Builds the image, and prints its path and digest.
 pub fn run(args: &Args) -> Result<()> {
     let program = match &args.program {
         Some(program) => program.clone(),

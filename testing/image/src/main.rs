@@ -1,8 +1,8 @@
-//! Makes the operator's image: `cargo xtask image`.
+//! Builds the operator's image: `cargo xtask image`.
 
 use clap::Parser;
 
-/// Make the operator's image, as an OCI layout.
+/// Build the operator's image, as an OCI layout.
 #[derive(Parser)]
 #[command(name = "cargo xtask image")]
 struct Command {

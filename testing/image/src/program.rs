@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::root;
 
-/// The architecture as images call it.
+/// The architecture in OCI terms.
 pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -16,7 +16,7 @@ pub(crate) fn architecture() -> &'static str {
     }
 }
 
-/// Builds a static program that contains no path of this machine.
+/// Builds a static program without local paths in it.
 pub fn build() -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let folder = root().join("target").join("image");
@@ -29,7 +29,7 @@ pub fn build() -> Result<PathBuf> {
         .args(["build", "--release", "--locked", "--package", "stead", "--target", &target, "--target-dir"])
         .arg(&folder)
         .current_dir(root())
-        // Separated as cargo wants it, for paths with spaces.
+        // Cargo's separator, which allows paths with spaces.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")

@@ -1,9 +1,9 @@
-//! A disk in a machine: a file system on a volume's directory until the disk is detached. From then on every process
-//! that has it mounted, or has files of it open, gets only EIO.
+//! A disk of a machine: a FUSE file system on a volume's directory. After the disk is detached, every process that has
+//! it mounted, or has open files on it, gets EIO.
 //!
-//! It is FUSE without a cache, so every read and write passes through here. Locks are the kernel's own, for the whole
-//! machine. Files cannot be mapped shared. A flush is not passed on to the real disk: a machine here dies without the
-//! kernel that holds its files.
+//! The kernel caches nothing, so every read and write passes through here. File locks are the kernel's. Files cannot be
+//! mapped shared. A flush is not passed on to the real disk: a simulated machine dies without the kernel that holds its
+//! files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,38 +29,38 @@ use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::linkat;
 
-/// Nothing is kept by the kernel: it asks each time.
-const ASK: Duration = Duration::ZERO;
+/// How long the kernel may cache names and attributes: not at all.
+const NO_CACHE: Duration = Duration::ZERO;
 
 /// The connection of a machine to a disk.
-pub(crate) struct Plug {
-    pulled: RwLock<bool>,
-    /// Told of each change, with the process that made it.
-    wrote: Box<dyn Fn(u32) + Send + Sync>,
+pub(crate) struct DiskConnection {
+    detached: RwLock<bool>,
+    /// Called after each write with the id of the process.
+    on_write: Box<dyn Fn(u32) + Send + Sync>,
 }
 
-impl Plug {
-    pub(crate) fn new(wrote: impl Fn(u32) + Send + Sync + 'static) -> Plug {
-        Plug { pulled: RwLock::new(false), wrote: Box::new(wrote) }
+impl DiskConnection {
+    pub(crate) fn new(on_write: impl Fn(u32) + Send + Sync + 'static) -> DiskConnection {
+        DiskConnection { detached: RwLock::new(false), on_write: Box::new(on_write) }
     }
 
-    /// Pulls the disk out. What is under way is done before this returns, and nothing is after.
-    pub(crate) fn pull(&self) {
-        *self.pulled.write().unwrap_or_else(PoisonError::into_inner) = true;
+    /// Detaches the disk. Operations in progress finish before this returns; later ones fail.
+    pub(crate) fn detach(&self) {
+        *self.detached.write().unwrap_or_else(PoisonError::into_inner) = true;
     }
 }
 
-/// A disk that is mounted on a machine. Whoever has bound it into a place of their own keeps it there.
-pub(crate) struct Drive {
+/// A disk that is mounted on a machine. Bind mounts of it stay after this value is dropped.
+pub(crate) struct MountedDisk {
     path: PathBuf,
     session: Option<BackgroundSession>,
 }
 
-impl Drive {
-    /// Mounts what is in a directory at a path.
-    pub(crate) fn mount(directory: &Path, path: PathBuf, plug: Arc<Plug>) -> Result<Drive> {
-        let said = || format!("mounting a disk at {}", path.display());
-        std::fs::create_dir_all(&path).with_context(said)?;
+impl MountedDisk {
+    /// Mounts the content of `directory` at `path`.
+    pub(crate) fn mount(directory: &Path, path: PathBuf, connection: Arc<DiskConnection>) -> Result<MountedDisk> {
+        let action = || format!("mounting a disk at {}", path.display());
+        std::fs::create_dir_all(&path).with_context(action)?;
         let mut options = Config::default();
         options.acl = SessionACL::All;
         options.mount_options = vec![
@@ -69,9 +69,9 @@ impl Drive {
             MountOption::Suid,
             MountOption::NoAtime,
         ];
-        let session = Session::new(Disk::new(directory, plug)?, &path, &options).with_context(said)?;
-        let session = Some(session.spawn().with_context(said)?);
-        Ok(Drive { path, session })
+        let session = Session::new(Disk::new(directory, connection)?, &path, &options).with_context(action)?;
+        let session = Some(session.spawn().with_context(action)?);
+        Ok(MountedDisk { path, session })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -79,23 +79,23 @@ impl Drive {
     }
 }
 
-impl Drop for Drive {
+impl Drop for MountedDisk {
     fn drop(&mut self) {
-        // What fails here is not mounted. The thread that answers ends with the last process that has it.
+        // An error means that it is not mounted. The FUSE thread ends with the last process that uses the mount.
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);
         drop(self.session.take());
         let _ = std::fs::remove_dir(&self.path);
     }
 }
 
-/// The file system. Inodes are those of the directory below, but for the root.
+/// The file system. Inode numbers are those of the underlying directory, except for the root.
 struct Disk {
-    plug: Arc<Plug>,
+    connection: Arc<DiskConnection>,
     table: Mutex<Table>,
 }
 
 struct Table {
-    /// By inode, a handle that names it whatever it is called, and how often the kernel was told of it.
+    /// By inode: a handle that stays valid after a rename, and the kernel's lookup count.
     inodes: BTreeMap<u64, (Arc<File>, u64)>,
     open: BTreeMap<u64, Open>,
     last: u64,
@@ -104,32 +104,32 @@ struct Table {
 #[derive(Clone)]
 enum Open {
     File(Arc<File>),
-    /// What was in a directory when it was opened.
+    /// The entries of a directory when it was opened.
     Directory(Arc<Vec<(u64, FileType, Vec<u8>)>>),
 }
 
 impl Disk {
-    fn new(directory: &Path, plug: Arc<Plug>) -> Result<Disk> {
+    fn new(directory: &Path, connection: Arc<DiskConnection>) -> Result<Disk> {
         let root = handle(directory).with_context(|| format!("opening {}", directory.display()))?;
         let inodes = [(INodeNo::ROOT.0, (Arc::new(root), 1))].into();
-        Ok(Disk { plug, table: Mutex::new(Table { inodes, open: BTreeMap::new(), last: 0 }) })
+        Ok(Disk { connection, table: Mutex::new(Table { inodes, open: BTreeMap::new(), last: 0 }) })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the directory below, if the disk is still there.
+    /// Runs an operation on the underlying directory; EIO if the disk is detached.
     fn act<T>(&self, act: impl FnOnce() -> io::Result<T>) -> Result<T, Errno> {
-        let pulled = self.plug.pulled.read().unwrap_or_else(PoisonError::into_inner);
-        if *pulled { Err(Errno::EIO) } else { act().map_err(Errno::from) }
+        let detached = self.connection.detached.read().unwrap_or_else(PoisonError::into_inner);
+        if *detached { Err(Errno::EIO) } else { act().map_err(Errno::from) }
     }
 
-    /// The same, of something that changes what is there.
+    /// Runs an operation that writes, and reports the write.
     fn change<T>(&self, request: &Request, act: impl FnOnce() -> io::Result<T>) -> Result<T, Errno> {
         self.act(|| {
             let done = act()?;
-            (self.plug.wrote)(request.pid());
+            (self.connection.on_write)(request.pid());
             Ok(done)
         })
     }
@@ -139,12 +139,12 @@ impl Disk {
         table.inodes.get(&inode.0).map(|(file, _)| file.clone()).ok_or_else(|| nix::errno::Errno::ESTALE.into())
     }
 
-    /// A path by which an inode can be named while it is known.
+    /// Returns a path to an inode, valid while the kernel knows the inode.
     fn path(&self, inode: INodeNo) -> io::Result<PathBuf> {
-        Ok(named(&*self.inode(inode)?))
+        Ok(proc_path(&*self.inode(inode)?))
     }
 
-    /// What is called so in a directory: its attributes, and the kernel knows of it from now on.
+    /// Returns the attributes of a path, and increments its lookup count.
     fn find(&self, path: &Path) -> io::Result<FileAttr> {
         let file = handle(path)?;
         let meta = file.metadata()?;
@@ -156,7 +156,7 @@ impl Disk {
         attributes(&self.inode(inode)?.metadata()?, inode.0)
     }
 
-    fn opened(&self, open: Open) -> FileHandle {
+    fn add_open(&self, open: Open) -> FileHandle {
         let mut table = self.table();
         table.last += 1;
         let id = table.last;
@@ -171,7 +171,7 @@ impl Disk {
         }
     }
 
-    fn forgotten(&self, inode: INodeNo, times: u64) {
+    fn forget_inode(&self, inode: INodeNo, times: u64) {
         let mut table = self.table();
         if let Some((_, known)) = table.inodes.get_mut(&inode.0).filter(|_| inode != INodeNo::ROOT) {
             *known = known.saturating_sub(times);
@@ -182,12 +182,12 @@ impl Disk {
     }
 }
 
-/// A handle of whatever is at a path, which is neither followed nor opened.
+/// Returns an `O_PATH` handle, without following symlinks.
 fn handle(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags((OFlag::O_PATH | OFlag::O_NOFOLLOW).bits()).open(path)
 }
 
-fn named(file: &File) -> PathBuf {
+fn proc_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -213,8 +213,8 @@ fn attributes(meta: &Metadata, inode: u64) -> io::Result<FileAttr> {
     })
 }
 
-/// What a process makes is its user's.
-fn give(path: &Path, request: &Request) -> io::Result<()> {
+/// Makes the requesting process' user and group the owner of a new file.
+fn set_owner(path: &Path, request: &Request) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(request.uid()), Some(request.gid()))
 }
 
@@ -227,7 +227,7 @@ fn options(flags: OpenFlags) -> OpenOptions {
 
 fn entry(reply: ReplyEntry, found: Result<FileAttr, Errno>) {
     match found {
-        Ok(attr) => reply.entry(&ASK, &attr, Generation(0)),
+        Ok(attr) => reply.entry(&NO_CACHE, &attr, Generation(0)),
         Err(e) => reply.error(e),
     }
 }
@@ -245,12 +245,12 @@ impl Filesystem for Disk {
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, times: u64) {
-        self.forgotten(inode, times);
+        self.forget_inode(inode, times);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.act(|| self.attributes(inode)) {
-            Ok(attr) => reply.attr(&ASK, &attr),
+            Ok(attr) => reply.attr(&NO_CACHE, &attr),
             Err(e) => reply.error(e),
         }
     }
@@ -299,7 +299,7 @@ impl Filesystem for Disk {
             self.attributes(inode)
         });
         match done {
-            Ok(attr) => reply.attr(&ASK, &attr),
+            Ok(attr) => reply.attr(&NO_CACHE, &attr),
             Err(e) => reply.error(e),
         }
     }
@@ -312,23 +312,23 @@ impl Filesystem for Disk {
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
-        let made = self.change(request, || {
+        let created = self.change(request, || {
             let path = self.path(parent)?.join(name);
             mknod(&path, SFlag::from_bits_truncate(mode), Mode::from_bits_truncate(mode), rdev.into())?;
-            give(&path, request)?;
+            set_owner(&path, request)?;
             self.find(&path)
         });
-        entry(reply, made);
+        entry(reply, created);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        let made = self.change(request, || {
+        let created = self.change(request, || {
             let path = self.path(parent)?.join(name);
             DirBuilder::new().mode(mode).create(&path)?;
-            give(&path, request)?;
+            set_owner(&path, request)?;
             self.find(&path)
         });
-        entry(reply, made);
+        entry(reply, created);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -340,13 +340,13 @@ impl Filesystem for Disk {
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let made = self.change(request, || {
+        let created = self.change(request, || {
             let path = self.path(parent)?.join(name);
             std::os::unix::fs::symlink(target, &path)?;
-            give(&path, request)?;
+            set_owner(&path, request)?;
             self.find(&path)
         });
-        entry(reply, made);
+        entry(reply, created);
     }
 
     fn rename(
@@ -368,17 +368,17 @@ impl Filesystem for Disk {
     }
 
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let made = self.change(request, || {
+        let created = self.change(request, || {
             let (from, path) = (self.path(inode)?, self.path(parent)?.join(name));
             linkat(nix::fcntl::AT_FDCWD, &from, nix::fcntl::AT_FDCWD, &path, AtFlags::AT_SYMLINK_FOLLOW)?;
             self.find(&path)
         });
-        entry(reply, made);
+        entry(reply, created);
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.act(|| options(flags).open(self.path(inode)?)) {
-            Ok(file) => reply.opened(self.opened(Open::File(Arc::new(file))), FopenFlags::FOPEN_DIRECT_IO),
+            Ok(file) => reply.opened(self.add_open(Open::File(Arc::new(file))), FopenFlags::FOPEN_DIRECT_IO),
             Err(e) => reply.error(e),
         }
     }
@@ -393,27 +393,27 @@ impl Filesystem for Disk {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let made = self.change(request, || {
+        let created = self.change(request, || {
             let path = self.path(parent)?.join(name);
             let wanted = options(OpenFlags(flags));
-            // Also where nothing is to be written: the file is made.
+            // Opened for writing even if only a read was requested: creating a file needs it.
             let file = match wanted.clone().write(true).create_new(true).mode(mode).open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && flags & OFlag::O_EXCL.bits() == 0 => {
                     wanted.open(&path)?
                 }
-                made => {
-                    let made = made?;
-                    made.set_permissions(Permissions::from_mode(mode & 0o7777))?;
-                    give(&path, request)?;
-                    made
+                created => {
+                    let created = created?;
+                    created.set_permissions(Permissions::from_mode(mode & 0o7777))?;
+                    set_owner(&path, request)?;
+                    created
                 }
             };
             Ok((self.find(&path)?, file))
         });
-        match made {
+        match created {
             Ok((attr, file)) => {
-                let open = self.opened(Open::File(Arc::new(file)));
-                reply.created(&ASK, &attr, Generation(0), open, FopenFlags::FOPEN_DIRECT_IO);
+                let open = self.add_open(Open::File(Arc::new(file)));
+                reply.created(&NO_CACHE, &attr, Generation(0), open, FopenFlags::FOPEN_DIRECT_IO);
             }
             Err(e) => reply.error(e),
         }
@@ -494,7 +494,7 @@ impl Filesystem for Disk {
             Ok(all)
         });
         match listed {
-            Ok(all) => reply.opened(self.opened(Open::Directory(Arc::new(all))), FopenFlags::empty()),
+            Ok(all) => reply.opened(self.add_open(Open::Directory(Arc::new(all))), FopenFlags::empty()),
             Err(e) => reply.error(e),
         }
     }

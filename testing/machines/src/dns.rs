@@ -1,4 +1,4 @@
-//! The cluster's DNS server: questions over UDP, answers from the zone.
+//! The cluster's DNS server: answers UDP queries from the zone.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use tokio::net::UdpSocket;
 
 use crate::zone::Zone;
 
-/// How long an answer may be kept: shorter than anything a test waits for.
+/// Shorter than anything a test waits for.
 const TTL: u32 = 1;
 
-/// Answers for as long as it is polled.
+/// Answers queries for as long as it is polled.
 pub(crate) async fn serve(socket: UdpSocket, services: Store<Service>, slices: Store<EndpointSlice>) {
     let socket = Arc::new(socket);
     let mut buffer = [0; 1500];
     loop {
-        // An error of one datagram, such as a port that nobody listens on any more, is no reason to end.
+        // Errors concern one datagram only, such as a client that closed its port.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let zone = Zone { services: services.state(), slices: slices.state() };
         if let Some(answer) = answer(&buffer[..length], &zone) {
@@ -29,7 +29,7 @@ pub(crate) async fn serve(socket: UdpSocket, services: Store<Service>, slices: S
     }
 }
 
-/// The answer to a message; none if it is no question.
+/// Returns the reply to a message; none if it is not a query.
 fn answer(message: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     let query = Packet::parse(message).ok()?;
     let question = query.questions.first()?;
@@ -43,7 +43,7 @@ fn answer(message: &[u8], zone: &Zone) -> Option<Vec<u8>> {
         let record = ResourceRecord::new(question.qname.clone(), CLASS::IN, TTL, data);
         reply.answers.push(record);
     };
-    let known = if let Some(address) = reversed(&name) {
+    let known = if let Some(address) = parse_reverse_name(&name) {
         let pointer = zone.name(address);
         if let Some(pointer) = pointer.as_deref()
             && question.qtype == QTYPE::TYPE(TYPE::PTR)
@@ -53,7 +53,7 @@ fn answer(message: &[u8], zone: &Zone) -> Option<Vec<u8>> {
         pointer.is_some()
     } else {
         let addresses = zone.addresses(&name);
-        // A name without addresses of version 6 is a name all the same.
+        // A name without IPv6 addresses still exists: no NXDOMAIN.
         if question.qtype == QTYPE::TYPE(TYPE::A) {
             for address in addresses.iter().flatten() {
                 push(RData::A(A { address: (*address).into() }));
@@ -68,8 +68,8 @@ fn answer(message: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     reply.build_bytes_vec_compressed().ok()
 }
 
-/// The address in a name such as `1.0.2.10.in-addr.arpa`.
-fn reversed(name: &str) -> Option<Ipv4Addr> {
+/// Parses the address in a name such as `1.0.2.10.in-addr.arpa`.
+fn parse_reverse_name(name: &str) -> Option<Ipv4Addr> {
     let digits = name.strip_suffix(".in-addr.arpa")?;
     let forward: Vec<&str> = digits.split('.').rev().collect();
     forward.join(".").parse().ok()
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers() {
-        let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    fn queries_are_answered() {
+        let texts = |list: &[&str]| list.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         for (name, kind, code, answers) in [
-            ("web.ns.svc.cluster.local", TYPE::A, RCODE::NoError, words(&["10.96.1.1"])),
-            ("web.ns.svc.cluster.local", TYPE::AAAA, RCODE::NoError, words(&[])),
-            ("other.ns.svc.cluster.local", TYPE::A, RCODE::NameError, words(&[])),
-            ("1.1.96.10.in-addr.arpa", TYPE::PTR, RCODE::NoError, words(&["web.ns.svc.cluster.local"])),
-            ("9.9.96.10.in-addr.arpa", TYPE::PTR, RCODE::NameError, words(&[])),
+            ("web.ns.svc.cluster.local", TYPE::A, RCODE::NoError, texts(&["10.96.1.1"])),
+            ("web.ns.svc.cluster.local", TYPE::AAAA, RCODE::NoError, texts(&[])),
+            ("other.ns.svc.cluster.local", TYPE::A, RCODE::NameError, texts(&[])),
+            ("1.1.96.10.in-addr.arpa", TYPE::PTR, RCODE::NoError, texts(&["web.ns.svc.cluster.local"])),
+            ("9.9.96.10.in-addr.arpa", TYPE::PTR, RCODE::NameError, texts(&[])),
         ] {
             assert_eq!(ask(name, kind), (code, answers), "{name} {kind:?}");
         }

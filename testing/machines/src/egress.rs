@@ -1,4 +1,4 @@
-//! The API server's connection to pods and kubelets: an HTTP CONNECT proxy, as konnectivity is in a real cluster.
+//! The API server's connection to pods and kubelets: an HTTP CONNECT proxy, like konnectivity in a real cluster.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 use crate::enter::Network;
 use crate::forward;
 
-/// So long may what is asked for be.
-const LONGEST: u64 = 8192;
+/// Maximum length of a request.
+const MAX_REQUEST: u64 = 8192;
 
-/// Brings everybody who asks to where they want, for as long as it is polled.
+/// Accepts and forwards connections for as long as it is polled.
 pub(crate) async fn serve(listener: UnixListener, network: Network, kubelets: Vec<SocketAddr>) {
     let mut connections = JoinSet::new();
     loop {
@@ -22,8 +22,8 @@ pub(crate) async fn serve(listener: UnixListener, network: Network, kubelets: Ve
                 let Ok((stream, _)) = accepted else { continue };
                 let (network, kubelets) = (network.clone(), kubelets.clone());
                 connections.spawn(async move {
-                    // How a connection ends is for its two ends to know.
-                    let _ = bring(stream, &network, &kubelets).await;
+                    // Both ends see the error: their connections are closed.
+                    let _ = proxy(stream, &network, &kubelets).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -31,19 +31,19 @@ pub(crate) async fn serve(listener: UnixListener, network: Network, kubelets: Ve
     }
 }
 
-async fn bring(stream: UnixStream, network: &Network, kubelets: &[SocketAddr]) -> Result<()> {
+async fn proxy(stream: UnixStream, network: &Network, kubelets: &[SocketAddr]) -> Result<()> {
     let mut stream = BufReader::new(stream);
-    let address = asked(&mut stream).await?;
-    // The kubelets listen on the host, a port each; pods have addresses inside the cluster only.
-    let reached = if kubelets.contains(&address) {
+    let address = read_target(&mut stream).await?;
+    // The kubelets listen on ports of the host; pods have addresses inside the cluster's network only.
+    let connected = if kubelets.contains(&address) {
         TcpStream::connect((Ipv4Addr::LOCALHOST, address.port()))
             .await
             .with_context(|| format!("connecting to {address}"))
     } else {
         forward::connect(network, address).await
     };
-    let mut there = match reached {
-        Ok(there) => there,
+    let mut target = match connected {
+        Ok(target) => target,
         Err(error) => {
             let answer = format!("HTTP/1.1 502 Bad Gateway\r\nX-Error: {error:#}\r\nContent-Length: 0\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.context("answering")?;
@@ -51,25 +51,25 @@ async fn bring(stream: UnixStream, network: &Network, kubelets: &[SocketAddr]) -
         }
     };
     stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.context("answering")?;
-    tokio::io::copy_bidirectional(&mut stream, &mut there).await.context("passing on")?;
+    tokio::io::copy_bidirectional(&mut stream, &mut target).await.context("forwarding")?;
     Ok(())
 }
 
-/// Reads a request, and says where to.
-async fn asked(stream: &mut BufReader<UnixStream>) -> Result<SocketAddr> {
-    let mut lines = stream.take(LONGEST);
+/// Reads a request, and returns the address to connect to.
+async fn read_target(stream: &mut BufReader<UnixStream>) -> Result<SocketAddr> {
+    let mut lines = stream.take(MAX_REQUEST);
     let mut request = String::new();
     lines.read_line(&mut request).await.context("reading a request")?;
     loop {
         let mut header = String::new();
         let read = lines.read_line(&mut header).await.context("reading a header")?;
-        ensure!(read > 0, "a request that has no end");
+        ensure!(read > 0, "incomplete request");
         if header.trim().is_empty() {
             break;
         }
     }
-    let mut words = request.split_whitespace();
-    ensure!(words.next() == Some("CONNECT"), "no CONNECT: {}", request.trim());
-    let address = words.next().unwrap_or_default();
-    address.parse().with_context(|| format!("where to: {address}"))
+    let mut parts = request.split_whitespace();
+    ensure!(parts.next() == Some("CONNECT"), "not a CONNECT request: {}", request.trim());
+    let address = parts.next().unwrap_or_default();
+    address.parse().with_context(|| format!("invalid address {address}"))
 }

@@ -1,7 +1,7 @@
-//! Runs code in namespaces: on a thread that enters them, and ends.
+//! Runs code in namespaces, on a thread that enters them.
 //!
-//! A namespace is a property of a thread. What a thread starts is in the thread's namespaces, so programs start in the
-//! right place without any code of ours between fork and exec.
+//! A namespace is a property of a thread. Processes start in the namespaces of the thread that starts them, so no code
+//! is needed between fork and exec.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,26 +11,26 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// A network namespace. It is there as long as this value, or a process in it.
+/// A network namespace. It exists as long as this value, or a process in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Network(Arc<File>);
 
 impl Network {
-    /// A new one, with nothing in it but a loopback that is down.
+    /// Creates a namespace with only a loopback device, which is down.
     pub(crate) fn new() -> Result<Network> {
         let file = on_thread(|| {
-            unshare(CloneFlags::CLONE_NEWNET).context("making a network namespace")?;
+            unshare(CloneFlags::CLONE_NEWNET).context("creating a network namespace")?;
             File::open("/proc/thread-self/ns/net").context("a network namespace")
         })?;
         Ok(Network(Arc::new(file)))
     }
 
-    /// Moves this thread into it.
+    /// Moves this thread into the namespace.
     pub(crate) fn enter(&self) -> Result<()> {
         setns(self.0.as_ref(), CloneFlags::CLONE_NEWNET).context("entering a network namespace")
     }
 
-    /// Does something in it, and waits for the result.
+    /// Runs a function in the namespace.
     pub(crate) fn within<T: Send>(&self, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         on_thread(|| {
             self.enter()?;
@@ -38,13 +38,13 @@ impl Network {
         })
     }
 
-    /// A path by which other programs can name it while this process lives.
+    /// Returns a path to the namespace for other programs, valid while this process lives.
     pub(crate) fn path(&self) -> String {
         use std::os::fd::AsRawFd;
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Runs commands of `ip` in it, a line each.
+    /// Runs `ip` commands in the namespace, one per line.
     pub(crate) fn ip(&self, commands: &str) -> Result<()> {
         self.within(|| {
             let mut ip = Command::new("ip")
@@ -64,7 +64,7 @@ impl Network {
     }
 }
 
-/// Does something on a thread of its own, whose namespaces nobody else has.
+/// Runs a function on a new thread, so that its namespaces can be changed.
 pub(crate) fn on_thread<T: Send>(act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| scope.spawn(act).join().map_err(|_| anyhow!("a thread in a namespace panicked"))?)
 }

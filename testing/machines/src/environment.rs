@@ -9,17 +9,17 @@ use kube::ResourceExt;
 use crate::images::Image;
 use crate::objects::Objects;
 
-/// Variables that every container has, such as where the API server is.
-const SERVICE: [(&str, &str); 4] = [
+/// Variables that every container has, such as the address of the API server.
+const DEFAULT_VARIABLES: [(&str, &str); 4] = [
     ("KUBERNETES_SERVICE_HOST", crate::network::API_ADDRESS),
     ("KUBERNETES_SERVICE_PORT", "443"),
     ("KUBERNETES_SERVICE_PORT_HTTPS", "443"),
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
 ];
 
-/// What of a pod is known only once it has a place.
+/// Where a pod runs, and its addresses.
 #[derive(Debug, Clone)]
-pub(crate) struct Whereabouts {
+pub(crate) struct PodLocation {
     pub(crate) pod_address: String,
     pub(crate) node: String,
     pub(crate) node_address: String,
@@ -30,10 +30,10 @@ pub(crate) async fn environment(
     pod: &Pod,
     container: &Container,
     image: &Image,
-    whereabouts: &Whereabouts,
+    location: &PodLocation,
     objects: &Objects,
 ) -> Result<BTreeMap<String, String>> {
-    let mut env: BTreeMap<String, String> = SERVICE.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let mut env: BTreeMap<String, String> = DEFAULT_VARIABLES.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     let hostname = pod.spec.as_ref().and_then(|s| s.hostname.clone()).unwrap_or_else(|| pod.name_any());
     env.insert("HOSTNAME".to_owned(), hostname);
     env.extend(image.env.iter().cloned());
@@ -51,7 +51,7 @@ pub(crate) async fn environment(
         }
     }
     for var in container.env.iter().flatten() {
-        if let Some(value) = value(pod, var, &env, whereabouts, objects).await? {
+        if let Some(value) = value(pod, var, &env, location, objects).await? {
             env.insert(var.name.clone(), value);
         }
     }
@@ -62,7 +62,7 @@ async fn value(
     pod: &Pod,
     var: &EnvVar,
     env: &BTreeMap<String, String>,
-    whereabouts: &Whereabouts,
+    location: &PodLocation,
     objects: &Objects,
 ) -> Result<Option<String>> {
     let Some(from) = &var.value_from else {
@@ -74,7 +74,7 @@ async fn value(
         None => bail!("couldn't find key {key} in {of}"),
     };
     if let Some(field) = &from.field_ref {
-        let value = field_value(pod, field, whereabouts).with_context(|| format!("env {}", var.name))?;
+        let value = field_value(pod, field, location).with_context(|| format!("env {}", var.name))?;
         Ok(Some(value))
     } else if let Some(r) = &from.config_map_key_ref {
         let optional = r.optional.unwrap_or(false);
@@ -83,12 +83,12 @@ async fn value(
         let optional = r.optional.unwrap_or(false);
         of_map(objects.secret(&r.name, optional).await?, &r.key, optional, format!("Secret {}", r.name))
     } else {
-        bail!("env {}: this source of a value is not supported here", var.name)
+        bail!("env {}: this source of a value is not supported", var.name)
     }
 }
 
-/// What the downward API gives.
-pub(crate) fn field_value(pod: &Pod, field: &ObjectFieldSelector, whereabouts: &Whereabouts) -> Result<String> {
+/// Returns the value of a downward API field.
+pub(crate) fn field_value(pod: &Pod, field: &ObjectFieldSelector, location: &PodLocation) -> Result<String> {
     let key = |path: &str, prefix: &str| {
         path.strip_prefix(prefix).and_then(|rest| rest.strip_suffix("']")).map(str::to_owned)
     };
@@ -101,36 +101,36 @@ pub(crate) fn field_value(pod: &Pod, field: &ObjectFieldSelector, whereabouts: &
         "metadata.uid" => pod.uid().unwrap_or_default(),
         "metadata.labels" => lines(pod.labels()),
         "metadata.annotations" => lines(pod.annotations()),
-        "spec.nodeName" => whereabouts.node.clone(),
+        "spec.nodeName" => location.node.clone(),
         "spec.serviceAccountName" => pod.spec.as_ref().and_then(|s| s.service_account_name.clone()).unwrap_or_default(),
-        "status.podIP" | "status.podIPs" => whereabouts.pod_address.clone(),
-        "status.hostIP" | "status.hostIPs" => whereabouts.node_address.clone(),
+        "status.podIP" | "status.podIPs" => location.pod_address.clone(),
+        "status.hostIP" | "status.hostIPs" => location.node_address.clone(),
         path => {
             if let Some(name) = key(path, "metadata.labels['") {
                 pod.labels().get(&name).cloned().unwrap_or_default()
             } else if let Some(name) = key(path, "metadata.annotations['") {
                 pod.annotations().get(&name).cloned().unwrap_or_default()
             } else {
-                bail!("fieldPath {path} is not supported here")
+                bail!("fieldPath {path} is not supported")
             }
         }
     })
 }
 
-/// The words that a container runs. What it has of its own goes before the image's, as Kubernetes documents it.
-pub(crate) fn words(container: &Container, image: &Image, env: &BTreeMap<String, String>) -> Vec<String> {
-    let own = |words: &Option<Vec<String>>| -> Option<Vec<String>> {
-        let words = words.as_ref().filter(|words| !words.is_empty())?;
-        Some(words.iter().map(|word| expand(word, env)).collect())
+/// Returns the command line of a container. `command` and `args` override the image's, as Kubernetes documents.
+pub(crate) fn command_line(container: &Container, image: &Image, env: &BTreeMap<String, String>) -> Vec<String> {
+    let expanded = |list: &Option<Vec<String>>| -> Option<Vec<String>> {
+        let list = list.as_ref().filter(|list| !list.is_empty())?;
+        Some(list.iter().map(|text| expand(text, env)).collect())
     };
-    match (own(&container.command), own(&container.args)) {
+    match (expanded(&container.command), expanded(&container.args)) {
         (Some(command), args) => [command, args.unwrap_or_default()].concat(),
         (None, Some(args)) => [image.entrypoint.clone(), args].concat(),
         (None, None) => [image.entrypoint.clone(), image.cmd.clone()].concat(),
     }
 }
 
-/// Puts variables in for `$(NAME)`, as Kubernetes does; `$$` is a dollar, and a name that nobody knows stays as it is.
+/// Expands `$(NAME)` like Kubernetes: `$$` is a dollar sign, and an unknown name is left as it is.
 pub fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -159,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn variables_in_words() {
+    fn variables_are_expanded() {
         let env: BTreeMap<_, _> = [("A".to_owned(), "1".to_owned())].into();
         for (text, expected) in [
             ("x$(A)y$(A)", "x1y1"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_words_are_run() {
+    fn command_line_combines_container_and_image() {
         let image = Image::default().entrypoint(["e"]).cmd(["c"]);
         for (container, expected) in [
             (json!({ "name": "a" }), "e c"),
@@ -184,7 +184,7 @@ mod tests {
         ] {
             let container: Container = serde_json::from_value(container).unwrap();
             let env = [("V".to_owned(), "v".to_owned())].into();
-            assert_eq!(words(&container, &image, &env).join(" "), expected);
+            assert_eq!(command_line(&container, &image, &env).join(" "), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The API server as pods reach it: at the address of its Service, inside the cluster's network.
+//! Connects the cluster's network with the host: sockets inside it, and a forwarder to the API server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::enter::Network;
 
-/// A listener within a network. It stays there, whoever has it.
+/// Listens inside a network.
 pub(crate) fn listen(network: &Network, address: &str) -> Result<TcpListener> {
     let listener = network.within(|| {
         let listener = std::net::TcpListener::bind(address).with_context(|| format!("listening on {address}"))?;
@@ -19,8 +19,8 @@ pub(crate) fn listen(network: &Network, address: &str) -> Result<TcpListener> {
     TcpListener::from_std(listener).with_context(|| format!("listening on {address}"))
 }
 
-/// A socket for datagrams within a network.
-pub(crate) fn receive(network: &Network, address: &str) -> Result<UdpSocket> {
+/// Binds a UDP socket inside a network.
+pub(crate) fn bind_udp(network: &Network, address: &str) -> Result<UdpSocket> {
     let socket = network.within(|| {
         let socket = std::net::UdpSocket::bind(address).with_context(|| format!("listening on {address}"))?;
         socket.set_nonblocking(true).with_context(|| format!("listening on {address}"))?;
@@ -29,7 +29,7 @@ pub(crate) fn receive(network: &Network, address: &str) -> Result<UdpSocket> {
     UdpSocket::from_std(socket).with_context(|| format!("listening on {address}"))
 }
 
-/// A connection from within a network.
+/// Connects from inside a network.
 pub(crate) async fn connect(network: &Network, address: SocketAddr) -> Result<TcpStream> {
     let network = network.clone();
     let connect = move || {
@@ -41,11 +41,11 @@ pub(crate) async fn connect(network: &Network, address: SocketAddr) -> Result<Tc
             Ok(stream)
         })
     };
-    let stream = tokio::task::spawn_blocking(connect).await.context("a thread that connects")??;
+    let stream = tokio::task::spawn_blocking(connect).await.context("the thread that connects")??;
     TcpStream::from_std(stream).with_context(|| format!("connecting to {address}"))
 }
 
-/// Passes on every connection to an address of the host, for as long as it is polled.
+/// Forwards every connection to an address of the host, for as long as it is polled.
 pub(crate) async fn forward(listener: TcpListener, to: SocketAddr) {
     let mut connections = JoinSet::new();
     loop {
@@ -54,7 +54,7 @@ pub(crate) async fn forward(listener: TcpListener, to: SocketAddr) {
                 let Ok((mut inner, _)) = accepted else { continue };
                 connections.spawn(async move {
                     if let Ok(mut outer) = TcpStream::connect(to).await {
-                        // How a connection ends is for its two ends to know.
+                        // Both ends see the error: their connections are closed.
                         let _ = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
                     }
                 });

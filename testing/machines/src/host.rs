@@ -1,4 +1,4 @@
-//! All nodes of a cluster: their power, their network, and what runs on them.
+//! All nodes of a cluster: their power state, their network, and their pods.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,24 +13,24 @@ use tokio::sync::watch;
 
 use crate::group::Group;
 use crate::images::Images;
-use crate::life;
 use crate::network::Fabric;
+use crate::pod_lifecycle;
 use crate::run::Run;
 use crate::storage::Storage;
-use crate::volumes::Places;
+use crate::volumes::Directories;
 
-/// What pods need to live, whichever node they are on.
+/// The state that is shared by the pods of all nodes.
 pub(crate) struct Host {
-    pub(crate) places: Places,
+    pub(crate) directories: Directories,
     pub(crate) images: Images,
     pub(crate) fabric: Fabric,
-    /// From a container's second end in a row to its next start; twice as long each time.
+    /// Restart delay after the second termination in a row; it doubles each time.
     pub(crate) back_off: Duration,
     pub(crate) back_off_limit: Duration,
     nodes: BTreeMap<String, Node>,
     pub(crate) storage: Storage,
-    /// In the order in which they were begun. Two nodes may have pods of one name, if one of them does not hear that
-    /// its pod is no more.
+    /// In the order in which they were started. Two nodes can have pods of the same name, if one of the nodes cannot
+    /// see that its pod was deleted.
     runs: Mutex<Vec<Arc<Run>>>,
 }
 
@@ -39,7 +39,7 @@ struct Node {
     group: Group,
 }
 
-/// Whether a node runs, and which start of it this is.
+/// Whether a node is on, and how often it was booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Power {
     pub(crate) on: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Power {
 
 impl Host {
     pub(crate) fn new(
-        places: Places,
+        directories: Directories,
         images: Images,
         fabric: Fabric,
         group: &Group,
@@ -61,15 +61,15 @@ impl Host {
             nodes.insert(name.clone(), Node { power, group: group.child(name)? });
         }
         let [back_off, back_off_limit] = back_off;
-        let (storage, runs) = (Storage::new(places.clone()), Mutex::default());
-        Ok(Host { places, images, fabric, back_off, back_off_limit, nodes, storage, runs })
+        let (storage, runs) = (Storage::new(directories.clone()), Mutex::default());
+        Ok(Host { directories, images, fabric, back_off, back_off_limit, nodes, storage, runs })
     }
 
     fn node(&self, name: &str) -> Result<&Node> {
-        self.nodes.get(name).with_context(|| format!("there is no node {name}"))
+        self.nodes.get(name).with_context(|| format!("node {name} does not exist"))
     }
 
-    /// The control group of all that runs on a node.
+    /// The control group of all processes on a node.
     pub(crate) fn group(&self, node: &str) -> Result<&Group> {
         Ok(&self.node(node)?.group)
     }
@@ -78,33 +78,33 @@ impl Host {
         Ok(self.node(node)?.power.subscribe())
     }
 
-    /// Switches a node on or off.
+    /// Changes the power state of a node.
     pub(crate) fn set_power(&self, node: &str, change: impl FnOnce(&mut Power)) -> Result<()> {
         self.node(node)?.power.send_modify(change);
         Ok(())
     }
 
-    /// Waits until a node runs.
-    pub(crate) async fn awake(&self, node: &str) {
+    /// Waits until a node is on.
+    pub(crate) async fn wait_until_running(&self, node: &str) {
         if let Some(node) = self.nodes.get(node) {
-            // The sender is there as long as this value.
+            // It cannot fail: the sender lives as long as this value.
             let _ = node.power.subscribe().wait_for(|power| power.on).await;
         }
     }
 
-    /// The pod of a name that was last begun.
+    /// Returns the pod of this name that was started last.
     pub(crate) fn run(&self, namespace: &str, name: &str) -> Option<Arc<Run>> {
         let runs = self.runs();
         runs.iter().rev().find(|run| run.namespace == namespace && run.name == name).cloned()
     }
 
-    /// The same, of a node's own.
+    /// Returns the pod of this name on a node that was started last.
     pub(crate) fn run_on(&self, node: &str, namespace: &str, name: &str) -> Option<Arc<Run>> {
         let runs = self.runs();
         runs.iter().rev().find(|run| run.node == node && run.namespace == namespace && run.name == name).cloned()
     }
 
-    /// The pods on a node of which a container runs.
+    /// Returns the pods on a node with a running container.
     pub(crate) fn running_on(&self, node: &str) -> Vec<Arc<Run>> {
         self.runs().iter().filter(|run| run.node == node && !run.running_containers().is_empty()).cloned().collect()
     }
@@ -113,19 +113,19 @@ impl Host {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn begun(&self, run: &Arc<Run>) {
+    pub(crate) fn add_run(&self, run: &Arc<Run>) {
         self.runs().push(run.clone());
     }
 
-    pub(crate) fn ended(&self, run: &Arc<Run>) {
+    pub(crate) fn remove_run(&self, run: &Arc<Run>) {
         self.runs().retain(|other| !Arc::ptr_eq(other, run));
     }
 }
 
-/// Leads the lives of pods as processes.
+/// Kubelets that run pods as processes.
 pub(crate) struct Processes {
     pub(crate) host: Arc<Host>,
-    /// By node, where the API server asks for logs and runs commands.
+    /// The address of each node's kubelet.
     pub(crate) addresses: BTreeMap<String, SocketAddr>,
 }
 
@@ -135,14 +135,14 @@ impl Kubelets for Processes {
     }
 
     fn attached(&self, volume: &str, node: &str) {
-        self.host.storage.plug(volume, node);
+        self.host.storage.attach(volume, node);
     }
 
     fn detached(&self, volume: &str, node: &str) {
-        self.host.storage.pull(volume, node);
+        self.host.storage.detach(volume, node);
     }
 
-    fn live(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()> {
-        Box::pin(life::live(self.host.clone(), world, node, pod))
+    fn run_pod(&self, world: Arc<World>, node: String, pod: watch::Receiver<Arc<Pod>>) -> BoxFuture<'static, ()> {
+        Box::pin(pod_lifecycle::run_pod(self.host.clone(), world, node, pod))
     }
 }

@@ -1,9 +1,9 @@
-//! An image: the host's own files, and what is added to them.
+//! Images: the host's files with additions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The images that pods can name. One that is not in the table is the host's files and nothing else.
+/// The images by name. An unknown image is the host's files without additions.
 #[derive(Debug, Clone, Default)]
 pub struct Images(BTreeMap<String, Image>);
 
@@ -18,44 +18,44 @@ pub struct Image {
 }
 
 impl Images {
-    /// With this one too.
+    /// Adds an image.
     pub fn with(mut self, name: impl Into<String>, image: Image) -> Images {
         self.0.insert(name.into(), image);
         self
     }
 
-    /// The image of a name.
+    /// Returns the image of this name.
     pub(crate) fn get(&self, name: &str) -> Image {
         self.0.get(name).cloned().unwrap_or_default()
     }
 }
 
 impl Image {
-    /// A file or directory of the host that is at this path in the image.
+    /// Adds a file or directory of the host at this path.
     pub fn file(mut self, path: impl Into<String>, source: impl Into<PathBuf>) -> Image {
         self.files.push((path.into(), source.into()));
         self
     }
 
-    /// A directory that is empty in the image, whatever the host has there.
+    /// Makes a directory empty, whatever the host has there.
     pub fn empty(mut self, path: impl Into<String>) -> Image {
         self.empty.push(path.into());
         self
     }
 
-    /// What is run where a container has no `command`.
-    pub fn entrypoint<const N: usize>(mut self, words: [&str; N]) -> Image {
-        self.entrypoint = words.map(str::to_owned).to_vec();
+    /// Sets the command of containers without `command`.
+    pub fn entrypoint<const N: usize>(mut self, command: [&str; N]) -> Image {
+        self.entrypoint = command.map(str::to_owned).to_vec();
         self
     }
 
-    /// The arguments where a container has neither `command` nor `args`.
-    pub fn cmd<const N: usize>(mut self, words: [&str; N]) -> Image {
-        self.cmd = words.map(str::to_owned).to_vec();
+    /// Sets the arguments of containers with neither `command` nor `args`.
+    pub fn cmd<const N: usize>(mut self, command: [&str; N]) -> Image {
+        self.cmd = command.map(str::to_owned).to_vec();
         self
     }
 
-    /// A variable of the environment, which a container's own goes before.
+    /// Sets an environment variable. The container's variables override it.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Image {
         self.env.push((name.into(), value.into()));
         self

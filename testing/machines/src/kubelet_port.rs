@@ -1,8 +1,7 @@
-//! The port of the kubelets, where the API server gets logs and runs commands for `kubectl logs` and `exec`.
+//! The kubelet's HTTPS port, which the API server uses for `kubectl logs` and `kubectl exec`.
 //!
-//! Each node has one on loopback, with the API server's own certificate, which the API server does not verify. The
-//! streams of a command are those of the WebSocket protocol `v5.channel.k8s.io`, which Kubernetes 1.36 uses for nodes
-//! that declare the feature.
+//! Each node has one on loopback, with the API server's certificate, which the API server does not verify. Commands use
+//! the WebSocket protocol `v5.channel.k8s.io`, which Kubernetes 1.36 uses for nodes that declare the feature.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,18 +30,18 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use crate::host::Host;
 use crate::run::Run;
 
-/// The streams of a command, as the protocol numbers them.
+/// The protocol's channel numbers.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
-/// What comes before the number of a stream that is closed.
+/// Precedes the number of a channel that is closed.
 const CLOSED: u8 = 255;
 
-/// The longest request that is read.
-const LIMIT: usize = 64 * 1024;
+/// Maximum length of a request head.
+const MAX_HEAD: usize = 64 * 1024;
 
-/// With the certificate and key in this folder.
+/// Creates a TLS acceptor with the API server's certificate and key from this directory.
 pub(crate) fn acceptor(certificates: &Path) -> Result<TlsAcceptor> {
     let file = certificates.join("apiserver.crt");
     let chain: Result<Vec<_>, _> =
@@ -58,7 +57,7 @@ pub(crate) fn acceptor(certificates: &Path) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Whose port it is.
+/// The kubelet of a node.
 #[derive(Clone)]
 pub(crate) struct Kubelet {
     pub(crate) node: String,
@@ -67,12 +66,12 @@ pub(crate) struct Kubelet {
 }
 
 impl Kubelet {
-    fn is_heard(&self) -> bool {
-        self.world.is_awake(&self.node) && self.host.power(&self.node).is_ok_and(|power| power.borrow().on)
+    fn is_reachable(&self) -> bool {
+        self.world.is_reachable(&self.node) && self.host.power(&self.node).is_ok_and(|power| power.borrow().on)
     }
 }
 
-/// Answers for as long as it is polled.
+/// Answers requests for as long as it is polled.
 pub(crate) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, kubelet: Kubelet) {
     let mut connections = JoinSet::new();
     loop {
@@ -81,7 +80,7 @@ pub(crate) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, kubelet:
                 let Ok((stream, _)) = accepted else { continue };
                 let (acceptor, kubelet) = (acceptor.clone(), kubelet.clone());
                 connections.spawn(async move {
-                    // Whoever asked sees that the connection ends.
+                    // The client sees the error: its connection is closed.
                     let _ = answer(stream, acceptor, &kubelet).await;
                 });
             }
@@ -93,25 +92,25 @@ pub(crate) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, kubelet:
 async fn answer(stream: TcpStream, acceptor: TlsAcceptor, kubelet: &Kubelet) -> Result<()> {
     let mut stream = acceptor.accept(stream).await.context("TLS")?;
     let request = Request::read(&mut stream).await?;
-    // A node that is silent or cut off answers nothing.
-    ensure!(kubelet.is_heard(), "the node is not heard of");
+    // A node that is suspended or cut off sends no response.
+    ensure!(kubelet.is_reachable(), "the node is unreachable");
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let (what, namespace, pod, container) = match parts[..] {
         ["runningpods"] => return running_pods(stream, kubelet).await,
         [what, namespace, pod, container] | [what, namespace, pod, _, container] => (what, namespace, pod, container),
-        _ => return refuse(stream, "404 Not Found", "there is no such path").await,
+        _ => return respond_error(stream, "404 Not Found", "unknown path").await,
     };
     let Some(run) = kubelet.host.run_on(&kubelet.node, namespace, pod) else {
-        return refuse(stream, "404 Not Found", "pod does not exist").await;
+        return respond_error(stream, "404 Not Found", "pod does not exist").await;
     };
     match what {
         "containerLogs" => logs(stream, &request, &run, container).await,
         "exec" => exec(stream, &request, &run, container).await,
-        _ => refuse(stream, "404 Not Found", "this is not done here").await,
+        _ => respond_error(stream, "404 Not Found", "not supported").await,
     }
 }
 
-/// The pods of which something really runs, as the kubelet's debugging handler lists them.
+/// Lists the pods with a running container, like the kubelet's debugging handler `/runningpods`.
 async fn running_pods(stream: TlsStream<TcpStream>, kubelet: &Kubelet) -> Result<()> {
     let item = |run: &Arc<Run>| {
         let containers = run.running_containers().into_iter().map(|name| json!({ "name": name, "resources": {} }));
@@ -122,14 +121,14 @@ async fn running_pods(stream: TlsStream<TcpStream>, kubelet: &Kubelet) -> Result
     };
     let items: Vec<_> = kubelet.host.running_on(&kubelet.node).iter().map(item).collect();
     let list = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items });
-    say(stream, "200 OK", "application/json", &list.to_string()).await
+    respond(stream, "200 OK", "application/json", &list.to_string()).await
 }
 
-async fn refuse(stream: TlsStream<TcpStream>, status: &str, why: &str) -> Result<()> {
-    say(stream, status, "text/plain", why).await
+async fn respond_error(stream: TlsStream<TcpStream>, status: &str, why: &str) -> Result<()> {
+    respond(stream, status, "text/plain", why).await
 }
 
-async fn say(mut stream: TlsStream<TcpStream>, status: &str, kind: &str, text: &str) -> Result<()> {
+async fn respond(mut stream: TlsStream<TcpStream>, status: &str, kind: &str, text: &str) -> Result<()> {
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", text.len());
     let all = format!("{head}Connection: close\r\n\r\n{text}");
     stream.write_all(all.as_bytes()).await.context("answering")?;
@@ -137,20 +136,20 @@ async fn say(mut stream: TlsStream<TcpStream>, status: &str, kind: &str, text: &
 }
 
 async fn logs(stream: TlsStream<TcpStream>, request: &Request, run: &Run, container: &str) -> Result<()> {
-    let path = run.host.places.log(&run.namespace, &run.name, container);
+    let path = run.host.directories.log(&run.namespace, &run.name, container);
     let text = String::from_utf8_lossy(&tokio::fs::read(path).await.unwrap_or_default()).into_owned();
     let lines = request.query("tailLines").and_then(|n| n.parse::<usize>().ok()).unwrap_or(usize::MAX);
     let skipped = text.lines().count().saturating_sub(lines);
     let text: String = text.split_inclusive('\n').skip(skipped).collect();
-    say(stream, "200 OK", "text/plain", &text).await
+    respond(stream, "200 OK", "text/plain", &text).await
 }
 
 async fn exec(mut stream: TlsStream<TcpStream>, request: &Request, run: &Run, container: &str) -> Result<()> {
     let Some(running) = run.running(container) else {
-        return refuse(stream, "404 Not Found", "the container does not run").await;
+        return respond_error(stream, "404 Not Found", "the container is not running").await;
     };
     let Some(key) = request.header("sec-websocket-key") else {
-        return refuse(stream, "400 Bad Request", "commands are run by WebSocket alone").await;
+        return respond_error(stream, "400 Bad Request", "exec needs a WebSocket").await;
     };
     let head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -159,32 +158,32 @@ async fn exec(mut stream: TlsStream<TcpStream>, request: &Request, run: &Run, co
     );
     stream.write_all(head.as_bytes()).await.context("answering")?;
     let (mut to, mut from) = WebSocketStream::from_raw_socket(stream, Role::Server, None).await.split();
-    let words: Vec<String> = request.queries("command").collect();
-    let mut child = running.spawn(&words).await?;
+    let command: Vec<String> = request.queries("command").collect();
+    let mut child = running.spawn(&command).await?;
     let input =
         if request.query("input").is_some() || request.query("stdin").is_some() { child.stdin.take() } else { None };
     drop(child.stdin.take());
-    let (said, mut saying) = mpsc::channel::<Vec<u8>>(16);
+    let (frames, mut receiver) = mpsc::channel::<Vec<u8>>(16);
     let mut readers = JoinSet::new();
     if let Some(out) = child.stdout.take() {
-        readers.spawn(pass(out, STDOUT, said.clone()));
+        readers.spawn(forward_output(out, STDOUT, frames.clone()));
     }
     if let Some(err) = child.stderr.take() {
-        readers.spawn(pass(err, STDERR, said.clone()));
+        readers.spawn(forward_output(err, STDERR, frames.clone()));
     }
-    drop(said);
+    drop(frames);
     let mut input = input;
     loop {
         tokio::select! {
-            frame = saying.recv() => match frame {
-                Some(frame) => to.send(Message::binary(frame)).await.context("passing on what a command says")?,
-                // Both have ended.
+            frame = receiver.recv() => match frame {
+                Some(frame) => to.send(Message::binary(frame)).await.context("forwarding the output of a command")?,
+                // Both streams are closed.
                 None => break,
             },
             message = from.next() => match message {
-                Some(Ok(message)) => take(&mut input, &message.into_data()).await,
-                // Whoever asked is gone, and the command goes with the child.
-                _ => bail!("the connection ended"),
+                Some(Ok(message)) => handle_frame(&mut input, &message.into_data()).await,
+                // The client is gone. Dropping the child kills the command.
+                _ => bail!("the connection was closed"),
             },
         }
     }
@@ -201,17 +200,17 @@ async fn exec(mut stream: TlsStream<TcpStream>, request: &Request, run: &Run, co
         }
     };
     let frame = [&[STATUS], status.to_string().as_bytes()].concat();
-    to.send(Message::binary(frame)).await.context("saying how a command ended")?;
-    // Clients take any other code, or none, for a connection that broke.
+    to.send(Message::binary(frame)).await.context("sending the exit status of a command")?;
+    // Clients treat any other code, or none, as a broken connection.
     let close = CloseFrame { code: CloseCode::Normal, reason: "".into() };
     to.send(Message::Close(Some(close))).await.context("closing")?;
-    // The other side closes too; a stream that is dropped before that may lose what was said last.
+    // Wait for the client to close too: dropping the stream earlier may lose the last frames.
     while let Some(Ok(_)) = from.next().await {}
     Ok(())
 }
 
-/// Passes on what a stream of a command says.
-async fn pass(mut stream: impl AsyncRead + Unpin, channel: u8, to: mpsc::Sender<Vec<u8>>) {
+/// Forwards a stream of a command as frames of a channel.
+async fn forward_output(mut stream: impl AsyncRead + Unpin, channel: u8, to: mpsc::Sender<Vec<u8>>) {
     let mut buffer = [0; 8192];
     while let Ok(length) = stream.read(&mut buffer).await {
         if length == 0 || to.send([&[channel], &buffer[..length]].concat()).await.is_err() {
@@ -220,8 +219,8 @@ async fn pass(mut stream: impl AsyncRead + Unpin, channel: u8, to: mpsc::Sender<
     }
 }
 
-/// Takes a frame that came for a command.
-async fn take(input: &mut Option<ChildStdin>, frame: &[u8]) {
+/// Handles a frame from the client.
+async fn handle_frame(input: &mut Option<ChildStdin>, frame: &[u8]) {
     match frame {
         [STDIN, data @ ..] => {
             if let Some(stream) = input
@@ -231,12 +230,12 @@ async fn take(input: &mut Option<ChildStdin>, frame: &[u8]) {
             }
         }
         [CLOSED, STDIN, ..] => *input = None,
-        // The size of a terminal, which is none here.
+        // Terminal size: there is no terminal.
         _ => {}
     }
 }
 
-/// What was asked for.
+/// The head of an HTTP request.
 struct Request {
     path: String,
     query: Vec<(String, String)>,
@@ -246,9 +245,9 @@ struct Request {
 impl Request {
     async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Request> {
         let mut head = Vec::new();
-        // Byte by byte: what comes after the head belongs to somebody else.
+        // Byte by byte: what follows the head is not read here.
         while !head.ends_with(b"\r\n\r\n") {
-            ensure!(head.len() < LIMIT, "the request is too long");
+            ensure!(head.len() < MAX_HEAD, "the request is too long");
             head.push(stream.read_u8().await.context("reading a request")?);
         }
         let head = String::from_utf8_lossy(&head).into_owned();
@@ -257,7 +256,7 @@ impl Request {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let pair = |text: &str| {
             let (key, value) = text.split_once('=').unwrap_or((text, ""));
-            (decoded(key), decoded(value))
+            (decode(key), decode(value))
         };
         let headers = lines.filter_map(|line| line.split_once(':'));
         Ok(Request {
@@ -280,8 +279,8 @@ impl Request {
     }
 }
 
-/// A word of a query, as forms encode it.
-fn decoded(text: &str) -> String {
+/// Decodes a form-encoded part of a query.
+fn decode(text: &str) -> String {
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
     while let Some(byte) = bytes.get(at) {
         let hex = text.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
@@ -303,7 +302,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn requests_are_read() {
+    async fn request_head_is_parsed() {
         let text = "GET /exec/ns/p/c?command=sh&command=-c&command=a%20%26+b%2&input=1 HTTP/1.1\r\nSec-WebSocket-Key: k\r\n\r\nrest";
         let mut stream = text.as_bytes();
         let request = Request::read(&mut stream).await.unwrap();

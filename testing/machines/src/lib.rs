@@ -1,12 +1,15 @@
 //! Stand-in nodes that run each pod as processes, on a real control plane, for tests.
 //!
-//! [`Machines`] are the nodes of a test bed's control plane. What a kubelet, a container runtime, a network plugin and a
-//! cluster's DNS do for a pod is done here with the kernel's own means: `host.rs` has the nodes and `life.rs` the life
-//! of a pod (`run.rs`), with its volumes (`volumes.rs`; those that are attached are disks of `storage.rs`, which can be
-//! pulled out of a machine, `disk.rs`, under the eyes of `witness.rs`), containers (`container.rs`, started and ended by
-//! `supervise.rs`, asked by `probes.rs`) and status (`pod_state.rs`, written by `report.rs`). `network.rs` is a switch
-//! that can be cut in two, `dns.rs` answers from what `zone.rs` knows, `forward.rs` leads to the API server, which
-//! comes to `kubelet_port.rs` for logs and commands.
+//! [`Machines`] are the nodes of a testbed's control plane. They do what a kubelet, a container runtime, a network
+//! plugin and the cluster's DNS do for a pod, with kernel namespaces, control groups and FUSE.
+//!
+//! - `host.rs`: the nodes. `pod_lifecycle.rs`: the lifecycle of a pod (`run.rs`).
+//! - Volumes: `volumes.rs` creates them. Attachable ones are disks (`storage.rs`, `disk.rs`), which can be detached
+//!   while they are mounted; `witness.rs` records who could write.
+//! - Containers: `container.rs`, started and stopped by `supervise.rs`, probed by `probes.rs`.
+//! - Status: `pod_state.rs` computes it, `report.rs` writes it.
+//! - Network: `network.rs` is a switch that can be split in two, `dns.rs` answers from `zone.rs`, `forward.rs` leads to
+//!   the API server, which uses `kubelet_port.rs` for logs and commands.
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -24,7 +27,7 @@
 //! # }
 //! ```
 //!
-//! It knows nothing of what the pods do, and nothing of the rest of the project but the test bed.
+//! It does not know what the pods do, and of the rest of the project it uses only the testbed.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 #![cfg(target_os = "linux")]
@@ -40,10 +43,10 @@ mod group;
 mod host;
 mod images;
 mod kubelet_port;
-mod life;
 mod machines;
 mod network;
 mod objects;
+mod pod_lifecycle;
 mod pod_state;
 mod probes;
 mod report;

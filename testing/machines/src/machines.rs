@@ -1,4 +1,4 @@
-//! The nodes of a cluster as a test uses them.
+//! The nodes of a cluster, as tests use them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,35 +19,35 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::forward::{connect, forward, listen, receive};
+use crate::forward::{bind_udp, connect, forward, listen};
 use crate::group::{Group, Usage};
 use crate::host::{Host, Processes};
 use crate::images::Images;
 use crate::kubelet_port::Kubelet;
 use crate::network::{API_ADDRESS, DNS_ADDRESS, Fabric};
-use crate::volumes::Places;
+use crate::volumes::Directories;
 use crate::witness::{Interval, Violation, violations};
 use crate::{dns, egress, kubelet_port, requirements};
 
-/// So long may a program in a container take. One that takes longer hangs.
-const MOST: Duration = Duration::from_secs(600);
+/// Maximum run time of a command in a container. One that takes longer hangs.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How the nodes of a cluster should be.
+/// The configuration of [`Machines`].
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The nodes and the storage drivers. The times for pods to run, be ready and stop are not used: these are real.
+    /// The nodes and the storage drivers. The simulated times to start, become ready and stop are not used.
     pub cluster: ClusterSpec,
-    /// What images have beyond the host's files.
+    /// What images add to the host's files.
     pub images: Images,
-    /// How long a container that ends for the second time in a row waits for its next start. It doubles each time. A
-    /// kubelet has 10 s.
+    /// Restart delay of a container that has terminated for the second time in a row. It doubles each time. The kubelet
+    /// uses 10 s.
     pub back_off: Duration,
-    /// The longest that it waits; one that runs longer begins anew. A kubelet has 300 s.
+    /// Maximum restart delay. A container that runs longer than this starts over with no delay. The kubelet uses 300 s.
     pub back_off_limit: Duration,
 }
 
 impl Default for Setup {
-    /// No nodes yet, and a tenth of a kubelet's delays.
+    /// No nodes, and a tenth of the kubelet's delays.
     fn default() -> Setup {
         Setup {
             cluster: ClusterSpec::default(),
@@ -58,52 +58,53 @@ impl Default for Setup {
     }
 }
 
-/// Whether nodes that are cut off from the others still reach the API server and the cluster's DNS.
+/// Whether nodes that are cut off from the others can still reach the API server and the cluster's DNS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// They do.
+    /// They can.
     Reachable,
-    /// They do not: their leases run out, and their kubelets hear of nothing.
+    /// They cannot: their leases expire, and their kubelets see no changes.
     Unreachable,
 }
 
-/// Nodes that run pods as processes. All of it ends, and goes, with this value; and with this process.
+/// Nodes that run pods as processes. Everything is stopped and removed when this value is dropped or this process dies.
 pub struct Machines {
-    // In the order in which they have to go.
+    // In the order in which they have to be dropped.
     nodes: Nodes,
     _tasks: JoinSet<()>,
     host: Arc<Host>,
-    group: Removed,
-    _disks: Unmounted,
+    group: RemoveOnDrop,
+    _disks: UnmountOnDrop,
     guard: Guard,
     cut_off: Mutex<Vec<String>>,
 }
 
-/// A control group that is removed, with all that runs in it, when this is dropped.
-struct Removed(Group);
+/// Removes a control group, and kills the processes in it, on drop.
+struct RemoveOnDrop(Group);
 
-impl Drop for Removed {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         self.0.remove();
     }
 }
 
-/// Machines whose disks are unmounted when this is dropped.
-struct Unmounted(Arc<Host>);
+/// Unmounts all disks on drop.
+struct UnmountOnDrop(Arc<Host>);
 
-impl Drop for Unmounted {
+impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
         self.0.storage.close();
     }
 }
 
 impl Machines {
-    /// What is missing on this machine to run pods as processes; none if nothing is.
+    /// Returns what is missing on this machine to run pods as processes; none if nothing is.
     pub fn missing() -> Option<String> {
         requirements::missing()
     }
 
-    /// Whether pods can be processes here. If not, that is said aloud and counted: the test returns early.
+    /// Returns whether pods can run as processes here. If not, it reports that the test is skipped; the test then
+    /// returns.
     pub fn can_run_or_skip() -> bool {
         let missing = Machines::missing();
         if let Some(missing) = &missing {
@@ -112,34 +113,35 @@ impl Machines {
         missing.is_none()
     }
 
-    /// Registers the nodes at the control plane and starts what they do.
+    /// Registers the nodes with the control plane and starts them.
     pub async fn start(plane: &ControlPlane, setup: Setup) -> Result<Machines> {
         let mut guard = Guard::new()?;
-        let group = Removed(Group::root()?);
-        guard.mind_group(group.0.path())?;
+        let group = RemoveOnDrop(Group::root()?);
+        guard.kill_group_on_exit(group.0.path())?;
         let names: Vec<String> = setup.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let addresses: Vec<(String, String)> =
             names.iter().map(|name| (name.clone(), World::address_of(&setup.cluster, name))).collect();
         let fabric = tokio::task::spawn_blocking(move || Fabric::new(&addresses)).await;
-        let fabric = fabric.context("a thread that makes a network")??;
+        let fabric = fabric.context("the thread that creates the network")??;
         let mut tasks = JoinSet::new();
-        services(plane, &fabric, &mut tasks)?;
-        let places = Places { root: guard.folder().to_owned() };
+        start_services(plane, &fabric, &mut tasks)?;
+        let directories = Directories { root: guard.folder().to_owned() };
         let back_off = [setup.back_off, setup.back_off_limit];
-        let host = Arc::new(Host::new(places, setup.images, fabric, &group.0, &names, back_off)?);
+        let host = Arc::new(Host::new(directories, setup.images, fabric, &group.0, &names, back_off)?);
         let acceptor = kubelet_port::acceptor(&plane.folder().join("certs"))?;
         let (mut addresses, mut listeners) = (BTreeMap::new(), Vec::new());
         for name in names {
             let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for a kubelet")?;
             let mut address = listener.local_addr().context("a port for a kubelet")?;
-            // The API server passes nobody on to loopback: only by way of a proxy it comes to a kubelet's own pages.
+            // The API server refuses to proxy to loopback addresses, so with the egress proxy a kubelet has its node's
+            // address.
             if plane.has_egress() {
                 address.set_ip(World::address_of(&setup.cluster, &name).parse().context("a node's address")?);
             }
             addresses.insert(name.clone(), address);
             listeners.push((name, listener));
         }
-        let socket = UnixListener::bind(plane.egress()).context("a socket for the API server's way to pods")?;
+        let socket = UnixListener::bind(plane.egress()).context("the socket of the egress proxy")?;
         tasks.spawn(egress::serve(socket, host.fabric.services[0].clone(), addresses.values().copied().collect()));
         let kubelets = Arc::new(Processes { host: host.clone(), addresses });
         let nodes = Nodes::start_with(plane, setup.cluster, kubelets).await?;
@@ -147,21 +149,21 @@ impl Machines {
             let kubelet = Kubelet { node, host: host.clone(), world: nodes.world() };
             tasks.spawn(kubelet_port::serve(listener, acceptor.clone(), kubelet));
         }
-        let disks = Unmounted(host.clone());
+        let disks = UnmountOnDrop(host.clone());
         Ok(Machines { nodes, _tasks: tasks, host, group, _disks: disks, guard, cut_off: Mutex::default() })
     }
 
-    /// Waits until every node that is not silent is Ready and has no taint.
+    /// Waits until every reachable node is Ready and has no taint.
     pub async fn ready(&self) -> Result<()> {
         self.nodes.ready().await
     }
 
-    /// The nodes as the test bed has them, for what is not here.
+    /// The testbed's nodes, for operations that are not offered here.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// Where the volumes, logs and nodes' own files are. It goes with this value.
+    /// The directory with the volumes, the logs and the nodes' files. It is removed when this value is dropped.
     pub fn folder(&self) -> PathBuf {
         self.guard.folder().to_owned()
     }
@@ -171,110 +173,110 @@ impl Machines {
         self.group.0.path().to_owned()
     }
 
-    /// The machine is suspended: its processes stop where they are, its network is dead, it is heard of no more.
-    pub async fn silence(&self, node: &str) -> Result<()> {
-        self.nodes.silence(node)?;
+    /// Suspends the machine: its processes are frozen, its network is down, and it renews no lease.
+    pub async fn suspend(&self, node: &str) -> Result<()> {
+        self.nodes.make_unreachable(node)?;
         self.host.set_power(node, |power| power.on = false)?;
-        self.host.fabric.link(node, false)?;
+        self.host.fabric.set_link(node, false)?;
         self.freeze(node, true).await
     }
 
     async fn freeze(&self, node: &str, frozen: bool) -> Result<()> {
         let group = self.host.group(node)?.clone();
         let frozen = tokio::task::spawn_blocking(move || group.freeze(frozen));
-        frozen.await.context("a thread that freezes a node")?
+        frozen.await.context("the thread that freezes a node")?
     }
 
-    /// The machine goes on where it was.
+    /// Resumes a suspended machine.
     pub async fn resume(&self, node: &str) -> Result<()> {
         self.freeze(node, false).await?;
-        self.host.fabric.link(node, true)?;
+        self.host.fabric.set_link(node, true)?;
         self.host.set_power(node, |power| power.on = true)?;
-        self.heard(node)
+        self.make_reachable(node)
     }
 
-    /// The machine loses its power: all that runs there dies at once, and nobody tells the API server, unless the
-    /// machines are of a cloud ([`ClusterSpec::cloud`]): it sees a machine that is shut down.
+    /// Powers the machine off: all its processes are killed at once. The API server learns of it only if the cluster
+    /// has a cloud ([`ClusterSpec::cloud`]), which reports the machine as shut down.
     pub async fn kill(&self, node: &str) -> Result<()> {
         self.power_off(node).await?;
         self.nodes.set_instance(node, Instance::Off);
         Ok(())
     }
 
-    /// The machine is deleted, as [`Machines::kill`] does it to all that runs there. Its cloud deletes the Node object
-    /// when the node is not ready any more; without a cloud that is left to others.
+    /// Deletes the machine: all its processes are killed, as in [`Machines::kill`]. The cloud deletes the Node object
+    /// when the node is no longer Ready; without a cloud the object stays.
     pub async fn delete(&self, node: &str) -> Result<()> {
         self.power_off(node).await?;
-        self.nodes.set_instance(node, Instance::Gone);
+        self.nodes.set_instance(node, Instance::Deleted);
         Ok(())
     }
 
     async fn power_off(&self, node: &str) -> Result<()> {
-        self.nodes.silence(node)?;
-        self.host.fabric.link(node, false)?;
+        self.nodes.make_unreachable(node)?;
+        self.host.fabric.set_link(node, false)?;
         self.host.set_power(node, |power| *power = crate::host::Power { on: false, boot: power.boot + 1 })?;
         let group = self.host.group(node)?.clone();
         let killed = tokio::task::spawn_blocking(move || {
             group.kill()?;
-            // A machine that was suspended is not any more.
+            // The machine may have been suspended.
             group.freeze(false)
         });
-        killed.await.context("a thread that kills a node")??;
-        self.host.storage.died(node);
+        killed.await.context("the thread that kills a node")??;
+        self.host.storage.power_off(node);
         Ok(())
     }
 
-    /// The machine starts again, with a new boot id, and registers itself if its Node object is gone. The pods that are
-    /// still bound to it are started again.
+    /// Starts the machine with a new boot id. It registers itself if its Node object is gone, and restarts the pods
+    /// that are still bound to it.
     pub async fn boot(&self, node: &str) -> Result<()> {
         self.nodes.set_instance(node, Instance::Running);
         self.nodes.register(node).await?;
         self.nodes.world().boot(node);
-        self.host.fabric.link(node, true)?;
+        self.host.fabric.set_link(node, true)?;
         self.host.set_power(node, |power| power.on = true)?;
-        self.heard(node)
+        self.make_reachable(node)
     }
 
-    /// The storage behind the volumes that are attached.
+    /// The storage behind attachable volumes.
     pub fn disks(&self) -> &Disks {
         self.nodes.disks()
     }
 
-    /// Who could write to which volume, and when, since the beginning: those on disks, which are attached.
+    /// Returns which pods could write to which disk, and when, since the start.
     pub fn witness(&self) -> Vec<Interval> {
         self.host.storage.witness.all()
     }
 
-    /// What the witness has seen that must not be.
+    /// Returns the violations among these intervals.
     pub fn violations(&self) -> Vec<Violation> {
         violations(&self.witness())
     }
 
-    /// A node is heard of again, unless it is cut off.
-    fn heard(&self, node: &str) -> Result<()> {
+    /// Makes a node reachable, unless it is cut off from the API server.
+    fn make_reachable(&self, node: &str) -> Result<()> {
         let cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
         if cut_off.iter().any(|name| name == node) { Ok(()) } else { self.nodes.resume(node) }
     }
 
-    /// Cuts these nodes off: they reach each other, but not the other nodes, nor these them.
+    /// Cuts these nodes off: they can reach each other, but not the other nodes, and the other nodes cannot reach them.
     pub async fn cut(&self, nodes: &[&str], api: Api) -> Result<()> {
         self.host.fabric.cut(nodes, api)?;
         if api == Api::Unreachable {
             let mut cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
             for node in nodes {
-                self.nodes.silence(node)?;
+                self.nodes.make_unreachable(node)?;
                 cut_off.push((*node).to_owned());
             }
         }
         Ok(())
     }
 
-    /// Nobody is cut off any more.
-    pub async fn mend(&self) -> Result<()> {
-        self.host.fabric.mend()?;
+    /// Reconnects all nodes that are cut off.
+    pub async fn rejoin_all(&self) -> Result<()> {
+        self.host.fabric.rejoin_all()?;
         let cut_off = std::mem::take(&mut *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner));
         for node in cut_off {
-            // One that is silent or off besides is heard of when it is back.
+            // A machine that is also suspended or off becomes reachable when it is resumed or started.
             if self.host.power(&node)?.borrow().on {
                 self.nodes.resume(&node)?;
             }
@@ -282,85 +284,85 @@ impl Machines {
         Ok(())
     }
 
-    /// This node is not cut off any more; others stay as they are.
+    /// Reconnects this node only.
     pub async fn rejoin(&self, node: &str) -> Result<()> {
         self.host.fabric.rejoin(node)?;
         self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).retain(|name| name != node);
-        // One that is silent or off besides is heard of when it is back.
+        // A machine that is also suspended or off becomes reachable when it is resumed or started.
         if self.host.power(node)?.borrow().on { self.nodes.resume(node) } else { Ok(()) }
     }
 
-    /// Sets a label of a node, or takes it away.
+    /// Sets a label of a node, or removes it.
     pub async fn set_label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
         self.nodes.set_label(node, key, value).await
     }
 
-    /// Runs a command in a container, and waits for its end, but not for ever.
-    pub async fn exec(&self, namespace: &str, pod: &str, container: &str, words: &[&str]) -> Result<Output> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let said = || format!("{} in pod {namespace}/{pod}, container {container}", words.join(" "));
+    /// Runs a command in a container and waits until it terminates, for at most ten minutes.
+    pub async fn exec(&self, namespace: &str, pod: &str, container: &str, command: &[&str]) -> Result<Output> {
+        let command: Vec<String> = command.iter().map(|arg| (*arg).to_owned()).collect();
+        let action = || format!("{} in pod {namespace}/{pod}, container {container}", command.join(" "));
         let running = self.running(namespace, pod, container)?;
-        let ended = tokio::time::timeout(MOST, running.exec(&words)).await;
-        ended.with_context(|| format!("it does not end within {MOST:?}")).flatten().with_context(said)
+        let ended = tokio::time::timeout(EXEC_TIMEOUT, running.exec(&command)).await;
+        ended.with_context(|| format!("still running after {EXEC_TIMEOUT:?}")).flatten().with_context(action)
     }
 
-    /// Kills a container's first process, as a crash.
+    /// Kills a container's first process, like a crash.
     pub async fn kill_container(&self, namespace: &str, pod: &str, container: &str) -> Result<()> {
         let running = self.running(namespace, pod, container)?;
         kill(Pid::from_raw(running.pid), Signal::SIGKILL)
             .with_context(|| format!("killing container {container} of pod {namespace}/{pod}"))
     }
 
-    /// What a container has used since it began.
+    /// Returns the CPU time and memory of a running container.
     pub async fn usage(&self, namespace: &str, pod: &str, container: &str) -> Result<Usage> {
         self.running(namespace, pod, container)?.group.usage()
     }
 
-    fn running(&self, namespace: &str, pod: &str, container: &str) -> Result<crate::container::Running> {
-        let run = self.host.run(namespace, pod).with_context(|| format!("there is no pod {namespace}/{pod}"))?;
-        run.running(container).with_context(|| format!("pod {namespace}/{pod}: container {container} does not run"))
+    fn running(&self, namespace: &str, pod: &str, container: &str) -> Result<crate::container::RunningContainer> {
+        let run = self.host.run(namespace, pod).with_context(|| format!("pod {namespace}/{pod} does not exist"))?;
+        run.running(container).with_context(|| format!("pod {namespace}/{pod}: container {container} is not running"))
     }
 
-    /// All that a container of this name has said, over its restarts and over pods of the same name.
+    /// Returns the log of a container, including earlier restarts and earlier pods of the same name.
     pub fn logs(&self, namespace: &str, pod: &str, container: &str) -> Result<String> {
-        let path = self.host.places.log(namespace, pod, container);
+        let path = self.host.directories.log(namespace, pod, container);
         let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The address of a pod that runs.
+    /// Returns the address of a running pod.
     pub fn pod_address(&self, namespace: &str, pod: &str) -> Result<String> {
-        let run = self.host.run(namespace, pod).with_context(|| format!("there is no pod {namespace}/{pod}"))?;
+        let run = self.host.run(namespace, pod).with_context(|| format!("pod {namespace}/{pod} does not exist"))?;
         let address = run.state().address.clone();
         address.with_context(|| format!("pod {namespace}/{pod} has no address yet"))
     }
 
-    /// A connection from inside the cluster's network.
+    /// Opens a connection from inside the cluster's network.
     pub async fn connect(&self, address: SocketAddr) -> Result<TcpStream> {
         connect(&self.host.fabric.services[0], address).await
     }
 
-    /// The directory that is the volume of a claim, which has to be bound. It is there whatever the volume is attached to.
+    /// Returns the directory of the volume of a bound claim. It exists regardless of where the volume is attached.
     pub fn volume_dir(&self, namespace: &str, claim: &str) -> Result<PathBuf> {
         let volume = self.nodes.world().volume_of_claim(namespace, claim);
         let volume = volume.with_context(|| format!("claim {namespace}/{claim} is not bound"))?;
-        Ok(self.host.places.volume(&volume.name_any()))
+        Ok(self.host.directories.volume(&volume.name_any()))
     }
 
-    /// Empties the volume of a claim.
-    pub async fn lose_volume(&self, namespace: &str, claim: &str) -> Result<()> {
+    /// Deletes the content of the volume of a claim.
+    pub async fn empty_volume(&self, namespace: &str, claim: &str) -> Result<()> {
         let path = self.volume_dir(namespace, claim)?;
-        let said = || format!("emptying {}", path.display());
-        for entry in std::fs::read_dir(&path).with_context(said)? {
-            let entry = entry.with_context(said)?;
-            let is_dir = entry.file_type().with_context(said)?.is_dir();
+        let action = || format!("emptying {}", path.display());
+        for entry in std::fs::read_dir(&path).with_context(action)? {
+            let entry = entry.with_context(action)?;
+            let is_dir = entry.file_type().with_context(action)?.is_dir();
             let gone = if is_dir { std::fs::remove_dir_all(entry.path()) } else { std::fs::remove_file(entry.path()) };
-            gone.with_context(said)?;
+            gone.with_context(action)?;
         }
         Ok(())
     }
 
-    /// Waits until a pod is Ready, as the API server has it.
+    /// Waits until a pod is Ready according to the API server, and returns it.
     pub async fn wait_ready(&self, namespace: &str, pod: &str, time: Duration) -> Result<Pod> {
         let api: KubeApi<Pod> = KubeApi::namespaced(self.nodes.world().client(), namespace);
         let end = Instant::now() + time;
@@ -374,16 +376,16 @@ impl Machines {
             if Instant::now() > end {
                 bail!(
                     "pod {namespace}/{pod} is not ready after {time:?}: {}",
-                    self.how(namespace, pod, found.as_ref())
+                    self.describe_pod(namespace, pod, found.as_ref())
                 );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// How a pod stands, with the last words of its containers.
-    fn how(&self, namespace: &str, name: &str, pod: Option<&Pod>) -> String {
-        let Some(pod) = pod else { return "there is no such pod".to_owned() };
+    /// Describes the state of a pod, with the end of its containers' logs.
+    fn describe_pod(&self, namespace: &str, name: &str, pod: Option<&Pod>) -> String {
+        let Some(pod) = pod else { return "the pod does not exist".to_owned() };
         let mut text = serde_json::to_string(&pod.status).unwrap_or_default();
         let run = self.host.run(namespace, name);
         let refused = run.and_then(|run| run.refused.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -401,14 +403,14 @@ impl Machines {
     }
 }
 
-/// Whether a pod is Ready and not leaving.
+/// Whether a pod is Ready and not being deleted.
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     pod.metadata.deletion_timestamp.is_none() && conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
-/// What a cluster has at fixed addresses: the API server and DNS, on both sides of the switch.
-fn services(plane: &ControlPlane, fabric: &Fabric, tasks: &mut JoinSet<()>) -> Result<()> {
+/// Starts the services with fixed addresses, the API server and DNS, on both sides of the switch.
+fn start_services(plane: &ControlPlane, fabric: &Fabric, tasks: &mut JoinSet<()>) -> Result<()> {
     let server = plane.server().strip_prefix("https://").unwrap_or_default();
     let server: SocketAddr = server.parse().with_context(|| format!("the API server's address {}", plane.server()))?;
     let changed = watch::Sender::new(());
@@ -416,7 +418,7 @@ fn services(plane: &ControlPlane, fabric: &Fabric, tasks: &mut JoinSet<()>) -> R
     let slices = observe(KubeApi::all(plane.client()), &changed, tasks);
     for side in &fabric.services {
         tasks.spawn(forward(listen(side, &format!("{API_ADDRESS}:443"))?, server));
-        tasks.spawn(dns::serve(receive(side, &format!("{DNS_ADDRESS}:53"))?, services.clone(), slices.clone()));
+        tasks.spawn(dns::serve(bind_udp(side, &format!("{DNS_ADDRESS}:53"))?, services.clone(), slices.clone()));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The cluster's network: a switch with two sides, nodes with bridges, pods on these bridges.
+//! The cluster's network: a switch with two sides, and a bridge on each node for its pods.
 //!
 //! It is one network, 10.0.0.0/8, in unnamed namespaces without a route to the outside. The switch has two bridges;
-//! nodes that are cut off are on the second. Each side has a namespace with the addresses of the cluster's services,
-//! for the API server and DNS.
+//! nodes that are cut off are connected to the second. Each side has a namespace with the addresses of the API server
+//! and DNS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,33 +15,33 @@ use crate::machines::Api;
 /// The Service `kubernetes`: the first address of the API server's `--service-cluster-ip-range`.
 pub(crate) const API_ADDRESS: &str = "10.96.0.1";
 
-/// The cluster's DNS, where others have it too.
+/// The cluster's DNS, at the usual address.
 pub(crate) const DNS_ADDRESS: &str = "10.96.0.10";
 
 /// The network of a cluster.
 pub(crate) struct Fabric {
     switch: Network,
-    /// The services' namespaces: of the side where all is well, and of those that are cut off.
+    /// The namespaces of the services: for the normal side, and for the nodes that are cut off.
     pub(crate) services: [Network; 2],
     nodes: BTreeMap<String, NodePort>,
-    /// Which pods' ends of cables there have been.
-    cables: AtomicU32,
+    /// The number of pod links created so far.
+    pod_links: AtomicU32,
 }
 
 struct NodePort {
     network: Network,
-    /// The name of the switch's end of its cable.
+    /// The name of the switch's end of its link.
     port: String,
 }
 
 impl Fabric {
-    /// The switch, the services and these nodes with their addresses, all connected.
+    /// Creates the switch, the services and these nodes (name, address), all connected.
     pub(crate) fn new(nodes: &[(String, String)]) -> Result<Fabric> {
         let switch = Network::new()?;
         switch.ip("link set lo up\nlink add side0 type bridge\nlink add side1 type bridge\nlink set side0 up\nlink set side1 up\n")?;
         let services = [Network::new()?, Network::new()?];
         for (side, services) in services.iter().enumerate() {
-            // The same hardware address on both sides: neighbours' tables stay true when a node changes sides.
+            // The same MAC address on both sides: neighbor tables stay valid when a node changes sides.
             services.ip(&format!(
                 "link add eth0 address 02:00:00:00:00:01 type veth peer name services{side} netns {switch}\n\
                  link set lo up\naddr add {API_ADDRESS}/8 dev eth0\naddr add {DNS_ADDRESS}/8 dev eth0\nlink set eth0 up\n",
@@ -49,15 +49,15 @@ impl Fabric {
             ))?;
             switch.ip(&format!("link set services{side} master side{side}\nlink set services{side} up\n"))?;
         }
-        let mut fabric = Fabric { switch, services, nodes: BTreeMap::new(), cables: AtomicU32::new(0) };
+        let mut fabric = Fabric { switch, services, nodes: BTreeMap::new(), pod_links: AtomicU32::new(0) };
         for (index, (name, address)) in nodes.iter().enumerate() {
-            let node = fabric.plug_node(index, address).with_context(|| format!("the network of node {name}"))?;
+            let node = fabric.connect_node(index, address).with_context(|| format!("the network of node {name}"))?;
             fabric.nodes.insert(name.clone(), node);
         }
         Ok(fabric)
     }
 
-    fn plug_node(&self, index: usize, address: &str) -> Result<NodePort> {
+    fn connect_node(&self, index: usize, address: &str) -> Result<NodePort> {
         let (network, port) = (Network::new()?, format!("node{index}"));
         network.ip(&format!(
             "link set lo up\nlink add bridge0 type bridge\n\
@@ -69,34 +69,34 @@ impl Fabric {
         Ok(NodePort { network, port })
     }
 
-    /// A node's own namespace.
+    /// Returns a node's namespace.
     pub(crate) fn node(&self, name: &str) -> Result<Network> {
         Ok(self.port(name)?.network.clone())
     }
 
     fn port(&self, name: &str) -> Result<&NodePort> {
-        self.nodes.get(name).with_context(|| format!("there is no node {name}"))
+        self.nodes.get(name).with_context(|| format!("node {name} does not exist"))
     }
 
-    /// A new namespace for a pod on a node. It goes when nothing is in it any more.
-    pub(crate) fn plug_pod(&self, node: &str, address: &str) -> Result<Network> {
-        let (network, cable) = (Network::new()?, self.cables.fetch_add(1, Ordering::Relaxed));
+    /// Creates a namespace for a pod on a node. It disappears with its last user.
+    pub(crate) fn connect_pod(&self, node: &str, address: &str) -> Result<Network> {
+        let (network, link) = (Network::new()?, self.pod_links.fetch_add(1, Ordering::Relaxed));
         network.ip(&format!(
-            "link set lo up\nlink add eth0 type veth peer name pod{cable} netns {node}\n\
+            "link set lo up\nlink add eth0 type veth peer name pod{link} netns {node}\n\
              addr add {address}/8 dev eth0\nlink set eth0 up\n",
             node = self.port(node)?.network.path(),
         ))?;
-        self.port(node)?.network.ip(&format!("link set pod{cable} master bridge0\nlink set pod{cable} up\n"))?;
+        self.port(node)?.network.ip(&format!("link set pod{link} master bridge0\nlink set pod{link} up\n"))?;
         Ok(network)
     }
 
-    /// Pulls a node's cable, or plugs it in.
-    pub(crate) fn link(&self, node: &str, up: bool) -> Result<()> {
+    /// Sets a node's link up or down.
+    pub(crate) fn set_link(&self, node: &str, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         self.switch.ip(&format!("link set {} {state}\n", self.port(node)?.port))
     }
 
-    /// Moves nodes to the other side, where the services can be reached or not.
+    /// Moves nodes to the second side, where the services are reachable or not.
     pub(crate) fn cut(&self, nodes: &[&str], api: Api) -> Result<()> {
         let state = if api == Api::Reachable { "up" } else { "down" };
         self.switch.ip(&format!("link set services1 {state}\n"))?;
@@ -105,13 +105,13 @@ impl Fabric {
         self.switch.ip(&ports?)
     }
 
-    /// A node is on the first side again.
+    /// Moves a node back to the first side.
     pub(crate) fn rejoin(&self, node: &str) -> Result<()> {
         self.switch.ip(&format!("link set {} master side0\n", self.port(node)?.port))
     }
 
-    /// All are on one side again.
-    pub(crate) fn mend(&self) -> Result<()> {
+    /// Moves all nodes back to the first side.
+    pub(crate) fn rejoin_all(&self) -> Result<()> {
         let ports: String = self.nodes.values().map(|n| format!("link set {} master side0\n", n.port)).collect();
         self.switch.ip(&ports)
     }

@@ -1,4 +1,4 @@
-//! API objects that a pod uses: values of ConfigMaps and Secrets, a token of its service account.
+//! API objects that a pod uses: ConfigMaps, Secrets, and a token of its service account.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 
-/// A namespace's objects, as a kubelet reads them for a pod.
+/// Reads the objects of a namespace, like a kubelet.
 #[derive(Clone)]
 pub(crate) struct Objects {
     client: Client,
     namespace: String,
 }
 
-/// Keys with values, as files have them.
+/// Values by key.
 pub(crate) type Values = BTreeMap<String, Vec<u8>>;
 
 impl Objects {
@@ -23,7 +23,7 @@ impl Objects {
         Objects { client, namespace }
     }
 
-    /// A ConfigMap's values. One that may be missing is empty then.
+    /// Returns the values of a ConfigMap; none if it is optional and missing.
     pub(crate) async fn config_map(&self, name: &str, optional: bool) -> Result<Values> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let Some(map) = api.get_opt(name).await.with_context(|| format!("configmap {name}"))? else {
@@ -34,7 +34,7 @@ impl Objects {
         Ok(text.chain(binary).collect())
     }
 
-    /// A Secret's values. One that may be missing is empty then.
+    /// Returns the values of a Secret; none if it is optional and missing.
     pub(crate) async fn secret(&self, name: &str, optional: bool) -> Result<Values> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let Some(secret) = api.get_opt(name).await.with_context(|| format!("secret {name}"))? else {
@@ -43,7 +43,7 @@ impl Objects {
         Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect())
     }
 
-    /// A token of the pod's service account, which is bound to the pod.
+    /// Requests a token of the pod's service account, bound to the pod.
     pub(crate) async fn token(&self, pod: &Pod, audience: Option<&str>, seconds: Option<i64>) -> Result<String> {
         let account = pod.spec.as_ref().and_then(|s| s.service_account_name.as_deref()).unwrap_or("default");
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -56,7 +56,7 @@ impl Objects {
         let spec = TokenRequestSpec {
             audiences: audience.map(|a| vec![a.to_owned()]),
             bound_object_ref: Some(bound),
-            // Nobody renews it here, so it has to last.
+            // The token is never renewed, so it has to last for the whole test.
             expiration_seconds: Some(seconds.unwrap_or_default().max(24 * 3600)),
         };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };

@@ -1,16 +1,16 @@
-//! The state of a pod, and the status that its kubelet reports, as data.
+//! The state of a pod, and the status that its kubelet reports, without I/O.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
 
-/// A container, as its status has it.
+/// The state of a container, as in the pod's status.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ContainerState {
     /// A `ContainerState` of the API: waiting, running or terminated.
     pub(crate) state: Value,
-    /// How it ended the last time.
+    /// How it terminated the last time.
     pub(crate) last: Option<Value>,
     pub(crate) restarts: u32,
     /// Its startup probe has succeeded, or it has none.
@@ -19,19 +19,19 @@ pub(crate) struct ContainerState {
     pub(crate) ready: bool,
 }
 
-/// A pod.
+/// The state of a pod.
 #[derive(Debug, Default)]
 pub(crate) struct PodState {
     pub(crate) address: Option<String>,
     pub(crate) containers: BTreeMap<String, ContainerState>,
-    /// No container will run any more.
-    pub(crate) over: bool,
+    /// Set when no container will run again.
+    pub(crate) finished: bool,
     start_time: Option<Value>,
-    /// By type, a condition's status and since when.
+    /// By condition type: status and last transition time.
     transitions: BTreeMap<String, (String, Value)>,
 }
 
-/// A container that has not begun.
+/// The state of a container that has not started.
 pub(crate) fn waiting(reason: &str, message: Option<&str>) -> Value {
     let mut waiting = json!({ "reason": reason });
     if let Some(message) = message {
@@ -40,33 +40,35 @@ pub(crate) fn waiting(reason: &str, message: Option<&str>) -> Value {
     json!({ "waiting": waiting })
 }
 
-/// A container that runs.
+/// The state of a running container.
 pub(crate) fn running(since: &str) -> Value {
     json!({ "running": { "startedAt": since } })
 }
 
-/// A container that has ended.
+/// The state of a terminated container.
 pub(crate) fn terminated(code: i32, reason: Option<&str>, started: &str, finished: &str) -> Value {
     let reason = reason.unwrap_or(if code == 0 { "Completed" } else { "Error" });
     json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": started, "finishedAt": finished } })
 }
 
 impl PodState {
-    /// A pod as its kubelet finds it: new, or left by an earlier start of the node, when its containers ended.
+    /// The state when the kubelet first sees the pod: new, or left from an earlier boot, in which its containers died.
     pub(crate) fn of(pod: &Pod, now: &str) -> PodState {
         let status = pod.status.as_ref();
-        let said = |name: &str| {
+        let reported = |name: &str| {
             let main = status.and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
             let init = status.and_then(|s| s.init_container_statuses.as_deref()).unwrap_or_default();
             main.iter().chain(init).find(|c| c.name == name)
         };
         let mut containers = BTreeMap::new();
-        let has_init = !init(pod).is_empty();
-        for (container, first) in init(pod).iter().map(|c| (c, true)).chain(main(pod).iter().map(|c| (c, false))) {
+        let has_init = !init_containers(pod).is_empty();
+        for (container, first) in
+            init_containers(pod).iter().map(|c| (c, true)).chain(main_containers(pod).iter().map(|c| (c, false)))
+        {
             let reason = if first || has_init { "PodInitializing" } else { "ContainerCreating" };
             let mut state =
                 ContainerState { state: waiting(reason, None), last: None, restarts: 0, started: false, ready: false };
-            if let Some(before) = said(&container.name) {
+            if let Some(before) = reported(&container.name) {
                 state.restarts = u32::try_from(before.restart_count).unwrap_or_default();
                 state.last = before.last_state.as_ref().map(|s| json!(s)).filter(|s| s != &json!({}));
                 let was = before.state.as_ref();
@@ -90,7 +92,7 @@ impl PodState {
         PodState { containers, start_time, transitions: transitions.collect(), ..PodState::default() }
     }
 
-    /// What to write. What is not said stays as it is.
+    /// Returns the status as a strategic merge patch. Fields that are not in it do not change.
     pub(crate) fn status(&mut self, pod: &Pod, node_address: &str, now: &str) -> Value {
         let start_time = self.start_time.get_or_insert_with(|| json!(now)).clone();
         let mut status = json!({
@@ -99,30 +101,30 @@ impl PodState {
             "hostIPs": [{ "ip": node_address }],
             "startTime": start_time,
             "conditions": self.conditions(pod, now),
-            "containerStatuses": main(pod).iter().map(|c| self.container(c, false)).collect::<Vec<_>>(),
+            "containerStatuses": main_containers(pod).iter().map(|c| self.container(c, false)).collect::<Vec<_>>(),
         });
-        if !init(pod).is_empty() {
-            status["initContainerStatuses"] = init(pod).iter().map(|c| self.container(c, true)).collect();
+        if !init_containers(pod).is_empty() {
+            status["initContainerStatuses"] = init_containers(pod).iter().map(|c| self.container(c, true)).collect();
         }
         if let Some(address) = &self.address {
             status["podIP"] = json!(address);
-            // A strategic merge would keep the address of an earlier start of the node beside this one.
+            // A strategic merge would keep the address from an earlier boot beside this one.
             status["podIPs"] = json!([{ "$patch": "replace" }, { "ip": address }]);
         }
         status
     }
 
     fn phase(&self, pod: &Pod) -> &'static str {
-        let codes: Vec<Option<i64>> = main(pod).iter().map(|c| self.code(&c.name)).collect();
-        let init_failed = init(pod).iter().any(|c| self.code(&c.name).is_some_and(|code| code != 0));
-        if self.over {
-            let well = codes.iter().all(|code| *code == Some(0)) && !init_failed;
-            return if well { "Succeeded" } else { "Failed" };
+        let codes: Vec<Option<i64>> = main_containers(pod).iter().map(|c| self.code(&c.name)).collect();
+        let init_failed = init_containers(pod).iter().any(|c| self.code(&c.name).is_some_and(|code| code != 0));
+        if self.finished {
+            let succeeded = codes.iter().all(|code| *code == Some(0)) && !init_failed;
+            return if succeeded { "Succeeded" } else { "Failed" };
         }
-        let untouched = |c: &Container| {
+        let not_started = |c: &Container| {
             self.containers.get(&c.name).is_none_or(|s| s.state.get("waiting").is_some() && s.last.is_none())
         };
-        if !self.initialized(pod) || main(pod).iter().any(untouched) { "Pending" } else { "Running" }
+        if !self.initialized(pod) || main_containers(pod).iter().any(not_started) { "Pending" } else { "Running" }
     }
 
     fn code(&self, name: &str) -> Option<i64> {
@@ -130,31 +132,31 @@ impl PodState {
     }
 
     fn initialized(&self, pod: &Pod) -> bool {
-        init(pod).iter().all(|c| self.code(&c.name) == Some(0))
+        init_containers(pod).iter().all(|c| self.code(&c.name) == Some(0))
     }
 
     fn conditions(&mut self, pod: &Pod, now: &str) -> Vec<Value> {
-        let unready: Vec<&str> = main(pod)
+        let unready: Vec<&str> = main_containers(pod)
             .iter()
             .map(|c| c.name.as_str())
             .filter(|name| !self.containers.get(*name).is_some_and(|s| s.ready))
             .collect();
         let unready_message = format!("containers with unready status: [{}]", unready.join(" "));
-        let ready = match (self.over, self.phase(pod)) {
+        let ready = match (self.finished, self.phase(pod)) {
             (true, "Succeeded") => ("False", Some("PodCompleted"), None),
             (true, _) => ("False", Some("PodFailed"), None),
             _ if unready.is_empty() => ("True", None, None),
             _ => ("False", Some("ContainersNotReady"), Some(unready_message)),
         };
         let incomplete: Vec<&str> =
-            init(pod).iter().map(|c| c.name.as_str()).filter(|name| self.code(name) != Some(0)).collect();
+            init_containers(pod).iter().map(|c| c.name.as_str()).filter(|name| self.code(name) != Some(0)).collect();
         let initialized = if incomplete.is_empty() {
             ("True", None, None)
         } else {
             let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
             ("False", Some("ContainersNotInitialized"), Some(message))
         };
-        let sandbox = if self.address.is_some() && !self.over { "True" } else { "False" };
+        let sandbox = if self.address.is_some() && !self.finished { "True" } else { "False" };
         let rows = [
             ("PodReadyToStartContainers", (sandbox, None, None)),
             ("Initialized", initialized),
@@ -179,7 +181,7 @@ impl PodState {
     fn container(&self, container: &Container, init: bool) -> Value {
         let image = container.image.as_deref().unwrap_or_default();
         let Some(state) = self.containers.get(&container.name) else { return json!({ "name": container.name }) };
-        // An init container that has done its work is ready.
+        // An init container that has completed is ready.
         let ready = if init { self.code(&container.name) == Some(0) } else { state.ready };
         json!({
             "name": container.name,
@@ -195,13 +197,13 @@ impl PodState {
     }
 }
 
-/// The containers that run side by side.
-pub(crate) fn main(pod: &Pod) -> &[Container] {
+/// The regular containers of a pod.
+pub(crate) fn main_containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default()
 }
 
-/// The containers that run before them.
-pub(crate) fn init(pod: &Pod) -> &[Container] {
+/// The init containers of a pod.
+pub(crate) fn init_containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default()
 }
 
@@ -217,11 +219,11 @@ mod tests {
     const NOW: &str = "2026-02-02T00:00:00Z";
 
     #[test]
-    fn the_phases_of_a_life() {
+    fn phase_and_readiness_follow_the_containers() {
         let done = |code| terminated(code, None, NOW, NOW);
         let wait = || waiting("PodInitializing", None);
         let run = || running(NOW);
-        for (init, a, b, over, phase, ready) in [
+        for (init, a, b, finished, phase, ready) in [
             (wait(), wait(), wait(), false, "Pending", "False"),
             (done(0), run(), wait(), false, "Pending", "False"),
             (done(0), run(), run(), false, "Running", "True"),
@@ -237,7 +239,7 @@ mod tests {
                 container.ready = now.get("running").is_some();
                 container.state = now;
             }
-            state.over = over;
+            state.finished = finished;
             let status = state.status(&pod, "10.1.0.1", NOW);
             assert_eq!(
                 (status["phase"].as_str(), status["conditions"][2]["status"].as_str()),
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_ran_when_the_node_was_last_seen_have_ended() {
+    fn containers_that_ran_before_a_reboot_are_terminated() {
         let before = json!({
             "startTime": "2026-01-01T00:00:00Z",
             "conditions": [{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],

@@ -1,4 +1,4 @@
-//! Writes a pod's status whenever it differs from what the API server has.
+//! Writes a pod's status whenever the API server has a different one.
 
 use std::convert::Infallible;
 use std::sync::PoisonError;
@@ -6,20 +6,20 @@ use std::sync::PoisonError;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::life::AGAIN;
+use crate::pod_lifecycle::RETRY_DELAY;
 use crate::run::{Run, now};
 
 impl Run {
     /// Keeps the status up to date for as long as it is polled.
-    pub(crate) async fn report_on(&self) -> Infallible {
+    pub(crate) async fn keep_status_updated(&self) -> Infallible {
         let (mut changed, mut pod) = (self.changed.subscribe(), self.pod.clone());
         loop {
-            self.world.awake(&self.node).await;
-            self.awake().await;
+            self.world.wait_until_reachable(&self.node).await;
+            self.wait_for_node().await;
             changed.mark_unchanged();
             pod.mark_unchanged();
             if self.report().await.is_err() {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             }
             tokio::select! {
@@ -31,43 +31,43 @@ impl Run {
         }
     }
 
-    /// Writes the status as it stands now, until that has been done.
-    pub(crate) async fn report_finally(&self) {
+    /// Writes the current status; retries until it is written.
+    pub(crate) async fn report_final_status(&self) {
         loop {
-            self.world.awake(&self.node).await;
-            self.awake().await;
+            self.world.wait_until_reachable(&self.node).await;
+            self.wait_for_node().await;
             if self.report().await.is_ok() {
                 return;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
     async fn report(&self) -> kube::Result<()> {
-        // Nobody wants to know of a pod that is gone; another one of its name is not to be told about it.
+        // A deleted pod has no status to write, and a new pod of the same name must not get this one.
         if self.pod.has_changed().is_err() {
             return Ok(());
         }
         let mut written = self.written.lock().await;
         let pod = self.pod();
         let status = self.state().status(&pod, &self.world.node_address(&self.node), &now());
-        // Somebody else may have said otherwise: the controller manager does so of a node that was silent.
+        // Others write the condition too: the controller manager sets it to False on an unreachable node.
         let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
         let seen = conditions.iter().find(|c| c.type_ == "Ready").map(|c| c.status.as_str());
         if written.as_ref() == Some(&status) && (seen == ready(&status) || seen.is_none()) {
             return Ok(());
         }
-        // The uid makes sure that this is not another pod of the same name.
+        // The uid prevents a write to another pod of the same name.
         let patch = Patch::Strategic(json!({ "metadata": { "uid": self.uid }, "status": status }));
         let answer = self.api.patch_status(&self.name, &PatchParams::default(), &patch).await;
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = answer.as_ref().err().map(ToString::to_string);
         match answer {
             Ok(_) => {}
             Err(kube::Error::Api(answer)) if answer.code == 404 => {}
-            // Another pod has the name now, or another write was in the way.
+            // Another pod has the name now, or another write came first.
             Err(e) if matches!(&e, kube::Error::Api(answer) if answer.code == 409) => {
-                let there = self.api.get_opt(&self.name).await?;
-                if there.is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&self.uid)) {
+                let current = self.api.get_opt(&self.name).await?;
+                if current.is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&self.uid)) {
                     return Err(e);
                 }
             }

@@ -1,27 +1,27 @@
-//! The names of a pod: `/etc/hostname`, `/etc/hosts` and `/etc/resolv.conf`, as a kubelet writes them.
+//! The files `/etc/hostname`, `/etc/hosts` and `/etc/resolv.conf` of a pod, as a kubelet writes them.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt;
 
-use crate::environment::Whereabouts;
+use crate::environment::PodLocation;
 use crate::network::DNS_ADDRESS;
 use crate::zone::DOMAIN;
 
-/// A pod's host name. On its node's network it is the node's.
+/// Returns a pod's host name; with host networking it is the node's.
 pub(crate) fn hostname(pod: &Pod, node: &str) -> String {
     let spec = pod.spec.as_ref();
     if spec.and_then(|s| s.host_network) == Some(true) {
         return node.to_owned();
     }
     let mut name = spec.and_then(|s| s.hostname.clone()).unwrap_or_else(|| pod.name_any());
-    // The kernel takes no more than 64 characters, Kubernetes no more than 63.
+    // The kernel allows 64 characters, Kubernetes 63.
     name.truncate(63);
     name
 }
 
-/// The files below `/etc`.
-pub(crate) fn files(pod: &Pod, whereabouts: &Whereabouts) -> Vec<(&'static str, String)> {
-    let name = hostname(pod, &whereabouts.node);
+/// Returns the files below `/etc`, with their content.
+pub(crate) fn files(pod: &Pod, location: &PodLocation) -> Vec<(&'static str, String)> {
+    let name = hostname(pod, &location.node);
     let namespace = pod.namespace().unwrap_or_default();
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
@@ -31,19 +31,19 @@ pub(crate) fn files(pod: &Pod, whereabouts: &Whereabouts) -> Vec<(&'static str, 
         Some(subdomain) if !on_host => format!("{name}.{subdomain}.{namespace}.svc.{DOMAIN}\t{name}"),
         _ => name.clone(),
     };
-    hosts += &format!("{}\t{full}\n", whereabouts.pod_address);
+    hosts += &format!("{}\t{full}\n", location.pod_address);
     for alias in spec.host_aliases.iter().flatten() {
         hosts += &format!("{}\t{}\n", alias.ip, alias.hostnames.as_deref().unwrap_or_default().join("\t"));
     }
-    let of_cluster = match spec.dns_policy.as_deref() {
+    let uses_cluster_dns = match spec.dns_policy.as_deref() {
         Some("ClusterFirstWithHostNet") => true,
         Some("Default" | "None") => false,
         _ => !on_host,
     };
-    let resolver = if of_cluster {
+    let resolver = if uses_cluster_dns {
         format!("search {namespace}.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\nnameserver {DNS_ADDRESS}\noptions ndots:5\n")
     } else {
-        // A node's own resolver knows nothing of the cluster, and here there is nothing else to know.
+        // The node's resolver does not know the cluster's names, and here nothing else can be resolved.
         "nameserver 127.0.0.1\n".to_owned()
     };
     vec![("hostname", format!("{name}\n")), ("hosts", hosts), ("resolv.conf", resolver)]

@@ -1,4 +1,4 @@
-//! A pod on a node, from one start of the node to the next.
+//! A pod on a node, for one boot of the node.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,16 +13,16 @@ use stead_testbed::World;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::container::Running;
+use crate::container::RunningContainer;
 use crate::enter::Network;
-use crate::environment::Whereabouts;
+use crate::environment::PodLocation;
 use crate::group::Group;
 use crate::host::Host;
 use crate::objects::Objects;
 use crate::pod_state::{ContainerState, PodState};
-use crate::storage::Tenant;
+use crate::storage::DiskUser;
 
-/// A pod on a node.
+/// A pod on a node, for one boot of the node.
 pub(crate) struct Run {
     pub(crate) host: Arc<Host>,
     pub(crate) world: Arc<World>,
@@ -34,24 +34,24 @@ pub(crate) struct Run {
     pub(crate) api: Api<Pod>,
     /// The pod as it was last seen.
     pub(crate) pod: watch::Receiver<Arc<Pod>>,
-    /// The group of all its containers.
+    /// The control group of all its containers.
     pub(crate) group: Group,
-    /// When the last container has to have ended, once it is known that they should.
+    /// The deadline for the last container to terminate; none while the pod is not being stopped.
     pub(crate) stop: watch::Sender<Option<Instant>>,
-    /// Tells of every change of the state.
+    /// Signals every change of the state.
     pub(crate) changed: watch::Sender<()>,
-    /// What was last written to the API server.
+    /// The status that was last written to the API server.
     pub(crate) written: tokio::sync::Mutex<Option<Value>>,
-    /// Why the API server did not take the last status.
+    /// Why the API server refused the last status.
     pub(crate) refused: Mutex<Option<String>>,
     state: Mutex<PodState>,
-    running: Mutex<BTreeMap<String, Running>>,
+    running: Mutex<BTreeMap<String, RunningContainer>>,
 }
 
-/// Where a pod stands: known once its volumes and its network are there.
-pub(crate) struct Ready {
+/// The network and volumes of a pod, once they are set up.
+pub(crate) struct PreparedPod {
     pub(crate) network: Network,
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) location: PodLocation,
     pub(crate) volumes: BTreeMap<String, PathBuf>,
 }
 
@@ -92,28 +92,28 @@ impl Run {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and lets it be known.
+    /// Changes the state, and signals the change.
     pub(crate) fn change(&self, change: impl FnOnce(&mut PodState)) {
         change(&mut self.state());
         self.changed.send_replace(());
     }
 
-    /// Changes what is known of a container, and lets it be known if that is something new.
-    pub(crate) fn note(&self, container: &str, change: impl FnOnce(&mut ContainerState)) {
+    /// Changes the state of a container, and signals the change if there is one.
+    pub(crate) fn update_container(&self, container: &str, change: impl FnOnce(&mut ContainerState)) {
         let mut state = self.state();
         let Some(known) = state.containers.get_mut(container) else { return };
         let before = known.clone();
         change(known);
-        let news = *known != before;
+        let changed = *known != before;
         drop(state);
-        if news {
+        if changed {
             self.changed.send_replace(());
         }
     }
 
-    /// The pod as one who has disks.
-    pub(crate) fn tenant(&self) -> anyhow::Result<Tenant> {
-        Ok(Tenant {
+    /// Identifies the pod to the storage.
+    pub(crate) fn disk_user(&self) -> anyhow::Result<DiskUser> {
+        Ok(DiskUser {
             node: self.node.clone(),
             node_group: self.host.group(&self.node)?.clone(),
             pod: format!("{}/{}", self.namespace, self.name),
@@ -122,38 +122,38 @@ impl Run {
         })
     }
 
-    /// Waits until the pod's node runs.
-    pub(crate) async fn awake(&self) {
-        self.host.awake(&self.node).await;
+    /// Waits until the pod's node is running.
+    pub(crate) async fn wait_for_node(&self) {
+        self.host.wait_until_running(&self.node).await;
     }
 
-    /// Whether the pod's node runs.
-    pub(crate) fn is_awake(&self) -> bool {
+    /// Whether the pod's node is running.
+    pub(crate) fn is_node_running(&self) -> bool {
         self.host.power(&self.node).is_ok_and(|power| power.borrow().on)
     }
 
-    /// Whether the pod should end.
+    /// Whether the pod must stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.borrow().is_some()
     }
 
-    /// Waits until the pod should end.
-    pub(crate) async fn stopping(&self) {
-        // The sender is in this very value.
+    /// Waits until the pod must stop.
+    pub(crate) async fn wait_until_stopping(&self) {
+        // It cannot fail: the sender is in this value.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// A container that runs, by name.
-    pub(crate) fn running(&self, container: &str) -> Option<Running> {
+    /// Returns a running container by name.
+    pub(crate) fn running(&self, container: &str) -> Option<RunningContainer> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).get(container).cloned()
     }
 
-    /// The containers that run.
+    /// Returns the names of the running containers.
     pub(crate) fn running_containers(&self) -> Vec<String> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    pub(crate) fn set_running(&self, container: &str, running: Option<Running>) {
+    pub(crate) fn set_running(&self, container: &str, running: Option<RunningContainer>) {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match running {
             Some(running) => drop(all.insert(container.to_owned(), running)),
@@ -161,12 +161,12 @@ impl Run {
         }
     }
 
-    pub(crate) fn is_on_host(&self) -> bool {
+    pub(crate) fn uses_host_network(&self) -> bool {
         self.pod().spec.as_ref().and_then(|spec| spec.host_network) == Some(true)
     }
 }
 
-/// As the API server writes points in time.
+/// Returns the current time in the API server's format.
 pub(crate) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! The disks in the machines: attached and detached by the storage, mounted for pods.
+//! The disks of the machines: attached and detached by the storage, mounted for pods.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::disk::{Drive, Plug};
+use crate::disk::{DiskConnection, MountedDisk};
 use crate::group::Group;
-use crate::volumes::Places;
+use crate::volumes::Directories;
 use crate::witness::{End, Witness};
 
-/// All machines' disks.
+/// The disks of all machines.
 pub(crate) struct Storage {
-    places: Places,
+    directories: Directories,
     pub(crate) witness: Arc<Witness>,
     state: Mutex<State>,
 }
@@ -22,35 +22,35 @@ pub(crate) struct Storage {
 struct State {
     /// By volume and node.
     slots: BTreeMap<(String, String), Slot>,
-    holds: Vec<Hold>,
-    /// How many disks have been mounted.
+    mounts: Vec<PodMount>,
+    /// How many disks have been mounted so far.
     mounted: u32,
     closed: bool,
 }
 
-/// Where a disk is plugged into a machine.
+/// A disk that is attached to a machine.
 struct Slot {
-    plug: Arc<Plug>,
+    connection: Arc<DiskConnection>,
     holders: Arc<Mutex<Vec<Holder>>>,
-    /// The machine's one mount of it, while a pod has it.
-    drive: Weak<Drive>,
+    /// The machine's mount of it, while a pod uses it.
+    mounted: Weak<MountedDisk>,
 }
 
-/// Who may have written: a pod's uid, and what the witness notes of it.
+/// A pod that can write: its uid, and the index of its interval.
 type Holder = (String, usize);
 
-/// A pod that has a disk mounted.
-struct Hold {
-    tenant: Tenant,
-    note: usize,
+/// A pod's mount of a disk.
+struct PodMount {
+    user: DiskUser,
+    interval: usize,
     holders: Arc<Mutex<Vec<Holder>>>,
-    // The mount goes with the last of these.
-    _drive: Arc<Drive>,
+    // The disk is unmounted when the last of these is dropped.
+    _disk: Arc<MountedDisk>,
 }
 
-/// A pod on a node.
+/// A pod on a node that uses disks.
 #[derive(Debug, Clone)]
-pub(crate) struct Tenant {
+pub(crate) struct DiskUser {
     pub(crate) node: String,
     pub(crate) node_group: Group,
     /// As namespace/name.
@@ -59,101 +59,102 @@ pub(crate) struct Tenant {
     pub(crate) group: Group,
 }
 
-impl Tenant {
-    /// Whether a process of it runs: neither frozen nor dead.
-    fn runs(&self) -> bool {
-        self.group.is("populated 1") && !self.node_group.is("frozen 1")
+impl DiskUser {
+    /// Whether it has a process that is neither frozen nor dead.
+    fn has_running_process(&self) -> bool {
+        self.group.has_event("populated 1") && !self.node_group.has_event("frozen 1")
     }
 }
 
 impl Storage {
-    pub(crate) fn new(places: Places) -> Storage {
-        Storage { places, witness: Arc::default(), state: Mutex::default() }
+    pub(crate) fn new(directories: Directories) -> Storage {
+        Storage { directories, witness: Arc::default(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A disk is plugged into a machine.
-    pub(crate) fn plug(&self, volume: &str, node: &str) {
+    /// Attaches a disk to a machine.
+    pub(crate) fn attach(&self, volume: &str, node: &str) {
         let slot = || {
             let holders: Arc<Mutex<Vec<Holder>>> = Arc::default();
             let (known, witness) = (holders.clone(), self.witness.clone());
-            let wrote = move |pid| {
-                if let Some(note) = writer(&lock(&known), pid) {
-                    witness.wrote(note);
+            let on_write = move |pid| {
+                if let Some(interval) = writer(&lock(&known), pid) {
+                    witness.count_write(interval);
                 }
             };
-            Slot { plug: Arc::new(Plug::new(wrote)), holders, drive: Weak::new() }
+            Slot { connection: Arc::new(DiskConnection::new(on_write)), holders, mounted: Weak::new() }
         };
         self.state().slots.entry((volume.to_owned(), node.to_owned())).or_insert_with(slot);
     }
 
-    /// A disk is pulled out of a machine. Those who have it mounted keep a mount that answers EIO.
-    pub(crate) fn pull(&self, volume: &str, node: &str) {
+    /// Detaches a disk from a machine. Existing mounts then return EIO.
+    pub(crate) fn detach(&self, volume: &str, node: &str) {
         let mut state = self.state();
         let Some(slot) = state.slots.remove(&(volume.to_owned(), node.to_owned())) else { return };
-        let held = state.holds.iter().filter(|hold| Arc::ptr_eq(&hold.holders, &slot.holders));
-        let held: Vec<(usize, bool)> = held.map(|hold| (hold.note, hold.tenant.runs())).collect();
-        slot.plug.pull();
-        for (note, running) in held {
-            self.witness.end(note, End::TakenAway { running });
+        let held = state.mounts.iter().filter(|mount| Arc::ptr_eq(&mount.holders, &slot.holders));
+        let held: Vec<(usize, bool)> = held.map(|mount| (mount.interval, mount.user.has_running_process())).collect();
+        slot.connection.detach();
+        for (interval, running) in held {
+            self.witness.end(interval, End::Detached { running });
         }
     }
 
-    /// Mounts a disk of the pod's machine for the pod, and says where.
-    pub(crate) fn mount(&self, volume: &str, tenant: &Tenant) -> Result<PathBuf> {
-        let directory = self.places.volume(volume);
+    /// Mounts a disk of the pod's machine for the pod, and returns the path.
+    pub(crate) fn mount(&self, volume: &str, user: &DiskUser) -> Result<PathBuf> {
+        let directory = self.directories.volume(volume);
         let mut state = self.state();
         let state = &mut *state;
         ensure!(!state.closed, "the cluster is being removed");
-        let slot = state.slots.get_mut(&(volume.to_owned(), tenant.node.clone()));
-        let slot = slot.with_context(|| format!("disk {volume} is not attached to node {}", tenant.node))?;
-        let drive = match slot.drive.upgrade() {
-            Some(drive) => drive,
+        let slot = state.slots.get_mut(&(volume.to_owned(), user.node.clone()));
+        let slot = slot.with_context(|| format!("disk {volume} is not attached to node {}", user.node))?;
+        let disk = match slot.mounted.upgrade() {
+            Some(disk) => disk,
             None => {
                 state.mounted += 1;
-                let path = self.places.mount(&tenant.node, &format!("{volume}-{}", state.mounted));
-                let drive = Arc::new(Drive::mount(&directory, path, slot.plug.clone())?);
-                slot.drive = Arc::downgrade(&drive);
-                drive
+                let path = self.directories.mount(&user.node, &format!("{volume}-{}", state.mounted));
+                let disk = Arc::new(MountedDisk::mount(&directory, path, slot.connection.clone())?);
+                slot.mounted = Arc::downgrade(&disk);
+                disk
             }
         };
-        let path = drive.path().to_owned();
-        let mine = |hold: &Hold| hold.tenant.uid == tenant.uid && Arc::ptr_eq(&hold.holders, &slot.holders);
-        if !state.holds.iter().any(mine) {
-            let note = self.witness.begin(volume, &tenant.node, &tenant.pod, &tenant.uid);
+        let path = disk.path().to_owned();
+        let mine = |mount: &PodMount| mount.user.uid == user.uid && Arc::ptr_eq(&mount.holders, &slot.holders);
+        if !state.mounts.iter().any(mine) {
+            let interval = self.witness.begin(volume, &user.node, &user.pod, &user.uid);
             let holders = slot.holders.clone();
-            lock(&holders).push((tenant.uid.clone(), note));
-            state.holds.push(Hold { tenant: tenant.clone(), note, holders, _drive: drive });
+            lock(&holders).push((user.uid.clone(), interval));
+            state.mounts.push(PodMount { user: user.clone(), interval, holders, _disk: disk });
         }
         Ok(path)
     }
 
-    /// A pod, of which no process is left, has nothing mounted any more.
+    /// Unmounts all disks of a pod that has no process left.
     pub(crate) fn unmount(&self, uid: &str, how: End) {
-        self.release(how, |hold| hold.tenant.uid == uid);
+        self.release(how, |mount| mount.user.uid == uid);
     }
 
-    /// A machine has lost its power, and with it all that ran there.
-    pub(crate) fn died(&self, node: &str) {
-        self.release(End::Died, |hold| hold.tenant.node == node);
+    /// Unmounts all disks of a machine that was powered off.
+    pub(crate) fn power_off(&self, node: &str) {
+        self.release(End::Died, |mount| mount.user.node == node);
     }
 
-    /// Nothing is mounted any more, and nothing will be.
+    /// Unmounts everything, and refuses further mounts.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.release(End::Died, |_| true);
     }
 
-    fn release(&self, how: End, whose: impl Fn(&Hold) -> bool) {
+    fn release(&self, how: End, matches: impl Fn(&PodMount) -> bool) {
         let mut state = self.state();
-        let (gone, kept): (Vec<Hold>, Vec<Hold>) = std::mem::take(&mut state.holds).into_iter().partition(whose);
-        state.holds = kept;
-        for hold in &gone {
-            self.witness.end(hold.note, how);
-            lock(&hold.holders).retain(|(_, note)| *note != hold.note);
+        let (gone, kept): (Vec<PodMount>, Vec<PodMount>) =
+            std::mem::take(&mut state.mounts).into_iter().partition(matches);
+        state.mounts = kept;
+        for mount in &gone {
+            self.witness.end(mount.interval, how);
+            lock(&mount.holders).retain(|(_, interval)| *interval != mount.interval);
         }
     }
 }
@@ -162,11 +163,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who of these wrote: the only one, or the one in whose control group the process is.
+/// Returns which pod wrote: the only one, or the one matches control group contains the process.
 fn writer(holders: &[Holder], pid: u32) -> Option<usize> {
-    if let [(_, note)] = holders {
-        return Some(*note);
+    if let [(_, interval)] = holders {
+        return Some(*interval);
     }
     let group = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    holders.iter().find(|(uid, _)| group.contains(uid.as_str())).map(|(_, note)| *note)
+    holders.iter().find(|(uid, _)| group.contains(uid.as_str())).map(|(_, interval)| *interval)
 }

@@ -1,20 +1,20 @@
 //! Records who could write to a disk and when, and finds violations.
 //!
-//! A holder is a pod that has a disk mounted on a machine. It can write from then until it has been unmounted, the
-//! disk was detached from the machine, or all its processes are dead. A pod that is frozen in between can write as
-//! soon as it is resumed, so that counts too.
+//! A holder is a pod that has a disk mounted on a machine. It can write until the disk is unmounted, the disk is
+//! detached from the machine, or all its processes are dead. A frozen pod can write as soon as it is resumed, so it
+//! counts too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
 
-/// A point in time, by two clocks: one that never goes back, and the one on the wall.
+/// A point in time on two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// For comparisons.
+    /// Monotonic, for comparisons.
     pub monotonic: Instant,
-    /// For people.
+    /// Wall clock, for people.
     pub wall: Timestamp,
 }
 
@@ -27,18 +27,18 @@ impl Moment {
 /// How a holder lost the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Its processes ended, and it was unmounted.
+    /// Its processes terminated, and the disk was unmounted.
     Unmounted,
-    /// Its machine lost its power.
+    /// Its machine was powered off.
     Died,
-    /// The storage took the disk away.
-    TakenAway {
-        /// Whether processes of the holder ran then: neither frozen nor dead.
+    /// The storage detached the disk.
+    Detached {
+        /// Whether the holder had a process that was neither frozen nor dead.
         running: bool,
     },
 }
 
-/// A time in which a pod could write to a volume.
+/// A period in which a pod could write to a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
     /// The PersistentVolume.
@@ -51,11 +51,11 @@ pub struct Interval {
     pub uid: String,
     /// When it was mounted.
     pub from: Moment,
-    /// When and how that ended, if it has.
+    /// When and how the period ended; none if it has not.
     pub to: Option<(Moment, End)>,
-    /// How often something was changed: data, names or attributes.
+    /// The number of changes of data, names or attributes.
     pub writes: u64,
-    /// When that was last.
+    /// The time of the last change.
     pub last_write: Option<Moment>,
 }
 
@@ -66,58 +66,58 @@ impl Interval {
     }
 }
 
-/// Something that must not be.
+/// Something that must never happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// Pods on two nodes could write to one volume at the same instant. (Those on one node share its file system.)
+    /// Pods on two nodes could write to one volume at the same time. (Pods on one node share its file system.)
     TwoWriters(Box<[Interval; 2]>),
-    /// A disk was taken from under a process that ran and had it mounted.
+    /// A disk was detached while a running process had it mounted.
     EarlyDetach(Box<Interval>),
 }
 
-/// Takes notes.
+/// Records the intervals.
 #[derive(Default)]
 pub(crate) struct Witness(Mutex<Vec<Interval>>);
 
 impl Witness {
-    fn notes(&self) -> MutexGuard<'_, Vec<Interval>> {
+    fn intervals(&self) -> MutexGuard<'_, Vec<Interval>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pod can write from now on. What is returned names this note.
+    /// Starts an interval, and returns its index.
     pub(crate) fn begin(&self, volume: &str, node: &str, pod: &str, uid: &str) -> usize {
         let [volume, node, pod, uid] = [volume, node, pod, uid].map(str::to_owned);
         let from = Moment::now();
-        let mut notes = self.notes();
-        notes.push(Interval { volume, node, pod, uid, from, to: None, writes: 0, last_write: None });
-        notes.len() - 1
+        let mut intervals = self.intervals();
+        intervals.push(Interval { volume, node, pod, uid, from, to: None, writes: 0, last_write: None });
+        intervals.len() - 1
     }
 
-    /// It cannot any more. The first end is the end.
-    pub(crate) fn end(&self, note: usize, how: End) {
-        if let Some(interval) = self.notes().get_mut(note) {
+    /// Ends an interval. Later calls for the same interval do nothing.
+    pub(crate) fn end(&self, index: usize, how: End) {
+        if let Some(interval) = self.intervals().get_mut(index) {
             interval.to.get_or_insert_with(|| (Moment::now(), how));
         }
     }
 
-    /// It did write.
-    pub(crate) fn wrote(&self, note: usize) {
-        if let Some(interval) = self.notes().get_mut(note) {
+    /// Counts a write.
+    pub(crate) fn count_write(&self, index: usize) {
+        if let Some(interval) = self.intervals().get_mut(index) {
             interval.writes += 1;
             interval.last_write = Some(Moment::now());
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Interval> {
-        self.notes().clone()
+        self.intervals().clone()
     }
 }
 
-/// What must not be, among these.
+/// Returns the violations among these intervals.
 pub(crate) fn violations(all: &[Interval]) -> Vec<Violation> {
     let mut found = Vec::new();
     for (index, one) in all.iter().enumerate() {
-        if matches!(one.to, Some((_, End::TakenAway { running: true }))) {
+        if matches!(one.to, Some((_, End::Detached { running: true }))) {
             found.push(Violation::EarlyDetach(Box::new(one.clone())));
         }
         for other in &all[index + 1..] {
@@ -134,11 +134,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_could_write_at_once() {
+    fn concurrent_writers_and_early_detaches_are_violations() {
         let witness = Witness::default();
-        // One after the other, on two nodes; two at once on one node; two volumes.
+        // One after the other on two nodes; two at the same time on one node; two volumes.
         let a = witness.begin("v", "n0", "ns/a", "1");
-        witness.wrote(a);
+        witness.count_write(a);
         witness.end(a, End::Unmounted);
         let b = witness.begin("v", "n1", "ns/b", "2");
         let c = witness.begin("v", "n1", "ns/c", "3");
@@ -146,12 +146,12 @@ mod tests {
         witness.end(b, End::Died);
         assert_eq!(violations(&witness.all()), []);
         assert_eq!((witness.all()[a].writes, witness.all()[b].writes), (1, 0));
-        // Two at once on two nodes.
+        // Two at the same time on two nodes.
         witness.begin("v", "n2", "ns/e", "5");
         let [Violation::TwoWriters(two)] = &violations(&witness.all())[..] else { panic!("{:?}", witness.all()) };
         assert_eq!((two[0].uid.as_str(), two[1].uid.as_str()), ("3", "5"));
-        // Taken away from one that ran; what comes later is no other end.
-        witness.end(c, End::TakenAway { running: true });
+        // Detached from a running pod; a later end is ignored.
+        witness.end(c, End::Detached { running: true });
         witness.end(c, End::Unmounted);
         let found = violations(&witness.all());
         assert!(

@@ -1,4 +1,4 @@
-//! The data of the cluster's DNS: names of Services and of the pods behind headless ones.
+//! The data of the cluster's DNS: names of Services and of the pods behind headless Services.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -8,20 +8,20 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::ResourceExt;
 use std::sync::Arc;
 
-/// Where all names of a cluster end.
+/// The cluster domain.
 pub(crate) const DOMAIN: &str = "cluster.local";
 
-/// What the controller puts on a slice: the Service that it is of.
+/// The label of an EndpointSlice with the name of its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Services and their endpoints as they were last seen.
+/// The cached Services and their endpoints.
 pub(crate) struct Zone {
     pub(crate) services: Vec<Arc<Service>>,
     pub(crate) slices: Vec<Arc<EndpointSlice>>,
 }
 
 impl Zone {
-    /// The addresses of a name, without its last dot; none if there is no such name.
+    /// Returns the addresses of a name without the trailing dot; none if the name does not exist.
     pub(crate) fn addresses(&self, name: &str) -> Option<BTreeSet<Ipv4Addr>> {
         let name = name.to_ascii_lowercase();
         let rest = name.strip_suffix(DOMAIN)?.strip_suffix(".svc.")?;
@@ -45,7 +45,7 @@ impl Zone {
         }
     }
 
-    /// The name of an address: that of a pod behind a headless Service, or of a Service.
+    /// Returns the name of an address: of a pod behind a headless Service, or of a Service.
     pub(crate) fn name(&self, address: Ipv4Addr) -> Option<String> {
         let text = address.to_string();
         let full = |service: &Service| {
@@ -66,7 +66,8 @@ impl Zone {
         None
     }
 
-    /// The endpoints that are offered. The controller has those of a Service that publishes them anyway as ready.
+    /// Returns the ready endpoints. The controller reports them all as ready if the Service publishes unready
+    /// addresses.
     fn endpoints(&self, namespace: &str, service: &str) -> impl Iterator<Item = (&Endpoint, Ipv4Addr)> {
         let of_service = move |slice: &&Arc<EndpointSlice>| {
             slice.namespace().as_deref() == Some(namespace)
@@ -81,7 +82,7 @@ impl Zone {
     }
 }
 
-/// A pod with a host name goes by it, others by their address with dashes.
+/// Returns the endpoint's host name, or its address with dashes.
 fn host_of(endpoint: &Endpoint, address: Ipv4Addr) -> String {
     endpoint.hostname.clone().unwrap_or_else(|| address.to_string().replace('.', "-"))
 }
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_their_addresses() {
+    fn names_resolve_to_addresses() {
         for (name, expected) in [
             ("db.ns.svc.cluster.local", "10.2.0.1 10.2.0.3"),
             ("DB-0.db.ns.svc.cluster.local", "10.2.0.1"),
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_their_names() {
+    fn addresses_resolve_to_names() {
         for (address, expected) in [
             ("10.2.0.1", Some("db-0.db.ns.svc.cluster.local")),
             ("10.2.0.2", None),

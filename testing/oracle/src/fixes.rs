@@ -1,4 +1,4 @@
-//! Every fix that is offered for the recorded cases, judged by kube-scheduler itself.
+//! Checks every fix that is offered for the recorded cases with kube-scheduler.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use stead_real::Outcome;
 
 use crate::{program, root};
 
-/// Which cases, and the judge.
+/// Options of the comparison.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// kube-scheduler's framework as a program [default: oracle in $STEAD_REAL or the cache]
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let cases = args.cases.clone().unwrap_or_else(|| root().join("testdata/scheduler/cases.jsonl.gz"));
     let file = File::open(&cases).with_context(|| format!("reading {}", cases.display()))?;
     let (mut stuck, mut time) = (0, Duration::ZERO);
-    let (mut helped, mut helped_small, mut helped_well) = (0, 0, 0);
+    let (mut helped, mut helped_small, mut helped_without_zero) = (0, 0, 0);
     let mut offered: Vec<(String, Value)> = Vec::new();
     for line in BufReader::new(GzDecoder::new(file)).lines() {
         let case: Value = serde_json::from_str(&line?).context("a case")?;
@@ -47,7 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let small = |f: &&&Fix| f.changes.len() <= 3;
         helped += usize::from(!in_place.is_empty());
         helped_small += usize::from(in_place.iter().any(|f| small(&f)));
-        helped_well += usize::from(in_place.iter().filter(small).any(|f| !f.changes.iter().any(sets_request_to_zero)));
+        helped_without_zero +=
+            usize::from(in_place.iter().filter(small).any(|f| !f.changes.iter().any(sets_request_to_zero)));
         for (i, fix) in found.iter().enumerate() {
             let mut changed: Map<String, Value> = given.clone();
             apply_to_case(&mut changed, &fix.changes)?;
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let share = |n: usize| format!("{n} cases ({:.1} %)", 100.0 * n as f64 / f64::from(stuck));
     println!("{} have a fix without a new node", share(helped));
     println!("{} have one with at most three changes", share(helped_small));
-    println!("{} have one of these that sets no request to zero", share(helped_well));
+    println!("{} have one of these that sets no request to zero", share(helped_without_zero));
     println!("{:.1} ms per case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
     let Some(oracle) = program::find(args.oracle.as_deref()) else { return Ok(Outcome::Skipped) };
     let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         .iter()
         .map(|line| serde_json::from_str(line).context("the oracle's answer"))
         .collect::<Result<_>>()?;
-    ensure!(answers.len() == offered.len(), "{} cases, but {} answers", offered.len(), answers.len());
+    ensure!(answers.len() == offered.len(), "{} cases, but {} responses", offered.len(), answers.len());
     let refuted: Vec<String> = offered
         .iter()
         .zip(&answers)

@@ -1,6 +1,6 @@
-//! Placement and fixes, judged by the real kube-scheduler and measured beside it.
+//! Compares placement and fixes with the real kube-scheduler, and measures both.
 //!
-//! The judge is kube-scheduler's own framework as a program (`real/oracle`, built by `cargo xtask oracle`).
+//! The oracle is kube-scheduler's framework as a program (`real/oracle`, built by `cargo xtask oracle`).
 #![expect(clippy::print_stdout, reason = "this program reports to the person who runs it")]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! The oracle: kube-scheduler's own code as a program that judges cases and places batches.
+//! The oracle: kube-scheduler's code as a program that evaluates cases and places batches.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use serde_json::Value;
 use stead_placement::Batch;
 use stead_real::{Binaries, skip};
 
-/// The path that `cargo xtask oracle` builds it at.
+/// Where `cargo xtask oracle` builds the program.
 fn default_path() -> Option<PathBuf> {
     Some(Binaries::directory()?.join("oracle"))
 }
 
-/// The program: the given one, or the one that `cargo xtask oracle` builds.
+/// Returns the path of the program: the given one, or the one that `cargo xtask oracle` builds.
 pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
     let path = named.map(Path::to_path_buf).or_else(default_path)?;
     if path.is_file() {
@@ -24,7 +24,7 @@ pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
     None
 }
 
-/// Pods per second, with all nodes scored.
+/// Measures pods per second, with all nodes scored.
 pub(crate) fn rate(program: &Path, batch: &Batch) -> Result<f64> {
     let file = std::env::temp_dir().join(format!("stead-bench-{}.json", std::process::id()));
     std::fs::write(&file, serde_json::to_vec(batch)?).with_context(|| format!("writing {}", file.display()))?;
@@ -41,7 +41,7 @@ pub(crate) fn rate(program: &Path, batch: &Batch) -> Result<f64> {
     answer["podsPerSecond"].as_f64().context("the oracle's podsPerSecond")
 }
 
-/// Its verdicts on cases, in their order.
+/// Returns the verdicts on the cases, in order.
 pub(crate) fn judge(program: &Path, cases: &[String]) -> Result<Vec<String>> {
     let mut child = Command::new(program)
         .stdin(Stdio::piped())

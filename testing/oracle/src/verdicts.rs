@@ -1,6 +1,6 @@
-//! Fresh random cases, judged by the real kube-scheduler and by us.
+//! Compares the verdicts of kube-scheduler and Stead on new random cases.
 //!
-//! Without the oracle (kube-scheduler's own framework as a program) the comparison is skipped.
+//! Without the oracle (kube-scheduler's framework as a program) the comparison is skipped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use stead_real::Outcome;
 
 use crate::{program, root};
 
-/// What to compare.
+/// Options of the comparison.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Another generator of cases than real/cases.py, such as real/odd_cases.py
@@ -46,7 +46,7 @@ for i in range(first, first + count):
     print(json.dumps(case))
 "#;
 
-/// Cases are made and judged this many at a time.
+/// The number of cases that are generated and compared at a time.
 const CHUNK: u64 = 500;
 
 /// The results of a theme.
@@ -55,7 +55,7 @@ struct Tally {
     agree: usize,
     differ: usize,
     unmodelled: usize,
-    /// Of those that agree: both ended with the same error, so only that was compared.
+    /// Of those that agree: both returned the same error, so only the error was compared.
     errors: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The operator on a real API server, with a small loop of the test's own. Skipped where that is not built.
+//! The operator on a real API server, with a small control loop of this test. Skipped if the API server is not built.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use stead_operator::{LoopSet, Options, log, run};
 use stead_testbed::{Binaries, ControlPlane, User};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Each Topology has a ConfigMap and a Secret of its name, until it says that it wants none.
+/// A loop that gives each Topology a ConfigMap and a Secret of its name, unless `spec.none` is set.
 const LOOPS: LoopSet = LoopSet {
     watched: &[Watched::all("Topology"), Watched::all("ConfigMap")],
     read_by_name: &[Watched::all("Secret")],
@@ -53,10 +53,10 @@ fn affected(_: &Store, before: Option<ObjectRef<'_>>, after: Option<ObjectRef<'_
     object.map(|object| ObjectKey { kind: "Topology".into(), ..object.key().clone() }).collect()
 }
 
-/// Where a process of [`operator`] finds its cluster.
+/// The kubeconfig of an [`operator`] process.
 const KUBECONFIG: &str = "STEAD_TEST_OPERATOR_KUBECONFIG";
 
-/// Not a test: the process that the test starts, ends and kills.
+/// Not a test: the process that the test starts, stops and kills.
 #[test]
 #[ignore = "a process of the other test"]
 fn operator() {
@@ -88,10 +88,10 @@ fn operator() {
     });
 }
 
-/// So long may a process take to end, on a machine with much else to do.
-const MOST: Duration = Duration::from_secs(300);
+/// How long a process may take to stop, on a busy machine.
+const STOP_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A process that is killed if the test ends before it.
+/// A process that is killed when the test ends.
 struct Process(Child);
 
 impl Process {
@@ -109,14 +109,14 @@ impl Process {
         self.0.wait().unwrap();
     }
 
-    /// Asks it to end, and sees that it ends well.
+    /// Sends SIGTERM and checks that it exits successfully.
     fn end(mut self) {
         assert!(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap().success());
-        let end = Instant::now() + MOST;
+        let end = Instant::now() + STOP_TIMEOUT;
         let status = loop {
             match self.0.try_wait().unwrap() {
                 Some(status) => break status,
-                None => assert!(Instant::now() < end, "the operator does not end"),
+                None => assert!(Instant::now() < end, "the operator does not stop"),
             }
             std::thread::sleep(Duration::from_millis(20));
         };
@@ -126,7 +126,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed.
+        // An ended process cannot be killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -151,21 +151,21 @@ impl Scene {
             .await;
     }
 
-    /// Asks kubectl until it says this, and nothing is wrong.
+    /// Runs kubectl until it succeeds and prints this.
     async fn until(&self, seconds: u64, args: &[&str], expected: &str) {
         let end = Instant::now() + Duration::from_secs(seconds);
         loop {
-            let said = self.plane.kubectl(args).await.unwrap();
-            if said.code == Some(0) && said.stdout.trim() == expected {
+            let output = self.plane.kubectl(args).await.unwrap();
+            if output.code == Some(0) && output.stdout.trim() == expected {
                 return;
             }
-            assert!(Instant::now() < end, "{args:?} says {said:?}, not {expected}");
+            assert!(Instant::now() < end, "{args:?} printed {output:?}, not {expected}");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// The operators wrote this so far, and nothing else. What was written is in the audit log a moment after it can be
-    /// seen.
+    /// Checks that the operators have made exactly these writes. The audit log has them a moment after they are
+    /// visible.
     async fn wrote(&self, expected: &[&str]) {
         let end = Instant::now() + Duration::from_secs(60);
         while self.writes().len() < expected.len() && Instant::now() < end {
@@ -174,12 +174,12 @@ impl Scene {
         assert_eq!(self.writes(), expected);
     }
 
-    /// How often the operators asked for anything so far.
+    /// Returns the number of the operators' requests so far.
     fn requests(&self) -> usize {
         self.plane.audit_events().unwrap().iter().filter(|e| e.user() == "operator").count()
     }
 
-    /// What the operators wrote so far, without what the election writes.
+    /// Returns the operators' writes so far, without leader election.
     fn writes(&self) -> Vec<String> {
         let events = self.plane.audit_events().unwrap();
         let ours = events.iter().filter(|e| e.user() == "operator" && !["get", "list", "watch"].contains(&&*e.verb));
@@ -192,7 +192,7 @@ impl Scene {
 
 const DATA: &[&str] = &["get", "configmap", "a", "--ignore-not-found", "-o", "jsonpath={.data}"];
 
-/// A definition as small as can be.
+/// A minimal CRD.
 fn definition() -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -210,7 +210,7 @@ fn definition() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_life() {
+async fn operator_lifecycle() {
     let Some(binaries) = Binaries::find_or_skip() else { return };
     let operator = User { name: "operator".into(), token: "operators".into(), groups: vec!["system:masters".into()] };
     let options =
@@ -218,14 +218,14 @@ async fn an_operators_life() {
     let scene = Scene { plane: ControlPlane::start(&binaries, options).await.unwrap() };
     let kubeconfig = scene.plane.kubeconfig_for("operator", "operators").unwrap();
 
-    // It waits for its definition, then makes what is wanted, once.
+    // It waits for its CRD, then creates the objects once.
     let first = Process::start(&kubeconfig);
     tokio::time::sleep(Duration::from_secs(2)).await;
     scene.apply(&definition()).await;
     scene
         .kubectl(&["wait", "--for=condition=Established", "--timeout=300s", "crd/topologies.topology.openstack.org"])
         .await;
-    // A definition is established a moment before its kind is known.
+    // A CRD is Established a moment before its kind is served.
     scene.until(60, &["get", "topologies", "-o", "name"], "").await;
     scene.topology(json!({"value": "one"})).await;
     scene.until(60, DATA, r#"{"value":"one"}"#).await;
@@ -233,7 +233,7 @@ async fn an_operators_life() {
     let mut expected = vec!["patch configmaps/a", "patch secrets/a", "patch topologies/a status"];
     scene.wrote(&expected).await;
 
-    // What others change is set right: a value, something that nobody else has a say in, the whole.
+    // Changes by others are reverted: a value, a field that belongs to the operator alone, a deletion.
     scene.kubectl(&["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"value":"two"}}"#]).await;
     scene.until(60, DATA, r#"{"value":"one"}"#).await;
     scene.kubectl(&["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"more":"x"}}"#]).await;
@@ -243,7 +243,7 @@ async fn an_operators_life() {
     expected.extend(["patch configmaps/a"; 3]);
     scene.wrote(&expected).await;
 
-    // A second one stands by, and takes over from one that is killed.
+    // A second process is on standby, and takes over when the first is killed.
     let second = Process::start(&kubeconfig);
     tokio::time::sleep(Duration::from_secs(3)).await;
     first.kill();
@@ -253,33 +253,33 @@ async fn an_operators_life() {
     expected.extend(["patch configmaps/a", "patch topologies/a status"]);
     scene.wrote(&expected).await;
 
-    // One that is told to end lets the next one lead at once; that one finds everything as it should be.
+    // A process that stops releases the Lease, so that the next one leads at once; it finds nothing to write.
     second.end();
     let holder = ["get", "lease", "stead-operator", "-o", "jsonpath={.spec.holderIdentity}"];
     assert_eq!(scene.kubectl(&holder).await, "");
     let third = Process::start(&kubeconfig);
     let end = Instant::now() + Duration::from_secs(60);
     while scene.kubectl(&holder).await.is_empty() {
-        assert!(Instant::now() < end, "nobody leads");
+        assert!(Instant::now() < end, "no operator leads");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(scene.writes(), expected, "a new start writes nothing");
+    assert_eq!(scene.writes(), expected, "a restart writes nothing");
 
-    // What is not wanted any more goes.
+    // Objects that are not wanted any more are deleted.
     scene.topology(json!({"value": "three", "none": true})).await;
     scene.until(60, DATA, "").await;
     third.end();
     expected.extend(["delete configmaps/a"]);
     scene.wrote(&expected).await;
 
-    // A definition that is somebody else's: nothing is written, whatever happens.
+    // With a CRD of somebody else, nothing is written.
     scene.kubectl(&["label", "crd", "topologies.topology.openstack.org", "app.kubernetes.io/part-of-"]).await;
     let before = scene.requests();
     let fourth = Process::start(&kubeconfig);
     let end = Instant::now() + Duration::from_secs(60);
     while scene.requests() == before {
-        assert!(Instant::now() < end, "it asks for nothing");
+        assert!(Instant::now() < end, "it sends no request");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     scene.topology(json!({"value": "four", "none": false})).await;

@@ -14,7 +14,7 @@ use stead_testbed::{Binaries, ClusterSpec, DriverSpec, NodeSpec, Options};
 /// The limit for all of it, far above the two minutes that it takes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The same, for commands that wait by themselves.
+/// The limit as an argument of commands that wait by themselves.
 const TIMEOUT: [&str; 2] = ["--timeout", "30m"];
 
 /// How long a node may be without a heartbeat. Nodes send one every five seconds, from a thread of their own.
@@ -35,23 +35,23 @@ struct Smoke {
 }
 
 impl Smoke {
-    /// Reports what is done now. Not by a macro: the test harness captures what these print.
+    /// Prints the current step. Not with a macro: the test harness captures the output of macros.
     fn report(&self, what: &str) {
         let _ = writeln!(std::io::stdout(), "  {:>4} s  {what}", self.start.elapsed().as_secs());
     }
 
-    /// Waits until something is found. A request that fails is repeated: a busy API server may refuse one.
-    async fn wait<T>(&mut self, what: &str, mut look: impl AsyncFnMut(&Stage) -> Result<Option<T>>) -> Result<T> {
+    /// Waits until `find` finds something. A request that fails is repeated: a busy API server may refuse one.
+    async fn wait<T>(&mut self, what: &str, mut find: impl AsyncFnMut(&Stage) -> Result<Option<T>>) -> Result<T> {
         self.report(what);
         loop {
-            let last = match look(&self.stage).await {
+            let last = match find(&self.stage).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => "not yet".to_owned(),
                 Err(error) => format!("{error:#}"),
             };
-            self.stage.plane.all_run()?;
+            self.stage.plane.check_running()?;
             if let Some(operator) = &mut self.operator {
-                operator.runs()?;
+                operator.check_running()?;
             }
             if self.start.elapsed() > LIMIT {
                 bail!("gave up after {} minutes, waiting for: {what}: {last}", LIMIT.as_secs() / 60);
@@ -123,7 +123,7 @@ async fn install(smoke: &mut Smoke) -> Result<()> {
     let token = plane.service_account_token("stead-system", "stead-operator").await?;
     let kubeconfig = plane.kubeconfig_for("stead-operator", &token)?;
     let flags = ["--namespace=stead-system", "--leader-elect=false"];
-    smoke.operator = Some(smoke.stage.operate(&kubeconfig, &flags).await?);
+    smoke.operator = Some(smoke.stage.start_operator(&kubeconfig, &flags).await?);
     Ok(())
 }
 
@@ -147,7 +147,7 @@ async fn glance(smoke: &mut Smoke) -> Result<Value> {
     smoke.object("its pod is ready", POD, |pod| condition(pod, "Ready", "True")).await
 }
 
-/// A pod that no node can run: Stead says what kube-scheduler says, and offers fixes.
+/// Explains a pod that no node can run: Stead prints kube-scheduler's message and offers fixes.
 async fn explain(smoke: &mut Smoke) -> Result<()> {
     smoke
         .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pending"},
@@ -165,11 +165,11 @@ async fn explain(smoke: &mut Smoke) -> Result<()> {
     Ok(())
 }
 
-/// The node of the Glance's pod dies: after the recovery the pod runs on another node, with its volume.
+/// Recovers the node of the Glance's pod: afterwards the pod runs on another node, with its volume.
 async fn recover(smoke: &mut Smoke, pod: &Value) -> Result<()> {
     let (dead, uid) = (text(pod, "/spec/nodeName").to_owned(), text(pod, "/metadata/uid").to_owned());
     let target = format!("node/{dead}");
-    smoke.stage.nodes.silence(&dead)?;
+    smoke.stage.nodes.make_unreachable(&dead)?;
     smoke.object("a node is unreachable", &target, |node| condition(node, "Ready", "Unknown")).await?;
     smoke.report("stead recover");
     let command = ["recover", &target, "--yes", "--confirm-off", "smoke test", "-o", "json"];

@@ -1,4 +1,4 @@
-//! Where Kubernetes' own programs are.
+//! Finds the Kubernetes programs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::skip::skip;
 /// The programs that a control plane needs.
 const NEEDED: [&str; 5] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "etcd"];
 
-/// A directory with Kubernetes' own control plane, kubectl and etcd.
+/// A directory with the Kubernetes control plane programs, kubectl and etcd.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     directory: PathBuf,
@@ -22,17 +22,17 @@ impl Binaries {
             .or_else(|| set("HOME").map(|home| home.join(".cache/stead-real")))
     }
 
-    /// The programs, if all of them exist.
+    /// Returns the programs, if all of them exist.
     pub fn find() -> Option<Binaries> {
         Binaries::directory().and_then(Binaries::within)
     }
 
-    /// The programs in this directory, if all of them exist.
+    /// Returns the programs in this directory, if all of them exist.
     pub fn within(directory: PathBuf) -> Option<Binaries> {
         NEEDED.iter().all(|name| directory.join(name).is_file()).then_some(Binaries { directory })
     }
 
-    /// The programs. Without them it reports that the current test is skipped; the test then returns.
+    /// Returns the programs. If they are missing, it reports that the current test is skipped; the test then returns.
     pub fn find_or_skip() -> Option<Binaries> {
         let found = Binaries::find();
         if found.is_none() {

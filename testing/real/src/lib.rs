@@ -1,6 +1,6 @@
-//! Where the real components are that tests run against, and how a run without them is reported.
+//! Finds the real components that tests run against, and reports tests that are skipped without them.
 //!
-//! [`Binaries`] finds Kubernetes' own programs. A test without them calls [`skip`] and returns; a program that runs
+//! [`Binaries`] finds the Kubernetes programs. A test without them calls [`skip`] and returns; a program that runs
 //! checks ends with an [`Outcome`]. It depends on nothing, so that `cargo xtask` starts fast.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]

@@ -1,13 +1,13 @@
-//! How a check ended.
+//! The result of a check.
 
 use std::process::{ExitCode, ExitStatus};
 
-/// How a check ended that ran to its end.
+/// The result of a check that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything held.
+    /// Everything was as expected.
     Passed,
-    /// Something did not hold; the output says what.
+    /// Something was not as expected; the output says what.
     Failed,
     /// A component that the check needs is missing; the output says which.
     Skipped,
@@ -17,7 +17,7 @@ pub enum Outcome {
 const SKIPPED: u8 = 3;
 
 impl Outcome {
-    /// Passed or failed.
+    /// Converts from a boolean.
     pub fn passed(passed: bool) -> Outcome {
         if passed { Outcome::Passed } else { Outcome::Failed }
     }

@@ -1,4 +1,4 @@
-//! Tests that cannot run without a missing component report this, and are not counted as passed.
+//! Reports tests that are skipped because a component is missing, so that they are not counted as passed.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! A shell that somebody types into, and its output.
+//! A shell in which the commands of a report are run.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -10,27 +10,26 @@ use anyhow::{Context, Result, ensure};
 use stead_testbed::ControlPlane;
 use tokio::process::{Child, Command};
 
-/// Longer than any line takes, Kubernetes' own timers included: what goes on is told of, and not waited for.
-const MOST: Duration = Duration::from_secs(1800);
+/// Longer than any command takes, including Kubernetes' timeouts.
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Waits until a line has ended.
-async fn ends(line: &str, mut shell: Command) -> Result<Output> {
-    let output = tokio::time::timeout(MOST, shell.output()).await;
-    output.with_context(|| format!("`{line}` does not end"))?.context("running bash")
+/// Runs a command line with a timeout.
+async fn output_of(line: &str, mut shell: Command) -> Result<Output> {
+    let output = tokio::time::timeout(TIMEOUT, shell.output()).await;
+    output.with_context(|| format!("`{line}` timed out"))?.context("running bash")
 }
 
-/// A shell in a folder of files, with kubectl and stead at hand and a cluster to talk to. What is typed is printed, and
-/// what comes of it.
+/// A shell in a directory of files, with kubectl, stead and a cluster. It prints the commands and their output.
 pub struct Terminal<'a> {
     folder: PathBuf,
     variables: Vec<(&'static str, OsString)>,
-    /// Where a watch writes what it sees.
+    /// The directory for the output of a watch.
     scratch: PathBuf,
     out: &'a mut (dyn Write + Send),
 }
 
 impl<'a> Terminal<'a> {
-    /// A shell in `folder`. `kubectl` and `stead` are the programs that these words stand for.
+    /// Opens a shell in `folder`. `kubectl` and `stead` are the paths of these programs.
     pub fn open(
         plane: &ControlPlane,
         kubectl: &Path,
@@ -39,10 +38,10 @@ impl<'a> Terminal<'a> {
         out: &'a mut (dyn Write + Send),
     ) -> Result<Terminal<'a>> {
         let scratch = plane.folder().to_owned();
-        // A file of its own: whoever works in a namespace says so in it.
+        // A copy: the report changes the current namespace in it.
         let kubeconfig = scratch.join("kubeconfig-terminal");
         std::fs::copy(plane.kubeconfig(), &kubeconfig).context("a kubeconfig for the terminal")?;
-        let folder_of = |program: &Path| program.parent().map(Path::to_owned).context("a program without a folder");
+        let folder_of = |program: &Path| program.parent().map(Path::to_owned).context("a program without a directory");
         let mut path = vec![folder_of(kubectl)?, folder_of(stead)?];
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let variables = vec![
@@ -54,12 +53,12 @@ impl<'a> Terminal<'a> {
         Ok(Terminal { folder, variables, scratch, out })
     }
 
-    /// A heading.
+    /// Prints a heading.
     pub fn heading(&mut self, text: &str) -> Result<()> {
         self.print(&format!("\n{text}\n{}\n", "=".repeat(text.chars().count())))
     }
 
-    /// A remark that is no command.
+    /// Prints a comment.
     pub fn remark(&mut self, text: &str) -> Result<()> {
         self.print(&format!("# {text}\n"))
     }
@@ -79,53 +78,53 @@ impl<'a> Terminal<'a> {
         shell
     }
 
-    /// Types a line and prints what comes; that is also the answer. A line that fails is an error.
-    pub async fn types(&mut self, line: &str) -> Result<String> {
+    /// Runs a command line, prints its output and returns it. A failure is an error.
+    pub async fn run(&mut self, line: &str) -> Result<String> {
         self.print(&format!("$ {line}\n"))?;
-        let (code, seen) = self.runs(line).await?;
-        self.print(&seen)?;
-        ensure!(code == Some(0), "`{line}` ended with {code:?}: {}", seen.trim());
-        Ok(seen)
+        let (code, output) = self.execute(line).await?;
+        self.print(&output)?;
+        ensure!(code == Some(0), "`{line}` ended with {code:?}: {}", output.trim());
+        Ok(output)
     }
 
-    /// Types a line that has to fail, and prints what comes; that is also the answer.
-    pub async fn fails(&mut self, line: &str) -> Result<String> {
+    /// Runs a command line that has to fail with exit code 1, prints its output and returns it.
+    pub async fn run_failing(&mut self, line: &str) -> Result<String> {
         self.print(&format!("$ {line}\n"))?;
-        let (code, seen) = self.runs(line).await?;
-        self.print(&seen)?;
-        ensure!(code == Some(1), "`{line}` ended with {code:?}, not with 1: {}", seen.trim());
-        Ok(seen)
+        let (code, output) = self.execute(line).await?;
+        self.print(&output)?;
+        ensure!(code == Some(1), "`{line}` ended with {code:?}, not with 1: {}", output.trim());
+        Ok(output)
     }
 
-    /// What a line prints on its standard output, without anybody seeing it. A line that fails is an error.
-    pub async fn quietly(&self, line: &str) -> Result<String> {
-        let output = ends(line, self.shell(line)).await?;
+    /// Runs a command line without printing it, and returns its standard output. A failure is an error.
+    pub async fn run_quietly(&self, line: &str) -> Result<String> {
+        let output = output_of(line, self.shell(line)).await?;
         ensure!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    async fn runs(&self, line: &str) -> Result<(Option<i32>, String)> {
-        // What is complained of stands among what is printed, as on a screen.
-        let output = ends(line, self.shell(&format!("exec 2>&1\n{line}"))).await?;
+    async fn execute(&self, line: &str) -> Result<(Option<i32>, String)> {
+        // Standard error is merged into the output, as on a screen.
+        let output = output_of(line, self.shell(&format!("exec 2>&1\n{line}"))).await?;
         Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// Edits an object with `kubectl edit`: types into it what a file of the folder says.
-    pub async fn edits(&mut self, what: &str, edit: &str) -> Result<()> {
+    /// Edits an object with `kubectl edit`, and applies the changes of a file in the directory.
+    pub async fn edit(&mut self, what: &str, edit: &str) -> Result<()> {
         self.print(&format!("$ kubectl edit {what}\n"))?;
         let path = self.folder.join(edit);
-        let typed = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        for line in typed.lines() {
+        let changes = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        for line in changes.lines() {
             self.print(&format!("  | {line}\n"))?;
         }
-        let (code, seen) = self.runs(&format!("KUBE_EDITOR='./type-in {edit}' kubectl edit {what}")).await?;
-        self.print(&seen)?;
-        ensure!(code == Some(0) && seen.contains(" edited"), "`kubectl edit {what}` with {edit}: {}", seen.trim());
+        let (code, output) = self.execute(&format!("KUBE_EDITOR='./type-in {edit}' kubectl edit {what}")).await?;
+        self.print(&output)?;
+        ensure!(code == Some(0) && output.contains(" edited"), "`kubectl edit {what}` with {edit}: {}", output.trim());
         Ok(())
     }
 
-    /// Types a line that goes on printing until somebody stops it.
-    pub fn watches(&mut self, line: &str) -> Result<Watch> {
+    /// Starts a command line that prints until it is stopped.
+    pub fn start_watch(&mut self, line: &str) -> Result<Watch> {
         self.print(&format!("$ {line} &\n"))?;
         let path = self.scratch.join("watch");
         let file = std::fs::File::create(&path).with_context(|| format!("writing {}", path.display()))?;
@@ -133,29 +132,29 @@ impl<'a> Terminal<'a> {
         Ok(Watch { child: child.context("running bash")?, path })
     }
 
-    /// Stops a watch and prints those of its lines that hold `word`, under their heading; they are also the answer.
-    pub async fn stops(&mut self, mut watch: Watch, word: &str) -> Result<Vec<String>> {
+    /// Stops a watch, and prints and returns the header and the lines that contain `word`.
+    pub async fn stop_watch(&mut self, mut watch: Watch, word: &str) -> Result<Vec<String>> {
         watch.child.kill().await.context("stopping a watch")?;
-        let all = watch.seen()?;
+        let all = watch.output()?;
         self.print("^C\n")?;
-        let seen: Vec<String> =
+        let output: Vec<String> =
             all.lines().enumerate().filter(|(i, l)| *i == 0 || l.contains(word)).map(|(_, l)| l.to_owned()).collect();
-        for line in &seen {
+        for line in &output {
             self.print(&format!("{line}\n"))?;
         }
-        Ok(seen)
+        Ok(output)
     }
 }
 
-/// A line that goes on printing.
+/// A running command line.
 pub struct Watch {
     child: Child,
     path: PathBuf,
 }
 
 impl Watch {
-    /// What it has printed so far.
-    pub fn seen(&self) -> Result<String> {
+    /// Returns its output so far.
+    pub fn output(&self) -> Result<String> {
         std::fs::read_to_string(&self.path).with_context(|| format!("reading {}", self.path.display()))
     }
 }

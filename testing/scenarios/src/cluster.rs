@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{root, runtime};
 
-/// What kind of cluster.
+/// Which cluster to start.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of the timeouts: a node is unreachable after 8 s
@@ -32,22 +32,22 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 async fn serve(args: &Args, binaries: &Binaries) -> Result<()> {
     let mut terminated = signal(SignalKind::terminate()).context("listening for signals")?;
     tokio::select! {
-        ended = up(args, binaries) => ended,
-        pressed = tokio::signal::ctrl_c() => pressed.context("listening for signals"),
+        result = up(args, binaries) => result,
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for signals"),
         _ = terminated.recv() => Ok(()),
     }
 }
 
-/// Runs the cluster until one of its programs ends.
+/// Runs the cluster until one of its programs exits.
 async fn up(args: &Args, binaries: &Binaries) -> Result<()> {
     let named =
         |path: &Option<PathBuf>, file: &str| path.clone().unwrap_or_else(|| root().join("testdata/cluster").join(file));
     let spec = read(&named(&args.nodes, "nodes.json"))?;
-    let spec: ClusterSpec = serde_json::from_str(&spec).context("the file of nodes")?;
+    let spec: ClusterSpec = serde_json::from_str(&spec).context("parsing the nodes")?;
     let storage = read(&named(&args.storage, "storage.yaml"))?;
     println!("starting the control plane");
     let mut plane = ControlPlane::start(binaries, Options { fast: args.fast, ..Options::default() }).await?;
-    plane.kubectl_with(&["apply", "-f", "-"], &storage).await?.ok().context("the storage classes")?;
+    plane.kubectl_with(&["apply", "-f", "-"], &storage).await?.ok().context("applying the storage classes")?;
     let nodes = Nodes::start(&plane, spec).await?;
     nodes.ready().await?;
     println!("server      {}", plane.server());
@@ -59,7 +59,7 @@ async fn up(args: &Args, binaries: &Binaries) -> Result<()> {
     println!("\nCtrl-C stops it and removes everything");
     loop {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        plane.all_run()?;
+        plane.check_running()?;
     }
 }
 

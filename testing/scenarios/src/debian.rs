@@ -3,14 +3,14 @@
 use std::process::{Command, Stdio};
 
 /// Whether a program is installed.
-pub(crate) fn has(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     found.is_ok()
 }
 
-/// Whether a program is installed. If not, root installs its Debian package.
-pub(crate) fn get(program: &str, package: &str) -> bool {
-    if has(program) {
+/// Whether a program is installed. If not, and the user is root, installs its Debian package.
+pub(crate) fn ensure_installed(program: &str, package: &str) -> bool {
+    if is_installed(program) {
         return true;
     }
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
@@ -24,5 +24,5 @@ pub(crate) fn get(program: &str, package: &str) -> bool {
         apt.status().is_ok_and(|status| status.success())
     };
     let install = ["install", "--yes", "--no-install-recommends", package];
-    (apt(&install) || (apt(&["update"]) && apt(&install))) && has(program)
+    (apt(&install) || (apt(&["update"]) && apt(&install))) && is_installed(program)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use stead_stage::disturb::{self, SeededRandom, Walked};
+use stead_stage::disturb::{self, SeededRandom, WalkResult};
 use stead_stage::program;
 use stead_testbed::{Binaries, Outcome, Tally};
 
@@ -56,13 +56,13 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
     };
     let rest = Duration::from_secs(60 * args.rest_minutes);
     println!("undisturbed, then {} minutes at rest", args.rest_minutes);
-    let calm = disturb::undisturbed(&stage, rest, &mut say).await?;
-    println!("  {}; no write at rest", counts(&calm));
+    let reference = disturb::play_undisturbed(&stage, rest, &mut say).await?;
+    println!("  {}; no write at rest", counts(&reference));
     let mut random = SeededRandom(args.seed);
     let mut kills = 0;
     while kills < args.kills {
         let most = args.kills_a_walk.min(args.kills - kills);
-        let walked = disturb::killed(&stage, &calm, most, &mut random, &mut say).await?;
+        let walked = disturb::play_with_kills(&stage, &reference, most, &mut random, &mut say).await?;
         kills += walked.kills;
         println!(
             "killed {} times ({kills} of {}): {}; the same final state",
@@ -73,19 +73,20 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
     }
     for index in 0..args.proxies {
         let seed = args.seed.wrapping_add(index);
-        let (walked, tally) = disturb::behind_faulty_proxy(&stage, &calm, args.percent / 100.0, seed, &mut say).await?;
-        ensure!(tally.faults() > 20, "the proxy made few faults: {tally:?}");
+        let (walked, tally) =
+            disturb::play_behind_faulty_proxy(&stage, &reference, args.percent / 100.0, seed, &mut say).await?;
+        ensure!(tally.faults() > 20, "the proxy caused too few faults: {tally:?}");
         println!("behind the proxy, seed {seed}: {}; {}; the same final state", faults(&tally), counts(&walked));
     }
     Ok(())
 }
 
-fn counts(walked: &Walked) -> String {
-    let again: u64 = walked.ended.values().sum();
-    let made: u64 = walked.made.values().sum();
+fn counts(walked: &WalkResult) -> String {
+    let recreated: u64 = walked.deleted.values().sum();
+    let created: u64 = walked.created.values().sum();
     format!(
-        "{:.0} s, {} objects at the end, {made} created, of them {again} StatefulSets recreated",
-        walked.took.as_secs_f64(),
+        "{:.0} s, {} objects at the end, {created} created, of them {recreated} StatefulSets recreated",
+        walked.duration.as_secs_f64(),
         walked.state.len()
     )
 }

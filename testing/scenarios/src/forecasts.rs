@@ -1,14 +1,14 @@
-//! Forecasts of `stead explain` for random outages, compared with what then happens.
+//! Compares the forecasts of `stead explain` for random outages with what happens.
 
 use anyhow::Result;
 use stead_machines::Machines;
-use stead_stage::forecasts::{self, Play, Waits};
+use stead_stage::forecasts::{self, PlaySettings, Timeouts};
 use stead_stage::program;
 use stead_testbed::{Binaries, Outcome};
 
 use crate::runtime;
 
-/// How many outages, and how fast.
+/// Which outages to play, and with which timers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many situations
@@ -34,11 +34,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         return Ok(Outcome::Skipped);
     }
     let stead = program("stead")?;
-    let (waits, at_once) = if args.real_timers { (Waits::REAL, args.situations as usize) } else { (Waits::FAST, 10) };
+    let (timeouts, at_once) =
+        if args.real_timers { (Timeouts::REAL, args.situations as usize) } else { (Timeouts::FAST, 10) };
     let numbers = if args.only.is_empty() { (0..args.situations).collect() } else { args.only.clone() };
-    let how = Play { numbers, seed: args.seed, at_once: args.at_once.unwrap_or(at_once), waits };
+    let settings = PlaySettings { numbers, seed: args.seed, at_once: args.at_once.unwrap_or(at_once), timeouts };
     let runtime = runtime()?;
-    let tally = runtime.block_on(forecasts::play(&binaries, &stead, &how, &mut |line| println!("{line}")))?;
-    println!("\n{tally}, within {} s, seed {}", how.waits.limit.as_secs(), args.seed);
+    let tally = runtime.block_on(forecasts::play(&binaries, &stead, &settings, &mut |line| println!("{line}")))?;
+    println!("\n{tally}, within {} s, seed {}", settings.timeouts.max_error.as_secs(), args.seed);
     Ok(if tally.is_good() { Outcome::Passed } else { Outcome::Failed })
 }

@@ -10,9 +10,9 @@ use stead_testbed::{Binaries, Outcome};
 
 use crate::{debian, runtime};
 
-/// The limits for measurements: the time until a peer is connected, and the memory of an agent.
-const LATEST: Duration = Duration::from_secs(10);
-const MEMORY: u64 = 20_000_000;
+/// The limits of the measurements: the time until a peer is connected, and the memory of an agent in bytes.
+const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
+const MAX_MEMORY: u64 = 20_000_000;
 
 /// What to play.
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped) };
-    debian::get("glusterd", "glusterfs-server");
+    debian::ensure_installed("glusterd", "glusterfs-server");
     if !pool::can_run_or_skip() {
         return Ok(Outcome::Skipped);
     }
@@ -48,27 +48,27 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
     let mut say = |line: &str| println!("{line}");
     if args.scenes || (args.runs == 0 && !args.measure) {
         pool::play(&PoolStage::open(binaries, stead).await?, &mut say).await?;
-        say("a pool on the network of its nodes");
-        pool::on_the_nodes_network(&PoolStage::open(binaries, stead).await?).await?;
+        say("a pool with host network");
+        pool::play_on_host_network(&PoolStage::open(binaries, stead).await?).await?;
     }
     if args.runs > 0 {
-        pool::runs(&PoolStage::open(binaries, stead).await?, args.runs, args.seed, &mut say).await?;
+        pool::play_random(&PoolStage::open(binaries, stead).await?, args.runs, args.seed, &mut say).await?;
     }
     if args.measure {
         // The shipped program is measured, not a development build.
         let shipped = stead_image::program()?;
-        let figures = pool::measure(&PoolStage::open(binaries, &shipped).await?).await?;
+        let measured = pool::measure(&PoolStage::open(binaries, &shipped).await?).await?;
         let seconds = |times: &[Duration]| {
             times.iter().map(|time| format!("{:.1} s", time.as_secs_f64())).collect::<Vec<_>>().join(", ")
         };
-        println!("from a running new pod to a connected peer: {}", seconds(&figures.joined));
-        println!("from a running pod without its state to a connected peer: {}", seconds(&figures.restored));
-        let (agent, container) = (figures.agent.as_secs_f64(), figures.container.as_secs_f64());
-        println!("largest memory of an agent: {:.1} MB", figures.memory as f64 / 1e6);
+        println!("from a running new pod to a connected peer: {}", seconds(&measured.joined));
+        println!("from a running pod without its state to a connected peer: {}", seconds(&measured.restored));
+        let (agent, container) = (measured.agent.as_secs_f64(), measured.container.as_secs_f64());
+        println!("largest memory of an agent: {:.1} MB", measured.memory as f64 / 1e6);
         println!("CPU time per minute at rest: {agent:.2} s for the agent, {container:.2} s with glusterd");
-        let late = figures.joined.iter().chain(&figures.restored).find(|time| **time > LATEST);
+        let late = measured.joined.iter().chain(&measured.restored).find(|time| **time > MAX_CONNECT_TIME);
         ensure!(late.is_none(), "a peer took {late:?} to be connected");
-        ensure!(figures.memory < MEMORY, "an agent took {} bytes", figures.memory);
+        ensure!(measured.memory < MAX_MEMORY, "an agent used {} bytes", measured.memory);
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ enum Command {
     Scale(scale::Args),
     /// Play the recordings of the OpenStack operators on a real control plane with our operator running.
     Operators(operators::Args),
-    /// Compare forecasts for random outages with what then happens on the real control plane.
+    /// Compare forecasts for random outages with what happens on the real control plane.
     Forecasts(forecasts::Args),
     /// Start a real Glance from the objects that the loops render, and use it.
     Glance(glance::Args),

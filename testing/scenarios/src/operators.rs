@@ -1,4 +1,4 @@
-//! The recordings of the OpenStack operators, played on a real control plane with Stead's operator running.
+//! Plays the recordings of the OpenStack operators on a real control plane with Stead's operator running.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use stead_testbed::{Binaries, ClusterSpec, Options, Outcome, skip};
 
 use crate::{root, runtime};
 
-/// Which recordings, and how much is shown.
+/// Which recordings to play, and how much to show.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only the cases whose name contains this
@@ -51,9 +51,9 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path, python: &Path) -> 
     let stage = Stage::open(binaries, stead, Options::default(), ClusterSpec::seven()).await?;
     let storage = root().join("testdata/cluster/storage.yaml");
     stage.kubectl(&["apply", "-f", storage.to_str().context("the path is not UTF-8")?]).await?;
-    stage.define().await?;
-    stage.collects().await?;
-    let operator = stage.operate(&stage.plane.kubeconfig(), &["--default-anti-affinity=replace"]).await?;
+    stage.install_definitions().await?;
+    stage.wait_for_garbage_collector().await?;
+    let operator = stage.start_operator(&stage.plane.kubeconfig(), &["--default-anti-affinity=replace"]).await?;
     let recorded = root().join("testdata/operators");
     let recordings = args.recordings.clone().unwrap_or_else(|| recorded.join("recordings.jsonl.gz"));
     let mut player = tokio::process::Command::new(python);
@@ -66,31 +66,33 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path, python: &Path) -> 
         .arg(recorded.join("differences.tsv"))
         .kill_on_drop(true);
     let status = player.status().await.context("running the player")?;
-    operator.end().await?;
+    operator.stop().await?;
     Ok(status.success())
 }
 
-/// A Python with the modules that the player needs: the installed one, or one in the user's cache.
+/// Finds a Python with the modules that the player needs: the installed one, or a virtual environment_python in the
+/// user's cache.
 fn python() -> Result<Option<PathBuf>> {
     let has = |python: &Path| {
-        let asked = Command::new(python).args(["-c", "import requests"]).output();
-        asked.is_ok_and(|output| output.status.success())
+        let output = Command::new(python).args(["-c", "import requests"]).output();
+        output.is_ok_and(|output| output.status.success())
     };
-    let plain = PathBuf::from("python3");
-    if has(&plain) {
-        return Ok(Some(plain));
+    let installed = PathBuf::from("python3");
+    if has(&installed) {
+        return Ok(Some(installed));
     }
     let Some(cache) = Binaries::directory() else { return Ok(None) };
     let folder = cache.join("player");
-    let own = folder.join("bin/python");
-    if !has(&own) {
+    let environment_python = folder.join("bin/python");
+    if !has(&environment_python) {
         println!("installing Python's requests");
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status().is_ok_and(|s| s.success());
-        let got = made && Command::new(&own).args(["-m", "pip", "install", "-q", "requests"]).status()?.success();
-        if !got {
+        let created = Command::new("python3").args(["-m", "venv"]).arg(&folder).status().is_ok_and(|s| s.success());
+        let ready = created
+            && Command::new(&environment_python).args(["-m", "pip", "install", "-q", "requests"]).status()?.success();
+        if !ready {
             skip("Python's requests cannot be installed");
             return Ok(None);
         }
     }
-    Ok(Some(own))
+    Ok(Some(environment_python))
 }

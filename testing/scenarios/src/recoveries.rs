@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use stead_machines::Machines;
 use stead_stage::program;
-use stead_stage::recoveries::{Ended, Played, RecoveryStage};
+use stead_stage::recoveries::{PlayedRun, RecoveryStage, RunResult};
 use stead_testbed::{Binaries, Outcome};
 
 use crate::runtime;
@@ -51,25 +51,25 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
     let stage = RecoveryStage::open(binaries, stead, args.lanes).await?;
     let (began, mut all, mut failed) = (Instant::now(), Vec::new(), Vec::new());
-    let mut say = |played: Played| {
-        let Played { number, drawn, took, story, ended } = played;
-        let seconds = took.as_secs_f64();
-        match ended {
-            Ok(ended) => {
-                println!("run {number}: {drawn}: {}, {seconds:.0} s", told(&ended));
+    let mut say = |played: PlayedRun| {
+        let PlayedRun { number, spec, duration, log, result } = played;
+        let seconds = duration.as_secs_f64();
+        match result {
+            Ok(result) => {
+                println!("run {number}: {spec}: {}, {seconds:.0} s", summary(&result));
                 if args.steps {
-                    println!("{story}");
+                    println!("{log}");
                 }
-                all.push(ended);
+                all.push(result);
             }
             Err(error) => {
-                println!("run {number}: {drawn}: FAILED, {seconds:.0} s\n{error:#}\n{story}");
+                println!("run {number}: {spec}: FAILED, {seconds:.0} s\n{error:#}\n{log}");
                 failed.push(number);
             }
         }
     };
     stage.play(args.from..args.from + args.runs, args.seed, &mut say).await;
-    let sum = |what: fn(&Ended) -> u64| all.iter().map(what).sum::<u64>();
+    let sum = |what: fn(&RunResult) -> u64| all.iter().map(what).sum::<u64>();
     println!(
         "{} runs of seed {} in {:.0} s: {} passed (never two writers, nothing lost, nothing left behind), {} failed {failed:?}",
         args.runs,
@@ -80,31 +80,31 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<usize> {
     );
     println!(
         "{} calls, {} writes, {} taints applied, {} API faults, {} disks detached from resumed processes",
-        sum(|e| e.calls),
-        sum(|e| e.writes),
-        sum(|e| e.taints),
-        sum(|e| e.faults),
-        sum(|e| e.taken)
+        sum(|r| r.calls),
+        sum(|r| r.writes),
+        sum(|r| r.taints),
+        sum(|r| r.faults),
+        sum(|r| r.detached)
     );
-    println!("final phases: {}", counted(all.iter().map(|e| e.phase.clone().unwrap_or_else(|| NOTHING.into()))));
-    println!("killed after write: {}", counted(all.iter().flat_map(|e| e.killed_after.clone())));
-    println!("phase when the machine came back: {}", counted(all.iter().flat_map(|e| e.back_at.clone())));
-    // Runs in which nothing happens would show nothing.
-    ensure!(args.runs < 5 || sum(|e| e.taints) > 0, "no run got as far as the taint");
+    println!("final phases: {}", counted(all.iter().map(|r| r.phase.clone().unwrap_or_else(|| NOTHING.into()))));
+    println!("killed after write: {}", counted(all.iter().flat_map(|r| r.killed_after.clone())));
+    println!("phase when the machine came back: {}", counted(all.iter().flat_map(|r| r.phases_at_return.clone())));
+    // Runs without a taint would prove nothing.
+    ensure!(args.runs < 5 || sum(|r| r.taints) > 0, "no run applied the taint");
     Ok(failed.len())
 }
 
-/// How often each of these occurred.
+/// Returns how often each value occurs.
 fn counted<T: Ord + Display>(all: impl Iterator<Item = T>) -> String {
     let mut counts = BTreeMap::<T, usize>::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
     counts.iter().map(|(one, count)| format!("{one} x {count}")).collect::<Vec<_>>().join(", ")
 }
 
-fn told(ended: &Ended) -> String {
-    let Ended { phase, calls, killed_after, writes, taints, faults, taken, .. } = ended;
+fn summary(result: &RunResult) -> String {
+    let RunResult { phase, calls, killed_after, writes, taints, faults, detached, .. } = result;
     let (phase, kills) = (phase.as_deref().unwrap_or(NOTHING), killed_after.len());
     format!(
-        "{phase}; {calls} calls, {kills} killed, {writes} writes, {taints} taints applied, {faults} faults, {taken} detached"
+        "{phase}; {calls} calls, {kills} killed, {writes} writes, {taints} taints applied, {faults} faults, {detached} detached"
     )
 }

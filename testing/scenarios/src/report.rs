@@ -1,4 +1,4 @@
-//! A field report, played on a real control plane with `stead operator` running.
+//! Plays a field report on a real control plane with `stead operator` running.
 
 use anyhow::{Result, ensure};
 use stead_reports::cinder::Timers;
@@ -7,7 +7,7 @@ use stead_testbed::{Binaries, Outcome};
 
 use crate::runtime;
 
-/// Which report.
+/// Which report to play.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The report to play

@@ -1,4 +1,4 @@
-//! Many GlanceAPIs: what they cost the operator, and what a restart costs.
+//! Measures what many GlanceAPIs cost the operator, and what a restart costs.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use stead_testbed::{Binaries, Outcome};
 
 use crate::{root, runtime};
 
-/// How many.
+/// How many objects to create.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many GlanceAPIs, with a pod each

@@ -1,4 +1,4 @@
-//! A stage for volumes and their writers when a machine is off.
+//! A stage for tests of volumes and their writers when a machine is off.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use stead_machines::{Machines, Setup};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
 
-use crate::{until, until_some};
+use crate::{wait_for, wait_until};
 
-/// How long something may take: a node has to be found silent, its pods evicted, disks detached.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+/// The timeout for each wait: a node has to be marked unreachable, its pods evicted, its disks detached.
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The node label that says in which zone's storage a node is.
+/// The node label of the storage zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The storage class of the disks.
 const CLASS: &str = "disks";
 
-/// The program of the pods: a line for each tenth of a second.
-const WRITES: &str = "while true; do echo \"$POD_NAME $NODE_NAME\" >> /data/lines || exit 1; sleep 0.1; done";
+/// The program of the pods: writes a line every 0.1 s.
+const WRITER_PROGRAM: &str = "while true; do echo \"$POD_NAME $NODE_NAME\" >> /data/lines || exit 1; sleep 0.1; done";
 
-/// A cluster with disks, of which each is attached to one machine at a time.
+/// A cluster with disks that can each be attached to one machine at a time.
 pub struct DiskStage {
     /// The control plane.
     pub plane: ControlPlane,
@@ -31,14 +31,14 @@ pub struct DiskStage {
     stead: PathBuf,
 }
 
-/// A pod that writes.
+/// A pod that writes to a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
-    /// Its name.
+    /// The pod's name.
     pub pod: String,
-    /// Its identity.
+    /// The pod's uid.
     pub uid: String,
-    /// Its node.
+    /// The pod's node.
     pub node: String,
 }
 
@@ -73,15 +73,15 @@ impl DiskStage {
         Ok(stage)
     }
 
-    /// Runs kubectl; what it prints, or an error with what it complained of.
+    /// Runs kubectl. Returns standard output, or an error with standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let ran = self.plane.kubectl(args).await?;
         ran.ok().with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
-    /// Runs `stead` against this cluster: exit code, what it printed, what it complained of.
+    /// Runs `stead` against this cluster. Returns exit code, standard output and standard error.
     pub async fn stead(&self, args: &[&str]) -> Result<(Option<i32>, String, String)> {
-        crate::stead_ran(&self.stead, &self.plane, args).await
+        crate::run_stead(&self.stead, &self.plane, args).await
     }
 
     async fn apply(&self, object: &Value) -> Result<()> {
@@ -89,8 +89,8 @@ impl DiskStage {
         ran.ok().with_context(|| format!("applying {}", object["metadata"]["name"])).map(drop)
     }
 
-    /// A StatefulSet of one pod that writes to a disk, and has begun to.
-    pub async fn writes(&self, name: &str) -> Result<Writer> {
+    /// Creates a StatefulSet with one pod that writes to a disk, and waits until it writes.
+    pub async fn start_writer(&self, name: &str) -> Result<Writer> {
         let field =
             |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
         let template = json!({
@@ -99,7 +99,7 @@ impl DiskStage {
                 "nodeSelector": { ZONE: "A" },
                 "terminationGracePeriodSeconds": 2,
                 "containers": [{
-                    "name": "writer", "image": "writer", "command": ["sh", "-c", WRITES],
+                    "name": "writer", "image": "writer", "command": ["sh", "-c", WRITER_PROGRAM],
                     "env": [field("POD_NAME", "metadata.name"), field("NODE_NAME", "spec.nodeName")],
                     "readinessProbe": { "exec": { "command": ["test", "-s", "/data/lines"] }, "periodSeconds": 1 },
                     "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
@@ -117,22 +117,22 @@ impl DiskStage {
                       "template": template, "volumeClaimTemplates": [claim] },
         }))
         .await?;
-        self.writer(name, "").await
+        self.ready_writer(name, "").await
     }
 
-    /// The pod of an application that is ready, and not that of this uid.
-    pub async fn writer(&self, app: &str, but: &str) -> Result<Writer> {
-        until_some(&format!("a pod of {app} is ready"), PATIENCE, async || self.ready(app, but).await).await
+    /// Waits for a Ready pod of an application whose uid is not `old_uid`.
+    pub async fn ready_writer(&self, app: &str, old_uid: &str) -> Result<Writer> {
+        wait_for(&format!("a pod of {app} is ready"), TIMEOUT, async || self.find_ready(app, old_uid).await).await
     }
 
-    async fn ready(&self, app: &str, but: &str) -> Result<Option<Writer>> {
+    async fn find_ready(&self, app: &str, old_uid: &str) -> Result<Option<Writer>> {
         let list = self.kubectl(&["get", "pods", "-l", &format!("app={app}"), "-o", "json"]).await?;
         let list: Value = serde_json::from_str(&list)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let pods = list["items"].as_array().into_iter().flatten().filter(|pod| {
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
             let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
-            ready && pod["metadata"]["deletionTimestamp"].is_null() && pod["metadata"]["uid"] != but
+            ready && pod["metadata"]["deletionTimestamp"].is_null() && pod["metadata"]["uid"] != old_uid
         });
         let writer = |pod: &Value| Writer {
             pod: text(&pod["metadata"]["name"]),
@@ -142,45 +142,46 @@ impl DiskStage {
         Ok(pods.map(writer).next())
     }
 
-    /// What was written so far.
+    /// Returns the lines written so far.
     pub async fn lines(&self, writer: &Writer) -> Result<Vec<String>> {
         let read = self.machines.exec("default", &writer.pod, "writer", &["cat", "/data/lines"]).await?;
         ensure!(read.status.success(), "{}: {}", writer.pod, String::from_utf8_lossy(&read.stderr));
         Ok(String::from_utf8_lossy(&read.stdout).lines().map(str::to_owned).collect())
     }
 
-    /// Waits until Kubernetes has found a node silent, and its lease has run out.
-    pub async fn is_silent(&self, node: &str) -> Result<()> {
-        until(&format!("{node} is silent"), PATIENCE, async || {
+    /// Waits until Kubernetes has marked a node unreachable, and its Lease has expired.
+    pub async fn wait_until_unreachable(&self, node: &str) -> Result<()> {
+        wait_until(&format!("{node} is unreachable"), TIMEOUT, async || {
             let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-            let (code, _, said) = self.stead(&["recover", &format!("node/{node}"), "--dry-run"]).await?;
-            // Nobody has said that the machine is off.
-            ensure!(code == Some(1) && !said.contains("panicked"), "a dry run ended with {code:?}: {said}");
+            let (code, _, stderr) = self.stead(&["recover", &format!("node/{node}"), "--dry-run"]).await?;
+            // Refused, because there is no evidence that the machine is off.
+            ensure!(code == Some(1) && !stderr.contains("panicked"), "a dry run exited with {code:?}: {stderr}");
             Ok(self.kubectl(&["get", "node", node, "-o", ready]).await? == "Unknown"
-                && self.lease_is_over(node).await?)
+                && self.lease_is_expired(node).await?)
         })
         .await
     }
 
-    async fn lease_is_over(&self, node: &str) -> Result<bool> {
+    async fn lease_is_expired(&self, node: &str) -> Result<bool> {
         let path = format!("lease/{node}");
         let lease = self.kubectl(&["get", "-n", "kube-node-lease", &path, "-o", "json"]).await?;
         let lease: Value = serde_json::from_str(&lease)?;
         let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().context("no renewTime")?.parse()?;
-        let lasts = lease["spec"]["leaseDurationSeconds"].as_i64().context("no leaseDurationSeconds")?;
-        Ok(jiff::Timestamp::now().duration_since(renewed).as_secs() > lasts)
+        let duration = lease["spec"]["leaseDurationSeconds"].as_i64().context("no leaseDurationSeconds")?;
+        Ok(jiff::Timestamp::now().duration_since(renewed).as_secs() > duration)
     }
 
-    /// Whether nothing is left on a node of a recovery.
-    pub async fn is_free(&self, node: &str) -> Result<bool> {
+    /// Whether a node has neither taint nor annotation of a recovery.
+    pub async fn has_no_recovery(&self, node: &str) -> Result<bool> {
         let node = self.kubectl(&["get", "node", node, "-o", "json"]).await?;
         Ok(!node.contains("node.kubernetes.io/out-of-service") && !node.contains("stead.dev/recovery"))
     }
 
-    /// An error if two could write at once, or a disk was taken from one who wrote.
-    pub fn nobody_was_hurt(&self) -> Result<()> {
+    /// Fails if two machines could write at the same time, or a disk was detached from a machine that was still
+    /// writing.
+    pub fn check_violations(&self) -> Result<()> {
         let violations = self.machines.violations();
-        ensure!(violations.is_empty(), "the witness has seen: {violations:#?}");
+        ensure!(violations.is_empty(), "violations: {violations:#?}");
         Ok(())
     }
 }

@@ -7,22 +7,22 @@ use serde_json::{Map, Value, json};
 
 use crate::objects::{Objects, kinds};
 
-/// The objects by kind and name, without identities, times and addresses.
+/// Objects by kind and name, without identities, times and addresses.
 pub type EndState = BTreeMap<String, Value>;
 
-/// Reads all that Stead makes or writes in a namespace, its pods and their claims.
+/// Reads the objects that Stead creates or writes in a namespace, and its pods and their claims.
 pub(crate) async fn read(objects: &Objects) -> Result<EndState> {
     let mut state = EndState::new();
     for kind in kinds() {
         for object in objects.list(kind).await? {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            state.extend(essence(object).map(|object| (format!("{kind}/{name}"), object)));
+            state.extend(comparable(object).map(|object| (format!("{kind}/{name}"), object)));
         }
     }
     Ok(state)
 }
 
-/// What differs, a line each: the object, where in it, what is expected and what is there.
+/// Returns the differences, one line each: the object, the field, the expected and the found value.
 pub fn differences(expected: &EndState, found: &EndState) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, object) in expected {
@@ -31,7 +31,7 @@ pub fn differences(expected: &EndState, found: &EndState) -> Vec<String> {
             None => lines.push(format!("{name}: missing")),
         }
     }
-    lines.extend(found.keys().filter(|name| !expected.contains_key(*name)).map(|name| format!("{name}: too many")));
+    lines.extend(found.keys().filter(|name| !expected.contains_key(*name)).map(|name| format!("{name}: unexpected")));
     lines
 }
 
@@ -55,8 +55,8 @@ fn compare(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>
     }
 }
 
-/// An object without what no two runs have in common; none for what the pods of Jobs are.
-fn essence(mut object: Value) -> Option<Value> {
+/// Removes from an object the values that differ between runs; none for pods of Jobs.
+fn comparable(mut object: Value) -> Option<Value> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     if kind == "Pod" {
         return pod(&object);
@@ -82,7 +82,8 @@ fn essence(mut object: Value) -> Option<Value> {
     Some(object)
 }
 
-/// Of a pod: whose it is, what it is called by, whether it is ready. Where it runs is the scheduler's affair.
+/// Reduces a pod to its owner, labels and readiness; none for a pod without StatefulSet. The node is the scheduler's
+/// decision and can differ.
 fn pod(pod: &Value) -> Option<Value> {
     let owner = &pod["metadata"]["ownerReferences"][0];
     if owner["kind"] != "StatefulSet" {
@@ -93,8 +94,8 @@ fn pod(pod: &Value) -> Option<Value> {
     Some(json!({"owner": owner["name"], "labels": pod["metadata"]["labels"], "ready": ready}))
 }
 
-/// Fields that name an identity, a revision, a time or an address.
-const OWN: [&str; 17] = [
+/// Fields with an identity, a revision, a time or an address.
+const VARYING_FIELDS: [&str; 17] = [
     "uid",
     "resourceVersion",
     "generation",
@@ -118,7 +119,7 @@ fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
             let headless = map.get("clusterIP").is_some_and(|address| address == "None");
-            map.retain(|field, _| !OWN.contains(&field.as_str()) && !field.starts_with("pv.kubernetes.io/"));
+            map.retain(|field, _| !VARYING_FIELDS.contains(&field.as_str()) && !field.starts_with("pv.kubernetes.io/"));
             if headless {
                 map.insert("clusterIP".into(), "None".into());
             }
@@ -135,25 +136,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_two_runs_share_is_left_out() {
+    fn values_that_differ_between_runs_are_removed() {
         let service = |uid: &str, address: &str| {
-            essence(json!({"kind": "Service", "metadata": {"name": "a", "uid": uid, "annotations": {"x": "y"}},
+            comparable(json!({"kind": "Service", "metadata": {"name": "a", "uid": uid, "annotations": {"x": "y"}},
                 "spec": {"clusterIP": address, "ports": [{"port": 1}]}}))
         };
         assert_eq!(service("1", "10.0.0.1"), service("2", "10.0.0.2"));
         assert_ne!(service("1", "None"), service("2", "10.0.0.2"));
-        assert_eq!(essence(json!({"kind": "Pod", "metadata": {"ownerReferences": [{"kind": "Job"}]}})), None);
+        assert_eq!(comparable(json!({"kind": "Pod", "metadata": {"ownerReferences": [{"kind": "Job"}]}})), None);
     }
 
     #[test]
-    fn differences_name_the_place() {
+    fn differences_name_object_and_field() {
         let state = |v: &str, more: &[&str]| {
             let mut state = EndState::from([("Glance/a".to_owned(), json!({"spec": {"list": [1, v]}}))]);
             state.extend(more.iter().map(|name| ((*name).to_owned(), json!({}))));
             state
         };
         let lines = differences(&state("x", &["Job/old"]), &state("y", &["Job/new"]));
-        let expected = [r#"Glance/a.spec.list[1]: expected "x", found "y""#, "Job/old: missing", "Job/new: too many"];
+        let expected = [r#"Glance/a.spec.list[1]: expected "x", found "y""#, "Job/old: missing", "Job/new: unexpected"];
         assert_eq!(lines, expected);
         assert!(differences(&state("x", &[]), &state("x", &[])).is_empty());
     }

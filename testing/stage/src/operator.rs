@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// How long to wait for an operator that runs, but does not answer or end: far longer than it takes on a busy machine.
-const MOST: Duration = Duration::from_secs(900);
+/// The timeout for a response or the exit of a running operator: far longer than it takes on a busy machine.
+const OPERATOR_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// A running operator. It is killed when this value goes.
+/// A running operator. It is killed when this value is dropped.
 pub struct Operator {
     child: Child,
     port: u16,
@@ -21,7 +21,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub(crate) fn begin(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
+    pub(crate) fn spawn(stead: &Path, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Result<Operator> {
         let named = flags.iter().any(|flag| flag.starts_with("--namespace"));
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = folder.join(format!("operator-{port}.log"));
@@ -42,34 +42,34 @@ impl Operator {
         Ok(Operator { child, port, log })
     }
 
-    /// Waits until it says that it is ready and leads.
-    pub async fn ready(&mut self) -> Result<()> {
-        let end = Instant::now() + MOST;
+    /// Waits until the operator is ready and the leader.
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
+        let end = Instant::now() + OPERATOR_TIMEOUT;
         loop {
             if self.page("/readyz").await.is_ok_and(|page| page.contains("200 OK") && page.contains("leads")) {
                 return Ok(());
             }
-            self.runs()?;
-            ensure!(Instant::now() < end, "the operator is not ready after {MOST:?}: {}", self.log()?);
+            self.check_running()?;
+            ensure!(Instant::now() < end, "the operator is not ready after {OPERATOR_TIMEOUT:?}: {}", self.log()?);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Fails if it has ended, with its log.
-    pub fn runs(&mut self) -> Result<()> {
+    /// Fails with the operator's log if it has exited.
+    pub fn check_running(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
-            bail!("the operator ended with {status}: {}", self.log()?);
+            bail!("the operator exited with {status}: {}", self.log()?);
         }
         Ok(())
     }
 
-    /// A page of its own, such as `/metrics`, with the head of the answer.
+    /// Returns an HTTP response of the operator, such as of `/metrics`, including the headers.
     pub async fn page(&self, path: &str) -> Result<String> {
-        let page = tokio::time::timeout(MOST, self.asked(path)).await;
-        page.with_context(|| format!("the operator does not answer for {path} within {MOST:?}"))?
+        let page = tokio::time::timeout(OPERATOR_TIMEOUT, self.request(path)).await;
+        page.with_context(|| format!("the operator does not answer for {path} within {OPERATOR_TIMEOUT:?}"))?
     }
 
-    async fn asked(&self, path: &str) -> Result<String> {
+    async fn request(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: operator\r\n\r\n").as_bytes()).await?;
         let mut page = String::new();
@@ -77,35 +77,35 @@ impl Operator {
         Ok(page)
     }
 
-    /// The most memory that it has had so far, in bytes: VmHWM of its process.
+    /// Returns the operator's peak memory so far, in bytes (VmHWM of its process).
     pub fn peak_memory(&self) -> Result<u64> {
-        let id = self.child.id().context("the operator has ended before")?;
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("the operator's memory")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("a process without VmHWM")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is no number")?;
+        let id = self.child.id().context("the operator has already exited")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).context("reading the operator's memory")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM in its status")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is not a number")?;
         Ok(kib * 1024)
     }
 
-    /// What it has logged.
+    /// Returns the operator's log.
     pub fn log(&self) -> Result<String> {
         std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
     }
 
-    /// Kills it, as a machine that loses its power would.
+    /// Kills the operator, as a power loss would.
     pub async fn kill(mut self) -> Result<()> {
         self.child.kill().await.context("killing the operator")
     }
 
-    /// Tells it to end, and waits until it has.
-    pub async fn end(mut self) -> Result<()> {
-        let id = self.child.id().context("the operator has ended before")?;
-        let told = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;
-        ensure!(told.success(), "kill: {told}");
-        let Ok(status) = tokio::time::timeout(MOST, self.child.wait()).await else {
-            bail!("the operator does not end within {MOST:?}: {}", self.log()?);
+    /// Sends SIGTERM to the operator, and waits until it exits.
+    pub async fn stop(mut self) -> Result<()> {
+        let id = self.child.id().context("the operator has already exited")?;
+        let sent = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;
+        ensure!(sent.success(), "kill: {sent}");
+        let Ok(status) = tokio::time::timeout(OPERATOR_TIMEOUT, self.child.wait()).await else {
+            bail!("the operator does not exit within {OPERATOR_TIMEOUT:?}: {}", self.log()?);
         };
         let status = status?;
-        ensure!(status.success(), "the operator ended with {status}: {}", self.log()?);
+        ensure!(status.success(), "the operator exited with {status}: {}", self.log()?);
         Ok(())
     }
 }

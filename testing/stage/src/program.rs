@@ -7,17 +7,17 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
-/// The environment variable that names a folder with programs that are up to date; they are not built then.
-const PROGRAMS: &str = "STEAD_PROGRAMS";
+/// The environment variable with the folder of up-to-date programs, which are then not built.
+const PROGRAMS_VARIABLE: &str = "STEAD_PROGRAMS";
 
-/// Builds a program of this workspace, such as `stead`, once in a process, and returns its path.
+/// Builds a program of this workspace, such as `stead`, once per process. Returns its path.
 pub fn program(name: &str) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(path) = built.get(name) {
         return Ok(path.clone());
     }
-    let path = match std::env::var_os(PROGRAMS) {
+    let path = match std::env::var_os(PROGRAMS_VARIABLE) {
         Some(folder) => PathBuf::from(folder).join(name),
         None => build(name)?,
     };
@@ -31,8 +31,8 @@ fn build(name: &str) -> Result<PathBuf> {
         .args(["build", "--quiet", "--workspace", "--bin", name, "--message-format=json-render-diagnostics"])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .stderr(Stdio::inherit());
-    // Cargo describes the calling package in these variables. Build scripts (ring's) depend on them, so leaving them set
-    // would rebuild half of the dependencies.
+    // Cargo describes the calling package in these variables. Build scripts (ring's) depend on them, so leaving them
+    // set would rebuild half of the dependencies.
     let set_by_cargo = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(set_by_cargo)) {
         cargo.env_remove(name);
@@ -45,5 +45,5 @@ fn build(name: &str) -> Result<PathBuf> {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo build named no program {name}"))
+        .with_context(|| format!("cargo build reported no program {name}"))
 }

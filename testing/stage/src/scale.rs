@@ -1,4 +1,4 @@
-//! Many APIs at once, and an operator that starts in a cluster where everything is done.
+//! Creates many APIs at once, and restarts the operator in a cluster with nothing left to do.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,82 +7,82 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use stead_testbed::AuditEvent;
 
-use crate::audited::{self, Counts};
+use crate::audit_log::{self, Counts};
 use crate::disturb::USER;
 use crate::{Operator, Stage, walk};
 
-/// What an operator took for a piece of work.
+/// The cost of an operator's work.
 #[derive(Debug, Clone)]
 pub struct Effort {
-    /// Its requests, by verb; `lease` is the election.
+    /// The requests by verb; `lease` is leader election.
     pub requests: Counts,
-    /// The writes beside the election, a line each.
+    /// The writes without leader election, one line each.
     pub writes: Vec<String>,
-    /// Until it was ready to work.
+    /// The time until the operator was ready.
     pub ready: Duration,
-    /// Until the work was done and its queue empty.
+    /// The time until the work was done and the queue was empty.
     pub done: Duration,
-    /// The most memory that it had, in bytes.
+    /// The peak memory in bytes.
     pub memory: u64,
 }
 
-/// So long may it take.
-const PATIENCE: Duration = Duration::from_secs(1200);
+/// The timeout for all work.
+const TIMEOUT: Duration = Duration::from_secs(1200);
 
-/// So long nothing may be due before the queue counts as empty.
-const QUIET: Duration = Duration::from_secs(10);
+/// How long the queue must be empty before the work counts as done.
+const IDLE_TIME: Duration = Duration::from_secs(10);
 
 fn namespace(index: usize) -> String {
     format!("scale-{index}")
 }
 
-/// Makes `apis` GlanceAPIs in so many namespaces, with a Glance each, waits until all are ready; then starts another
-/// operator in place of the first. Gives the effort of the first and of the second.
+/// Creates `apis` GlanceAPIs in `namespaces` namespaces with a Glance each, waits until all are ready, and restarts the
+/// operator. Returns the effort of the first and of the second operator.
 pub async fn play(stage: &Stage, kubeconfig: &Path, apis: usize, namespaces: usize) -> Result<(Effort, Effort)> {
     let before = stage.plane.audit_events()?.len();
     let began = Instant::now();
-    let operator = stage.operate(kubeconfig, &[]).await?;
+    let operator = stage.start_operator(kubeconfig, &[]).await?;
     let ready = began.elapsed();
     let each = apis.div_ceil(namespaces);
     let began = Instant::now();
     for index in 0..namespaces {
-        glance(stage, &namespace(index), each.min(apis - each * index)).await?;
+        create_glance(stage, &namespace(index), each.min(apis - each * index)).await?;
     }
-    let wait = "that all GlanceAPIs are ready";
-    stage.until(wait, PATIENCE, async || Ok(ready_apis(stage, namespaces).await? == apis)).await?;
-    quiet(&operator).await?;
+    let wait = "all GlanceAPIs are ready";
+    stage.wait_until(wait, TIMEOUT, async || Ok(ready_apis(stage, namespaces).await? == apis)).await?;
+    wait_until_idle(&operator).await?;
     let first = effort(stage, &operator, before, ready, began.elapsed())?;
-    operator.end().await?;
+    operator.stop().await?;
 
     let before = stage.plane.audit_events()?.len();
     let began = Instant::now();
-    let operator = stage.operate(kubeconfig, &[]).await?;
+    let operator = stage.start_operator(kubeconfig, &[]).await?;
     let ready = began.elapsed();
-    quiet(&operator).await?;
+    wait_until_idle(&operator).await?;
     let second = effort(stage, &operator, before, ready, began.elapsed())?;
-    operator.end().await?;
+    operator.stop().await?;
     Ok((first, second))
 }
 
 fn effort(stage: &Stage, operator: &Operator, before: usize, ready: Duration, done: Duration) -> Result<Effort> {
     let events: Vec<AuditEvent> = stage.plane.audit_events()?.split_off(before);
     Ok(Effort {
-        requests: audited::by_verb(&events, USER),
-        writes: audited::writes(&events, USER),
+        requests: audit_log::requests_by_verb(&events, USER),
+        writes: audit_log::writes(&events, USER),
         ready,
-        done: done.saturating_sub(QUIET),
+        done: done.saturating_sub(IDLE_TIME),
         memory: operator.peak_memory()?,
     })
 }
 
-/// A Glance with so many APIs, and what it leans on.
-async fn glance(stage: &Stage, namespace: &str, apis: usize) -> Result<()> {
-    walk::begin(stage, namespace).await?;
+/// Creates a Glance with `apis` APIs, and the objects that it depends on.
+async fn create_glance(stage: &Stage, namespace: &str, apis: usize) -> Result<()> {
+    walk::create_namespace(stage, namespace).await?;
     let objects = stage.objects(namespace);
     let meta = |name: &str| json!({"name": name});
     let passwords = json!({"GlancePassword": "12345678", "GlanceDatabasePassword": "12345678"});
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"});
-    // An edge API does not stand in Keystone's catalogue; one of the APIs has to.
+    // One of the APIs has to be in Keystone's catalogue; an edge API is not.
     let layout = |index| if index == 0 { "single" } else { "edge" };
     let api = |index| (format!("api{index:03}"), json!({"type": layout(index), "replicas": 1}));
     let named: Map<String, Value> = (0..apis).map(api).collect();
@@ -122,21 +122,21 @@ fn is_ready(api: &Value) -> bool {
         && conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Waits until the operator has had nothing to do for a while, and has looked at something.
-async fn quiet(operator: &Operator) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+/// Waits until the operator has reconciled something and then been idle for a while.
+async fn wait_until_idle(operator: &Operator) -> Result<()> {
+    let end = Instant::now() + TIMEOUT;
     let mut last = (String::new(), Instant::now());
     loop {
         let page = operator.page("/metrics").await?;
         let line = |name: &str| page.lines().filter(|l| l.starts_with(name)).collect::<Vec<_>>().join("\n");
-        let (due, looks) = (line("stead_queue_length "), line("stead_reconciles_total"));
+        let (due, reconciles) = (line("stead_queue_length "), line("stead_reconciles_total"));
         let due: u64 = due.rsplit(' ').next().and_then(|n| n.parse().ok()).context("stead_queue_length")?;
-        if due > 0 || looks.is_empty() || looks != last.0 {
-            last = (looks, Instant::now());
-        } else if last.1.elapsed() > QUIET {
+        if due > 0 || reconciles.is_empty() || reconciles != last.0 {
+            last = (reconciles, Instant::now());
+        } else if last.1.elapsed() > IDLE_TIME {
             return Ok(());
         }
-        ensure!(Instant::now() < end, "the operator's queue does not become empty: {due} objects are due");
+        ensure!(Instant::now() < end, "the operator's queue does not become empty: {due} objects are queued");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

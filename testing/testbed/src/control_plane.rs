@@ -1,4 +1,4 @@
-//! Runs Kubernetes' own control plane.
+//! Runs a Kubernetes control plane.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,24 +18,23 @@ use tokio::net::TcpStream;
 
 use crate::audit::{self, AuditEvent};
 use crate::guard::Guard;
-use crate::kubectl::{self, Ran};
+use crate::kubectl::{self, KubectlOutput};
 use crate::{Binaries, Options, User, kubeconfig};
 
-/// The user that may do everything, and its token.
+/// The cluster administrator: user name and token.
 const ADMIN: (&str, &str) = ("admin", "admintoken");
 
-/// How long to wait for a program that runs but does not answer. Far longer than it takes on a busy machine: a program
-/// that ends is noticed at once.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// Timeout for a program that runs but does not respond. Far longer than it takes on a busy machine: a program that
+/// terminates is noticed at once.
+const START_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How often to ask whether something is there.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The socket of whoever brings the API server to pods.
+/// The socket of the egress proxy.
 const EGRESS: &str = "egress.sock";
 
-/// An API server with etcd, a controller manager and a scheduler, on ports of loopback that were free. All of it ends
-/// with this value, and with this process.
+/// An API server with etcd, a controller manager and a scheduler, on free ports of loopback. All programs are stopped
+/// when this value is dropped or this process dies.
 pub struct ControlPlane {
     guard: Guard,
     binaries: Binaries,
@@ -46,31 +45,31 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts the control plane and waits until it can be used: the API server is ready, and the namespace `default`
-    /// has its service account, without which no pod is accepted. (With [`Options::bare`] nobody makes that.)
+    /// has its service account, without which no pod is accepted. (With [`Options::bare`] there is none.)
     pub async fn start(binaries: &Binaries, options: Options) -> Result<ControlPlane> {
         for _ in 0..3 {
-            match ControlPlane::attempt(binaries, &options).await {
-                // Another process took a port that was free a moment ago, or kube-apiserver gave up: it does so if it
-                // cannot write its own roles within 30 s, which happens on a very busy machine.
+            match ControlPlane::try_start(binaries, &options).await {
+                // Another process took a port that was free a moment ago, or kube-apiserver terminated because it could
+                // not write its default roles within 30 s, which happens on a very busy machine.
                 Err(e) if format!("{e:#}").contains(" ended with ") => {
-                    let _ = writeln!(std::io::stderr(), "starting the control plane again: {e:#}");
+                    let _ = writeln!(std::io::stderr(), "retrying to start the control plane: {e:#}");
                 }
                 plane => return plane,
             }
         }
-        ControlPlane::attempt(binaries, &options).await
+        ControlPlane::try_start(binaries, &options).await
     }
 
-    async fn attempt(binaries: &Binaries, options: &Options) -> Result<ControlPlane> {
+    async fn try_start(binaries: &Binaries, options: &Options) -> Result<ControlPlane> {
         let mut guard = Guard::new()?;
         let [port, etcd, peer] = free_ports()?;
         let server = format!("https://127.0.0.1:{port}");
         write_files(guard.folder(), options, &server)?;
         guard.spawn("etcd", &binaries.program("etcd"), &etcd_args(etcd, peer), &[])?;
-        etcd_is_healthy(&mut guard, etcd).await?;
+        wait_for_etcd(&mut guard, etcd).await?;
         let args = api_server_args(port, etcd, options);
         guard.spawn("kube-apiserver", &binaries.program("kube-apiserver"), &args, &[])?;
-        let client = ready(&mut guard).await?;
+        let client = wait_for_api_server(&mut guard).await?;
         let has_egress = options.egress;
         let mut plane = ControlPlane { guard, binaries: binaries.clone(), has_egress, server, client };
         if !options.bare {
@@ -88,36 +87,36 @@ impl ControlPlane {
         }
         args.extend(options.controller_manager.iter().cloned());
         let program = self.binaries.program(name);
-        ensure!(program.is_file(), "there is no {}; `cargo xtask kubernetes` builds it", program.display());
+        ensure!(program.is_file(), "{} does not exist; `cargo xtask kubernetes` builds it", program.display());
         self.guard.spawn(name, &program, &args, &env)?;
         let args = flags(["--kubeconfig=kubeconfig", "--leader-elect=false", "--secure-port=0"]);
         self.guard.spawn("kube-scheduler", &self.binaries.program("kube-scheduler"), &args, &[])?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), "default");
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         while accounts.get_opt("default").await.context("service account default/default")?.is_none() {
-            self.guard.all_run()?;
-            ensure!(Instant::now() < end, "no service account default/default after {PATIENCE:?}");
-            tokio::time::sleep(POLL).await;
+            self.guard.check_running()?;
+            ensure!(Instant::now() < end, "service account default/default does not exist after {START_TIMEOUT:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// The socket at which the API server asks to be brought to pods, with [`Options::egress`]: HTTP's CONNECT.
+    /// The socket of the HTTP CONNECT proxy that the API server uses with [`Options::egress`].
     pub fn egress(&self) -> PathBuf {
         self.folder().join(EGRESS)
     }
 
-    /// Whether it asks there: [`Options::egress`].
+    /// Whether the API server uses the proxy: [`Options::egress`].
     pub fn has_egress(&self) -> bool {
         self.has_egress
     }
 
-    /// The file with which a client may do everything.
+    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.guard.folder().join("kubeconfig")
     }
 
-    /// A file with which a client acts as whoever has this token.
+    /// Writes a kubeconfig for the user with this token.
     pub fn kubeconfig_for(&self, user: &str, token: &str) -> Result<PathBuf> {
         let path = self.guard.folder().join(format!("kubeconfig-{}", user.replace([':', '/'], "-")));
         kubeconfig::write(&path, &self.server, Some(&authority(self.guard.folder())), user, token)?;
@@ -129,32 +128,32 @@ impl ControlPlane {
         &self.server
     }
 
-    /// The token with which everything may be done.
+    /// The administrator's token.
     pub fn token(&self) -> &str {
         ADMIN.1
     }
 
-    /// The certificate that vouches for the API server, as PEM.
+    /// The CA certificate of the API server, as PEM.
     pub fn authority(&self) -> PathBuf {
         authority(self.guard.folder())
     }
 
-    /// A client that may do everything.
+    /// A client with the administrator's permissions.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// How a client that may do everything connects.
+    /// The administrator's client configuration.
     pub async fn config(&self) -> Result<Config> {
         config(&self.kubeconfig()).await
     }
 
-    /// A client that acts as whoever has this token.
+    /// A client for the user with this token.
     pub async fn client_for(&self, user: &str, token: &str) -> Result<Client> {
         client(&self.kubeconfig_for(user, token)?).await
     }
 
-    /// A token of a service account, which has to be there, as its pods would have it.
+    /// Requests a token of an existing service account.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
@@ -164,38 +163,38 @@ impl ControlPlane {
         answer.status.and_then(|status| status.token).context("a token request without a token")
     }
 
-    /// Runs kubectl, which may do everything.
-    pub async fn kubectl(&self, args: &[&str]) -> Result<Ran> {
+    /// Runs kubectl as the administrator.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<KubectlOutput> {
         self.kubectl_with(args, "").await
     }
 
-    /// Runs kubectl with something to read, for `-f -`.
-    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<Ran> {
+    /// Runs kubectl with a standard input, for `-f -`.
+    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<KubectlOutput> {
         let cache = self.guard.folder().join("cache");
         kubectl::run(&self.binaries.program("kubectl"), &self.kubeconfig(), &cache, args, input).await
     }
 
-    /// The audit log, a JSON object a line. It is there with [`Options::audit`] only.
+    /// The audit log, one JSON object per line. It exists only with [`Options::audit`].
     pub fn audit(&self) -> PathBuf {
         self.guard.folder().join("audit.log")
     }
 
-    /// What the audit log holds so far.
+    /// Reads the audit log.
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
         audit::read(&self.audit())
     }
 
-    /// The folder with the programs' logs. It goes with this value.
+    /// The directory with the programs' logs. It is removed when this value is dropped.
     pub fn folder(&self) -> &Path {
         self.guard.folder()
     }
 
-    /// Fails if one of the programs has ended, with the last that it said.
-    pub fn all_run(&mut self) -> Result<()> {
-        self.guard.all_run()
+    /// Fails if one of the programs has terminated, with the end of its log.
+    pub fn check_running(&mut self) -> Result<()> {
+        self.guard.check_running()
     }
 
-    /// Ends all of it and removes what it wrote, as dropping it does.
+    /// Stops all programs and removes their files. Dropping the value does the same.
     pub fn stop(self) {}
 }
 
@@ -228,7 +227,7 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged",
-        // Where kubelets that can be asked at all are on this machine.
+        // Stand-in kubelets that serve requests have a loopback ExternalIP.
         "--kubelet-preferred-address-types=ExternalIP,InternalIP",
     ]);
     args.push(format!("--etcd-servers=http://127.0.0.1:{etcd}"));
@@ -237,7 +236,7 @@ fn api_server_args(port: u16, etcd: u16, options: &Options) -> Vec<String> {
     args.push(format!("--default-unreachable-toleration-seconds={tolerate}"));
     if options.audit {
         args.extend(flags(["--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log"]));
-        // In megabytes: it is one file, whatever happens.
+        // In megabytes: large enough that the log is never rotated.
         args.push("--audit-log-maxsize=10000".to_owned());
     }
     if options.egress {
@@ -260,7 +259,7 @@ fn controller_args() -> Vec<String> {
     ])
 }
 
-/// The API server makes itself a certificate, and puts the authority that signed it into the same file.
+/// The API server creates its own certificate, and stores it with the signing CA in this file.
 fn authority(folder: &Path) -> PathBuf {
     folder.join("certs/apiserver.crt")
 }
@@ -274,12 +273,12 @@ fn write_files(folder: &Path, options: &Options, server: &str) -> Result<()> {
     write("sa.pub", public)?;
     write("tokens.csv", tokens(&options.users))?;
     write("audit-policy.yaml", audit::POLICY.to_owned())?;
-    write("egress.yaml", egress(folder))?;
+    write("egress.yaml", egress_config(folder))?;
     kubeconfig::write(&folder.join("kubeconfig"), server, Some(&authority(folder)), ADMIN.0, ADMIN.1)
 }
 
-/// Where the API server looks for somebody who brings it to pods.
-fn egress(folder: &Path) -> String {
+/// The API server's configuration of the egress proxy.
+fn egress_config(folder: &Path) -> String {
     let socket = folder.join(EGRESS);
     format!(
         "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n\
@@ -288,18 +287,18 @@ fn egress(folder: &Path) -> String {
     )
 }
 
-/// What comes before a point of the curve P-256 to make it a public key as X.509 has it (RFC 5480).
+/// The DER prefix that makes a point of the curve P-256 an X.509 public key (RFC 5480).
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The keys that sign the tokens of service accounts, and check them. An elliptic curve's are made in no time.
+/// Creates the private and public key for service account tokens. Elliptic curve keys are fast to create.
 fn service_account_keys() -> Result<(String, String)> {
     let (random, curve) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
-    let fault = || anyhow!("no key could be made for service accounts");
-    let private = EcdsaKeyPair::generate_pkcs8(curve, &random).map_err(|_| fault())?;
-    let pair = EcdsaKeyPair::from_pkcs8(curve, private.as_ref(), &random).map_err(|_| fault())?;
+    let error = || anyhow!("cannot create the key for service accounts");
+    let private = EcdsaKeyPair::generate_pkcs8(curve, &random).map_err(|_| error())?;
+    let pair = EcdsaKeyPair::from_pkcs8(curve, private.as_ref(), &random).map_err(|_| error())?;
     let public = [&P256_PREFIX, pair.public_key().as_ref()].concat();
     let encode = |kind: &str, content: &[u8]| pem::encode(&pem::Pem::new(kind, content));
     Ok((encode("PRIVATE KEY", private.as_ref()), encode("PUBLIC KEY", &public)))
@@ -314,28 +313,28 @@ fn tokens(users: &[User]) -> String {
     text
 }
 
-/// Ports that nobody listens on now. All are held until the last is found, so that they differ.
+/// Returns free ports. All are kept open until the last is found, so that they differ.
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut held = Vec::new();
+    let mut listeners = Vec::new();
     let mut ports = [0; N];
     for port in &mut ports {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
         *port = listener.local_addr().context("the address of a port")?.port();
-        held.push(listener);
+        listeners.push(listener);
     }
     Ok(ports)
 }
 
 /// Waits until etcd has a leader. kube-apiserver waits for it only for a limited time.
-async fn etcd_is_healthy(guard: &mut Guard, port: u16) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+async fn wait_for_etcd(guard: &mut Guard, port: u16) -> Result<()> {
+    let end = Instant::now() + START_TIMEOUT;
     loop {
-        guard.all_run()?;
+        guard.check_running()?;
         if etcd_health(port).await.is_ok_and(|answer| answer.contains(r#""health":"true""#)) {
             return Ok(());
         }
-        ensure!(Instant::now() < end, "etcd is not healthy after {PATIENCE:?}");
-        tokio::time::sleep(POLL).await;
+        ensure!(Instant::now() < end, "etcd is not healthy after {START_TIMEOUT:?}");
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -348,25 +347,25 @@ async fn etcd_health(port: u16) -> std::io::Result<String> {
 }
 
 /// Waits until the API server is ready, and returns a client for it.
-async fn ready(guard: &mut Guard) -> Result<Client> {
-    let end = Instant::now() + PATIENCE;
-    let mut last = anyhow!("it has no certificate yet");
+async fn wait_for_api_server(guard: &mut Guard) -> Result<Client> {
+    let end = Instant::now() + START_TIMEOUT;
+    let mut last = anyhow!("no certificate yet");
     loop {
-        guard.all_run()?;
+        guard.check_running()?;
         if authority(guard.folder()).is_file() {
-            match ask(&guard.folder().join("kubeconfig")).await {
+            match connect_when_ready(&guard.folder().join("kubeconfig")).await {
                 Ok(client) => return Ok(client),
                 Err(e) => last = e,
             }
         }
         if Instant::now() > end {
-            bail!("kube-apiserver is not ready after {PATIENCE:?}: {last:#}");
+            bail!("kube-apiserver is not ready after {START_TIMEOUT:?}: {last:#}");
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn ask(kubeconfig: &Path) -> Result<Client> {
+async fn connect_when_ready(kubeconfig: &Path) -> Result<Client> {
     let client = client(kubeconfig).await?;
     let request = http::Request::get("/readyz").body(Vec::new()).context("a request for /readyz")?;
     client.request_text(request).await.context("/readyz")?;

@@ -1,4 +1,4 @@
-//! Child processes and a folder that are always cleaned up.
+//! Child processes and a directory that are always cleaned up.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-/// Reads the ids of processes and the paths of control groups, a line each. When its input ends although nobody said
-/// `done`, whoever started them is gone: they are killed, what is mounted in the
-/// folder is unmounted, and the groups and the folder are removed.
-const WATCHMAN: &str = r#"
+/// Reads process ids and paths of control groups, one per line. If its input ends without `done`, the process that
+/// started it has died: then it kills the processes and groups, unmounts what is mounted in the directory, and removes
+/// the groups and the directory.
+const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 pids= groups=
 while read -r word; do
@@ -26,7 +26,7 @@ kill -9 $pids 2>/dev/null
 for group in $groups; do echo 1 >"$group/cgroup.kill"; done
 sleep 0.3
 for group in $groups; do
-    # A group is not empty before the last that was killed in it is gone.
+    # A group can be removed only after its last killed process has exited.
     tries=0
     while [ -d "$group" ] && [ $tries -lt 50 ]; do
         find "$group" -depth -type d -exec rmdir {} +
@@ -38,24 +38,24 @@ while read -r _ path _; do case $path in "$1"/*) umount -l "$path" ;; esac; done
 rm -rf -- "$1"
 "#;
 
-/// Runs programs in a folder of their own. They end, and the folder goes, with this value; and also when this process
-/// is killed before it could drop it: a watchman waits for that.
+/// Runs programs in a temporary directory. When this value is dropped, the programs are killed and the directory is
+/// removed. If this process is killed first, a watchdog process does the same.
 #[derive(Debug)]
 pub struct Guard {
     folder: PathBuf,
-    watchman: Child,
+    watchdog: Child,
     children: Vec<(String, Child)>,
 }
 
 impl Guard {
-    /// A new, empty folder among the temporary ones, and nothing running yet.
+    /// Creates an empty temporary directory, and starts the watchdog.
     pub fn new() -> Result<Guard> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("stead-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let watchman = Command::new("sh")
-            .args(["-c", WATCHMAN, "watchman"])
+        std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog"])
             .arg(&folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -63,20 +63,20 @@ impl Guard {
             .process_group(0)
             .spawn()
             .context("running sh")?;
-        Ok(Guard { folder, watchman, children: Vec::new() })
+        Ok(Guard { folder, watchdog, children: Vec::new() })
     }
 
-    /// The folder.
+    /// The directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where the output of a program goes.
+    /// The log file of a program.
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.log"))
     }
 
-    /// Runs a program in the folder. It is in a process group of its own, so that a Ctrl-C reaches us alone.
+    /// Runs a program in the directory, in a new process group, so that Ctrl-C reaches only this process.
     pub(crate) fn spawn(&mut self, name: &str, program: &Path, args: &[String], env: &[(&str, &str)]) -> Result<()> {
         let log = self.log(name);
         let output = File::create(&log).with_context(|| format!("writing {}", log.display()))?;
@@ -92,19 +92,19 @@ impl Guard {
             .with_context(|| format!("running {}", program.display()))?;
         let id = child.id();
         self.children.push((name.to_owned(), child));
-        let line = self.watchman.stdin.as_mut().context("the watchman has no input")?;
-        writeln!(line, "{id}").context("telling the watchman")
+        let line = self.watchdog.stdin.as_mut().context("the watchdog has no input")?;
+        writeln!(line, "{id}").context("writing to the watchdog")
     }
 
-    /// All that is in a control group (cgroup v2) is killed, and the group removed, if this process is killed. To do so
-    /// before is for whoever made it. Its path has no spaces.
-    pub fn mind_group(&mut self, group: &Path) -> Result<()> {
-        let line = self.watchman.stdin.as_mut().context("the watchman has no input")?;
-        writeln!(line, "{}", group.display()).context("telling the watchman")
+    /// Has the watchdog kill and remove a control group (cgroup v2) if this process is killed. In all other cases the
+    /// caller removes it. Its path must not contain spaces.
+    pub fn kill_group_on_exit(&mut self, group: &Path) -> Result<()> {
+        let line = self.watchdog.stdin.as_mut().context("the watchdog has no input")?;
+        writeln!(line, "{}", group.display()).context("writing to the watchdog")
     }
 
-    /// Fails if a program has ended by itself, with the last that it said.
-    pub(crate) fn all_run(&mut self) -> Result<()> {
+    /// Fails if a program has terminated, with the end of its log.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
         for (name, child) in &mut self.children {
             if let Some(status) = child.try_wait().with_context(|| format!("waiting for {name}"))? {
                 let log = std::fs::read_to_string(self.folder.join(format!("{name}.log"))).unwrap_or_default();
@@ -119,18 +119,18 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Who depends on another ends first. Their state goes with them, so nobody needs to end in order; and what
-        // fails here has ended already.
+        // In reverse order, so that no program loses one that it depends on. An error means that it has terminated
+        // already.
         for (_, child) in self.children.iter_mut().rev() {
             let _ = child.kill();
             let _ = child.wait();
         }
         let _ = std::fs::remove_dir_all(&self.folder);
-        // The ids may soon be those of others: the watchman must not go by them any more.
-        if let Some(mut line) = self.watchman.stdin.take() {
+        // The process ids may be reused: the watchdog must not kill them.
+        if let Some(mut line) = self.watchdog.stdin.take() {
             let _ = line.write_all(b"done\n");
         }
-        let _ = self.watchman.wait();
+        let _ = self.watchdog.wait();
     }
 }
 
@@ -144,32 +144,32 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_after_a_drop() {
+    fn drop_removes_everything() {
         let mut guard = Guard::new().unwrap();
         let (process, folder) = (sleeper(&mut guard), guard.folder().to_owned());
         assert!(process.exists() && folder.is_dir());
-        guard.all_run().unwrap();
+        guard.check_running().unwrap();
         drop(guard);
         assert!(!process.exists() && !folder.exists());
     }
 
     #[test]
-    fn nothing_is_left_when_nobody_could_drop_it() {
+    fn watchdog_removes_everything_without_a_drop() {
         let mut guard = Guard::new().unwrap();
         let (process, folder) = (sleeper(&mut guard), guard.folder().to_owned());
-        drop(guard.watchman.stdin.take());
-        guard.watchman.wait().unwrap();
+        drop(guard.watchdog.stdin.take());
+        guard.watchdog.wait().unwrap();
         guard.children[0].1.wait().unwrap();
         assert!(!process.exists() && !folder.exists());
     }
 
     #[test]
-    fn a_program_that_ends_is_named() {
+    fn a_terminated_program_is_reported_with_its_log() {
         let mut guard = Guard::new().unwrap();
         let args = ["-c", "echo no such option; exit 3"].map(str::to_owned);
         guard.spawn("etcd", Path::new("sh"), &args, &[]).unwrap();
         guard.children[0].1.wait().unwrap();
-        let said = guard.all_run().unwrap_err().to_string();
-        assert!(said.contains("etcd ended") && said.contains("no such option"), "{said}");
+        let message = guard.check_running().unwrap_err().to_string();
+        assert!(message.contains("etcd ended") && message.contains("no such option"), "{message}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// Writes a kubeconfig for one server and one token. It is JSON, which is YAML.
+/// Writes a kubeconfig for one server and one token. It is JSON, which is valid YAML.
 pub(crate) fn write(path: &Path, server: &str, authority: Option<&Path>, user: &str, token: &str) -> Result<()> {
     std::fs::write(path, format!("{:#}\n", content(server, authority, user, token)))
         .with_context(|| format!("writing {}", path.display()))

@@ -1,6 +1,6 @@
 //! A real Kubernetes control plane on loopback, with stand-in nodes, for tests.
 //!
-//! [`Binaries`] finds Kubernetes' own programs, [`ControlPlane`] runs them, [`Nodes`] simulates the machines, their
+//! [`Binaries`] finds the Kubernetes programs, [`ControlPlane`] runs them, [`Nodes`] simulates the machines, their
 //! kubelets and their storage through the public API, and [`FaultProxy`] injects faults between a client and the API
 //! server. A test that needs the programs begins with
 //!
@@ -33,9 +33,9 @@ mod spec;
 pub use audit::{AuditEvent, ObjectRef};
 pub use control_plane::ControlPlane;
 pub use guard::Guard;
-pub use kubectl::Ran;
+pub use kubectl::KubectlOutput;
 pub use nodes::{Disks, Instance, JobEnd, Kubelets, Nodes, World, observe};
 pub use options::{Options, User};
-pub use proxy::{FaultProxy, Faults, Tally, Written};
+pub use proxy::{FaultProxy, Faults, RecordedWrite, Tally};
 pub use spec::{ClusterSpec, DriverSpec, NodeSpec};
 pub use stead_real::{Binaries, Outcome, skip};

@@ -1,29 +1,29 @@
-//! What kind of control plane.
+//! Options of the control plane.
 
-/// What kind of control plane to start. The default is a whole one with Kubernetes' own waiting times.
+/// Options of the control plane. The default is a complete one with Kubernetes' default timeouts.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// A tenth of the waiting times: a silent node is Unknown after 8 s, its pods are evicted 30 s later, and its
-    /// volumes are detached by force after 36 s. Nodes must then report every second.
+    /// Use a tenth of the default timeouts: an unreachable node is Unknown after 8 s, its pods are evicted 30 s later,
+    /// and its volumes are force-detached after 36 s. Nodes must then send a heartbeat every second.
     pub fast: bool,
-    /// The API server and etcd alone: nothing is scheduled, and no controller acts.
+    /// Run the API server and etcd only: nothing is scheduled, and no controller runs.
     pub bare: bool,
-    /// Keep an audit log: who asked for what, without the bodies.
+    /// Write an audit log, without bodies.
     pub audit: bool,
-    /// Admission plugins beyond the default ones, such as `OwnerReferencesPermissionEnforcement`.
+    /// Additional admission plugins, such as `OwnerReferencesPermissionEnforcement`.
     pub admission: Vec<String>,
-    /// Users beside `admin`, each with a token.
+    /// Additional users.
     pub users: Vec<User>,
-    /// The API server reaches pods and kubelets through a proxy, for which somebody has to listen at
-    /// [`crate::ControlPlane::egress`]: for pods whose addresses mean nothing on this host.
+    /// Let the API server reach pods and kubelets through a proxy, which has to listen at
+    /// [`crate::ControlPlane::egress`]: for pods whose addresses are not reachable from this host.
     pub egress: bool,
-    /// More flags for the API server.
+    /// Additional flags of the API server.
     pub api_server: Vec<String>,
-    /// More flags for the controller manager.
+    /// Additional flags of the controller manager.
     pub controller_manager: Vec<String>,
 }
 
-/// Somebody who may ask the API server, with a token that never changes. What they may do is for RBAC to say.
+/// A user with a static token. RBAC decides about permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// The user name.

@@ -1,28 +1,28 @@
-//! The machines and storage of a cluster, as data.
+//! The specification of a cluster's machines and storage.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The machines and the storage of a cluster, and how quick they are.
+/// The machines and the storage of a cluster, and the simulated delays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ClusterSpec {
     /// The nodes.
     pub nodes: Vec<NodeSpec>,
-    /// The storage drivers, which run on every node.
+    /// The CSI drivers, which run on every node.
     pub drivers: Vec<DriverSpec>,
-    /// The cloud that the machines are of, such as `openstack`: nodes have a provider id, and a machine that is off or
-    /// gone is told to Kubernetes. Without one nobody tells.
+    /// The cloud provider of the machines, such as `openstack`: nodes have a provider id, and the cloud reports
+    /// machines that are off or deleted to Kubernetes.
     pub cloud: Option<String>,
     /// The kubelets' version.
     pub version: String,
-    /// From a pod whose volumes are there to one whose containers run.
+    /// Delay between available volumes and running containers.
     pub start_seconds: f64,
-    /// From containers that run to containers that are ready.
+    /// Delay between running and ready containers.
     pub ready_seconds: f64,
-    /// From a pod's deletion to its containers' end.
+    /// Delay between the deletion of a pod and the termination of its containers.
     pub stop_seconds: f64,
     /// How long the containers of a Job run.
     pub job_seconds: f64,
@@ -30,15 +30,15 @@ pub struct ClusterSpec {
     pub heartbeat_seconds: f64,
 }
 
-/// A machine.
+/// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeSpec {
     /// Its name.
     pub name: String,
-    /// Its labels beside hostname, architecture and operating system.
+    /// Its labels in addition to host name, architecture and operating system.
     pub labels: BTreeMap<String, String>,
-    /// What it has for pods; what is not said is 16 CPUs, 64Gi of memory and 110 pods.
+    /// Its capacity; the default is 16 CPUs, 64Gi of memory and 110 pods.
     pub capacity: BTreeMap<String, String>,
 }
 
@@ -48,12 +48,12 @@ pub struct NodeSpec {
 pub struct DriverSpec {
     /// Its name.
     pub name: String,
-    /// The node label whose value says where a volume can be used; none if it can be used everywhere.
+    /// The node label whose value determines where a volume can be used; none if it can be used everywhere.
     pub topology: Option<String>,
-    /// Whether a volume has to be attached to a node, one at a time.
+    /// Whether a volume has to be attached, to one node at a time.
     pub attach: bool,
-    /// Whether a volume that is detached is taken from whoever has it mounted, as a disk is, where pods are processes.
-    /// Such a one has no extended attributes.
+    /// Whether processes lose access to a volume when it is detached, like a disk. Only for pods that run as processes;
+    /// such a volume has no extended attributes.
     pub disk: bool,
 }
 
@@ -74,7 +74,7 @@ impl Default for ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// Seven nodes in three zones with three kinds of storage, which are quick: `testdata/cluster/nodes.json`.
+    /// Seven nodes in three zones with three kinds of storage and short delays: `testdata/cluster/nodes.json`.
     pub fn seven() -> ClusterSpec {
         serde_json::from_str(include_str!("../../../testdata/cluster/nodes.json")).expect("a test reads this file")
     }
@@ -84,7 +84,7 @@ impl ClusterSpec {
     }
 }
 
-/// A number of seconds from a file. One that is no length of time is none.
+/// Converts a number of seconds; zero if it is not a valid duration.
 pub(crate) fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seven_nodes_are_read() {
+    fn nodes_file_is_valid() {
         let spec = ClusterSpec::seven();
         assert_eq!((spec.nodes.len(), spec.drivers.len()), (7, 3));
         assert_eq!(spec.nodes[4].labels["zone"], "zoneB");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_fields_have_defaults() {
         let spec: ClusterSpec = serde_json::from_str(r#"{"nodes": [{"name": "a"}], "drivers": []}"#).unwrap();
         assert_eq!(spec.nodes[0].name, "a");
         assert_eq!(spec.version, "v1.36.4");

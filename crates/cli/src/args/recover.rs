@@ -39,8 +39,8 @@ What it does:
 A node that is Ready or whose Lease is fresh is always refused. Otherwise recovery needs --confirm-off, or evidence of a type \
 that the policy accepts.
 
-Some storage drivers do not stop a machine from writing when they detach a volume (docs/RECOVER.md has a table). If such a \
-volume is involved, a suspended machine does not count as off: add --powered-off, or type it when you are asked.
+Some storage drivers do not stop a machine from writing when they detach a volume (docs/RECOVER-REFERENCE.md has a table). \
+If such a volume is involved, a suspended machine does not count as off: add --powered-off, or type it when you are asked.
 
 A recovery that was interrupted or timed out is not undone: run the same command again, and it continues where it stopped.
 

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 use stead_manifests::plan::foreign;
-use stead_manifests::removal::{HELD, Held, claim_commands};
+use stead_manifests::removal::{FINALIZED_KINDS, FinalizedKind, claim_commands};
 use stead_manifests::{DEPLOYMENT, Manifest, Part, all_manifests, is_ours, recover_manifests, recovery};
 use stead_recovery::{ANNOTATION, RecoveryPhase};
 
@@ -35,7 +35,7 @@ struct Installation {
     /// The objects of the installation, in the order in which they are deleted.
     installed: Vec<(Manifest, Value)>,
     /// The kinds with Stead's finalizers that the cluster knows, with their objects.
-    held: Vec<(&'static Held, Vec<Value>)>,
+    held: Vec<(&'static FinalizedKind, Vec<Value>)>,
     /// Objects that have one of our names and belong to another installation.
     foreign: Vec<String>,
     /// The claims that are kept.
@@ -104,7 +104,7 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::No);
     }
     if !args.keep_crds {
-        for (held, _) in found.held.iter().filter(|(held, _)| held.goes) {
+        for (held, _) in found.held.iter().filter(|(held, _)| held.deleted_on_uninstall) {
             delete_all(&server, held, found.operator, args.consent.timeout).await?;
         }
     }
@@ -169,10 +169,11 @@ async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Installat
     let foreign = foreign(&definitions);
     let names = |live: &Value| LiveObject::read("customresourcedefinition", live).map(|live| live.name().to_owned());
     let definitions: Vec<String> = definitions.iter().map(names).collect::<Result<_, _>>()?;
-    let known =
-        |held: &&Held| definitions.iter().any(|name| name == held.definition) && !foreign.contains(held.definition);
+    let known = |held: &&FinalizedKind| {
+        definitions.iter().any(|name| name == held.definition) && !foreign.contains(held.definition)
+    };
     let mut held = Vec::new();
-    for kind in HELD.iter().filter(known) {
+    for kind in FINALIZED_KINDS.iter().filter(known) {
         held.push((kind, server.list(&kind.collection()).await?));
     }
     // The claims of a Glance that another operator manages are not listed.
@@ -235,7 +236,7 @@ fn render(found: &Installation, args: &UninstallArgs, address: &str) -> anyhow::
     Ok(text)
 }
 
-fn named(held: &Held, object: &Value) -> anyhow::Result<String> {
+fn named(held: &FinalizedKind, object: &Value) -> anyhow::Result<String> {
     let kind = held.kind.to_lowercase();
     let object = LiveObject::read(&kind, object)?;
     Ok(format!("{kind}/{} in {}", object.name(), object.namespace()))
@@ -243,7 +244,7 @@ fn named(held: &Held, object: &Value) -> anyhow::Result<String> {
 
 /// Deletes all objects of a kind and waits until they are gone. The operator removes its finalizers, or this command
 /// does if none is running.
-async fn delete_all(server: &Server, held: &Held, operator: bool, timeout: Duration) -> anyhow::Result<()> {
+async fn delete_all(server: &Server, held: &FinalizedKind, operator: bool, timeout: Duration) -> anyhow::Result<()> {
     let release_from = Instant::now() + if operator { timeout } else { Duration::ZERO };
     let until = release_from + timeout;
     loop {
@@ -271,7 +272,7 @@ async fn delete_all(server: &Server, held: &Held, operator: bool, timeout: Durat
 }
 
 /// Removes our finalizers from an object. If it has changed meanwhile, the next attempt does it.
-async fn release(server: &Server, held: &Held, object: &Value) -> anyhow::Result<()> {
+async fn release(server: &Server, held: &FinalizedKind, object: &Value) -> anyhow::Result<()> {
     let Some(patch) = held.release(object) else { return Ok(()) };
     if server.patch(&held.path(object), &patch).await? {
         output::complain("note", &format!("removed the finalizers of {}", named(held, object)?));

@@ -1,8 +1,8 @@
-//! A Gluster pool as plain Kubernetes objects: no definition of ours, no operator.
+//! A Gluster pool as plain Kubernetes objects, without an operator or CRD.
 //!
-//! [`Pool`] is what somebody decided, [`check`] says what is wrong with it before anything is applied, [`pool`] gives the
-//! objects in the order in which they are made. The pods look after themselves: the agent that is their first process
-//! keeps to the names that are given here.
+//! [`Pool`] has the values that a user sets, [`check`] validates them before anything is applied, and [`pool`] returns
+//! the objects in the order in which they are created. The agent in each pod manages the pool; it relies on the names
+//! defined here.
 
 mod check;
 mod network;
@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 
 use crate::manifest::{Manifest, Part};
 
-/// The label that says which pool an object is of.
+/// The label with the name of the pool.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
 /// Where glusterd keeps its state.
 const STATE_PATH: &str = "/var/lib/glusterd";
 
-/// All objects of a pool, in the order in which they are made: what the pods need is there before them.
+/// Returns all objects of a pool in the order in which they are created: what pods need exists before them.
 pub fn pool(pool: &Pool) -> Vec<Manifest> {
     let mut all = Vec::new();
     all.extend(pool.create_namespace.then(|| service::namespace(pool)));
@@ -48,17 +48,17 @@ pub fn pool(pool: &Pool) -> Vec<Manifest> {
     all
 }
 
-/// Whether an object of a cluster is of this pool.
+/// Whether an object of a cluster belongs to this pool.
 pub fn is_of(object: &Value, pool: &str) -> bool {
     crate::is_ours(object) && object["metadata"]["labels"][INSTANCE] == pool
 }
 
-/// The labels by which the pool's pods are found. They never change: a StatefulSet's selector cannot.
+/// The labels that select the pool's pods. They never change: the selector of a StatefulSet is immutable.
 fn labels(pool: &Pool) -> Value {
     json!(stead_pool::config_map::labels(&pool.name))
 }
 
-/// An object of the pool, in its namespace.
+/// Builds an object of the pool, in its namespace.
 fn manifest(pool: &Pool, plural: &'static str, api_version: &str, kind: &str, rest: Value) -> Manifest {
     let metadata = json!({"name": pool.name, "namespace": pool.namespace, "labels": labels(pool)});
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});

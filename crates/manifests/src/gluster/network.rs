@@ -1,4 +1,4 @@
-//! Who may connect to the pods.
+//! The NetworkPolicy: who may connect to the pods.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use super::values::{Network, Pool, Source};
 use super::{labels, manifest};
 use crate::manifest::Manifest;
 
-/// The ports that glusterd gives to bricks.
+/// The ports that glusterd assigns to bricks.
 const BRICK_PORTS: (u16, u16) = (49152, 60999);
 
-/// The NetworkPolicy: the pool's pods reach each other on all ports, the agents' port is for them alone, and Gluster's
-/// ports are for clients. The kubelet on a pod's own node reaches it in any case, so probes work. On the nodes' network
-/// no NetworkPolicy applies: there is none.
+/// Builds the NetworkPolicy: the pool's pods can reach each other on all ports, only they can reach the agents' port,
+/// and clients can reach Gluster's ports. The kubelet can always reach the pods on its own node, so probes work. There
+/// is none for pods on the node's network: NetworkPolicies do not apply to them.
 pub(super) fn policy(pool: &Pool) -> Option<Manifest> {
     if pool.network == Network::Host {
         return None;
@@ -31,7 +31,7 @@ pub(super) fn policy(pool: &Pool) -> Option<Manifest> {
     Some(manifest(pool, "networkpolicies", "networking.k8s.io/v1", "NetworkPolicy", json!({"spec": spec})))
 }
 
-/// A rule for these ports; none if nobody may use them. A rule without `from` is for everybody.
+/// Returns a rule for these ports; none if nobody may use them. A rule without `from` allows everybody.
 fn rule(ports: Value, sources: &[Source]) -> Option<Value> {
     if sources.is_empty() {
         return None;

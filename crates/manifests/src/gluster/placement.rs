@@ -1,4 +1,4 @@
-//! Where the pods go.
+//! Affinity, spread constraints and node selector of the pods.
 
 use serde_json::{Value, json};
 
@@ -6,24 +6,24 @@ use super::values::{Network, Pool, Spread};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The spread constraints of a Topology's spec, under either spelling: the draft of the resource had it in the singular.
+/// The spread constraints of a Topology's spec, in either spelling: the draft of the resource had it in the singular.
 pub(super) fn constraints(spec: &Value) -> Option<&Value> {
     ["topologySpreadConstraints", "topologySpreadConstraint"].into_iter().map(|key| &spec[key]).find(|c| !c.is_null())
 }
 
-/// Puts placement into a pod's spec.
+/// Adds the placement to a pod's spec.
 ///
-/// As with the other services that refer to a Topology: a constraint that selects nothing counts the pool's pods, and an
-/// affinity of its own takes the place of ours. What the host's network needs stays in any case.
+/// As for other services that refer to a Topology: a constraint without a selector counts the pool's pods, and the
+/// Topology's affinity replaces the default one. The anti-affinity for the node's network is always added.
 pub(super) fn place(pod: &mut Value, pool: &Pool) {
     let labels = super::labels(pool);
     let mut affinity = match &pool.spread {
         Spread::Topology(spec) if spec["affinity"].is_object() => spec["affinity"].clone(),
         _ if pool.network == Network::Host => json!({}),
-        _ => apart(&labels),
+        _ => prefer_different_nodes(&labels),
     };
     if pool.network == Network::Host {
-        alone(&mut affinity);
+        require_one_per_node(&mut affinity);
     }
     pod["affinity"] = affinity;
     let constraints = match &pool.spread {
@@ -50,16 +50,16 @@ pub(super) fn place(pod: &mut Value, pool: &Pool) {
     }
 }
 
-/// Pods of the pool keep away from each other's nodes, if they can: a node's loss then is one peer's loss.
-fn apart(labels: &Value) -> Value {
+/// Anti-affinity: pods of the pool prefer different nodes, so that the loss of a node is the loss of one peer.
+fn prefer_different_nodes(labels: &Value) -> Value {
     json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
         "weight": 100,
         "podAffinityTerm": {"labelSelector": {"matchLabels": labels}, "topologyKey": HOSTNAME},
     }]}})
 }
 
-/// On a node's network there is room for one glusterd, of whatever pool and namespace.
-fn alone(affinity: &mut Value) {
+/// On the node's network, only one glusterd can run per node, of any pool and namespace.
+fn require_one_per_node(affinity: &mut Value) {
     let term = json!({
         "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "gluster", "app.kubernetes.io/part-of": "stead"}},
         "namespaceSelector": {},

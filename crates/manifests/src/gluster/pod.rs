@@ -1,4 +1,4 @@
-//! The peers' pods.
+//! The StatefulSet of a pool and its pod template.
 
 use serde_json::{Value, json};
 use stead_pool::key_secret;
@@ -7,19 +7,19 @@ use super::values::{Network, Pool, Privilege, Probe};
 use super::{labels, manifest, placement, storage};
 use crate::manifest::Manifest;
 
-/// Where glusterd listens.
+/// The port of glusterd.
 pub(super) const GLUSTERD_PORT: u16 = 24007;
-/// That port's name.
+/// The name of glusterd's port.
 pub(super) const GLUSTERD_PORT_NAME: &str = "glusterd";
-/// The name of the port on which an agent answers.
+/// The name of the agent's port.
 pub const AGENT_PORT_NAME: &str = "agent";
 
-/// Where the agent's program is, in a volume that both images share.
+/// The agent's program, in a volume that both containers share.
 pub(super) const PROGRAM_VOLUME: &str = "stead";
 pub(super) const PROGRAM_FOLDER: &str = "/opt/stead";
 const PROGRAM: &str = "/opt/stead/stead";
 
-/// The StatefulSet. All pods start at once: a pool that was down re-forms only when all are there.
+/// Builds the StatefulSet. All pods start at the same time: after an outage, the pool works only when all are back.
 pub(super) fn stateful_set(pool: &Pool) -> Manifest {
     let spec = json!({
         "serviceName": pool.service,
@@ -48,14 +48,15 @@ fn pod(pool: &Pool) -> Value {
     });
     if pool.network == Network::Host {
         pod["hostNetwork"] = true.into();
-        // Without it a pod on its node's network does not find the other peers' names.
+        // Without this, a pod on its node's network cannot resolve the other peers' names.
         pod["dnsPolicy"] = "ClusterFirstWithHostNet".into();
     }
     placement::place(&mut pod, pool);
     pod
 }
 
-/// Puts the static program where any image can run it: the gluster image need not know Stead.
+/// The init container that copies the static program to where any image can run it: the gluster image need not contain
+/// Stead.
 fn program(pool: &Pool) -> Value {
     json!({
         "name": "stead",
@@ -80,7 +81,7 @@ fn gluster(pool: &Pool) -> Value {
         "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM, "gluster", "agent"],
         "args": arguments(pool),
-        // The pod's own name, which on the node's network is not the host's.
+        // Explicit, because on the node's network the host name is not the pod's name.
         "env": [
             field("POD_NAME", "metadata.name"),
             field("POD_NAMESPACE", "metadata.namespace"),
@@ -115,7 +116,8 @@ fn arguments(pool: &Pool) -> Vec<String> {
         format!("--service={}", pool.service),
         format!("--cluster-domain={}", pool.cluster_domain),
         format!("--listen=0.0.0.0:{}", pool.agent_port),
-        // Half of the time is for glusterd and its bricks to end; the agent waits for no more than an hour.
+        // The other half of the grace period is for stopping glusterd and its bricks; the agent waits for at most an
+        // hour.
         format!("--leave-seconds={}", (pool.grace_seconds / 2).min(3600)),
         format!("--key-secret={}", key_secret::name(&pool.name)),
         "--log-format=json".to_owned(),
@@ -129,15 +131,15 @@ fn probe(path: &str, times: Probe) -> Value {
         "timeoutSeconds": times.timeout,
         "failureThreshold": times.failures,
     });
-    // The API server leaves a zero out.
+    // The API server omits a zero.
     if times.delay > 0 {
         probe["initialDelaySeconds"] = times.delay.into();
     }
     probe
 }
 
-/// A brick's files have `trusted.*` attributes, which only CAP_SYS_ADMIN may write; without it glusterd makes no volume.
-/// Volumes that are mounted in the pod itself need more: the device `/dev/fuse`.
+/// Bricks need `trusted.*` attributes, which require CAP_SYS_ADMIN; without it glusterd creates no volume. Mounting
+/// volumes in the pod itself needs more: the device `/dev/fuse`.
 fn security(privilege: Privilege) -> Value {
     match privilege {
         Privilege::Privileged => json!({"privileged": true}),

@@ -1,4 +1,5 @@
-//! The admission policy: a scale-down that would strand bricks is refused, and a pool made anew that is too small for them.
+//! The admission policy: denies a scale-down that would leave bricks without their peer, and a recreated pool that is
+//! too small for its bricks.
 
 use serde_json::{Value, json};
 use stead_pool::config_map;
@@ -9,7 +10,7 @@ use crate::manifest::{Manifest, Part};
 
 const TEXT: &str = include_str!("../../policies/gluster-pool.yaml");
 
-/// The policy and its binding. Both live outside of namespaces; their names say whose they are.
+/// Builds the policy and its binding. Both are cluster-scoped; their names contain namespace and pool.
 pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
     let name = format!("stead.gluster.{}.{}", pool.namespace, pool.name);
     let metadata = json!({"name": name, "labels": labels(pool)});
@@ -35,7 +36,7 @@ pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
             "validations": text["validations"],
         },
     });
-    // The record is installed, empty, before this: where it is missing, nobody can tell which bricks would be stranded.
+    // The record is installed, empty, before the policy: without it, the bricks are not known.
     let binding = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",

@@ -1,4 +1,4 @@
-//! What the agents may do, and why: one table, from which their role is made.
+//! The agents' permissions and the reason for each: the table from which their Role is built.
 
 use serde_json::{Value, json};
 
@@ -8,25 +8,25 @@ use crate::manifest::Manifest;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// To follow one object, which Kubernetes counts as a list of one.
+/// The verbs to watch one object, which Kubernetes treats as a list of one.
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// What may be done to some resources of the pool's namespace.
+/// A permission for resources in the pool's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRight {
-    /// The API group; empty for the core.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// The resources.
     pub resources: &'static [&'static str],
-    /// What may be done to them.
+    /// The allowed verbs.
     pub verbs: &'static [&'static str],
-    /// The only object that it may be done to; none for all.
+    /// The only allowed object; none for all.
     pub name: Option<String>,
     /// Why an agent needs it.
     pub why: &'static str,
 }
 
-/// What the agents of a pool may do. A right to create cannot be held to a name.
+/// Returns the permissions of a pool's agents. A right to create cannot be restricted to a name.
 pub fn rights(pool: &Pool) -> Vec<AgentRight> {
     let right = |group, resources, verbs, name: Option<&str>, why| AgentRight {
         group,
@@ -38,23 +38,29 @@ pub fn rights(pool: &Pool) -> Vec<AgentRight> {
     let record = stead_pool::config_map::name(&pool.name);
     let key = stead_pool::key_secret::name(&pool.name);
     let mut all = vec![
-        right("apps", &["statefulsets"], READ, Some(&pool.name), "how many peers are wanted"),
+        right("apps", &["statefulsets"], READ, Some(&pool.name), "the wanted number of peers"),
         right("", &["pods"], &["list", "watch"], None, "which peers have a pod, and where"),
         right("", &["configmaps"], &["create"], None, "the record"),
         right("", &["configmaps"], &["get", "list", "watch", "update"], Some(&record), "the record"),
         right("", &["secrets"], &["get", "list", "watch", "update"], Some(&key), "the key that the agents sign with"),
-        right("coordination.k8s.io", &["leases"], &["create"], None, "one agent decides"),
-        right("coordination.k8s.io", &["leases"], &["get", "update"], Some(&record), "one agent decides"),
-        right("", &["events"], &["create"], None, "events tell what was done and why"),
+        right("coordination.k8s.io", &["leases"], &["create"], None, "leader election"),
+        right("coordination.k8s.io", &["leases"], &["get", "update"], Some(&record), "leader election"),
+        right("", &["events"], &["create"], None, "events about actions and their reasons"),
     ];
     if pool.openshift {
         let constraints = &["securitycontextconstraints"];
-        all.push(right("security.openshift.io", constraints, &["use"], Some("privileged"), "OpenShift's word for it"));
+        all.push(right(
+            "security.openshift.io",
+            constraints,
+            &["use"],
+            Some("privileged"),
+            "privileged pods on OpenShift",
+        ));
     }
     all
 }
 
-/// The agents' account, their role, and who has it.
+/// Builds the agents' ServiceAccount, Role and RoleBinding.
 pub(super) fn objects(pool: &Pool) -> Vec<Manifest> {
     let rules: Vec<Value> = rights(pool).iter().map(rule).collect();
     let version = format!("{RBAC}/v1");

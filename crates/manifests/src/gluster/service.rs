@@ -1,4 +1,4 @@
-//! What stands around the pods.
+//! Namespace, Service and PodDisruptionBudget of a pool.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::values::Pool;
 use super::{labels, manifest};
 use crate::manifest::{Manifest, Part};
 
-/// The namespace. glusterd's pods are more than the cluster's own standards let in.
+/// The namespace. glusterd's pods need the Pod Security level `privileged`.
 pub(super) fn namespace(pool: &Pool) -> Manifest {
     let object = json!({
         "apiVersion": "v1",
@@ -20,7 +20,7 @@ pub(super) fn namespace(pool: &Pool) -> Manifest {
     Manifest::new(Part::Pool, "namespaces", object)
 }
 
-/// The headless Service: a name for each peer, from before it is ready, because only then it can become so.
+/// The headless Service: a DNS name for each peer even before it is ready, because it needs the name to become ready.
 pub(super) fn service(pool: &Pool) -> Manifest {
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "targetPort": name, "protocol": "TCP"});
     let mut service = manifest(
@@ -39,7 +39,8 @@ pub(super) fn service(pool: &Pool) -> Manifest {
     service
 }
 
-/// One peer at a time is drained, and only while all others are ready: one with a heal pending is not.
+/// The disruption budget: one peer at a time is drained, and only while all others are ready. A peer with pending heals
+/// is not ready.
 pub(super) fn budget(pool: &Pool) -> Manifest {
     let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": labels(pool)}});
     manifest(pool, "poddisruptionbudgets", "policy/v1", "PodDisruptionBudget", json!({"spec": spec}))

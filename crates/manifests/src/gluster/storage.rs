@@ -1,11 +1,12 @@
-//! What the peers keep.
+//! StorageClass and claim templates of a pool.
 
 use serde_json::{Value, json};
 
 use super::values::Pool;
 use crate::manifest::{Manifest, Part};
 
-/// The class, where one is asked for. A brick's volume is made where its pod was put, and outlives its claim.
+/// The StorageClass, if one is to be created. A brick's volume is provisioned where its pod was scheduled, and is
+/// retained after its claim is deleted.
 pub(super) fn class(pool: &Pool) -> Option<Manifest> {
     let (new, name) = (pool.new_class.as_ref()?, pool.storage_class.as_ref()?);
     let mut object = json!({
@@ -23,7 +24,7 @@ pub(super) fn class(pool: &Pool) -> Option<Manifest> {
     Some(Manifest::new(Part::Pool, "storageclasses", object))
 }
 
-/// The claims of each pod.
+/// The claim templates of a pod.
 pub(super) fn claims(pool: &Pool) -> Value {
     let state = pool.state_storage_class.as_ref().or(pool.storage_class.as_ref());
     json!([
@@ -33,7 +34,8 @@ pub(super) fn claims(pool: &Pool) -> Value {
 }
 
 fn claim(name: &str, class: Option<&String>, size: &str) -> Value {
-    // The API server writes kind, mode and so on into a template: said here, so that nothing differs when it is applied again.
+    // Includes the fields that the API server would add to a template, so that nothing differs when it is applied
+    // again.
     let mut claim = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

@@ -1,33 +1,33 @@
-//! What somebody decides about a pool.
+//! The values of a pool that a user can set.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What somebody decides about a pool.
+/// The values of a pool that a user can set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
-    /// The StatefulSet's name, and that of all that stands around it.
+    /// The name of the StatefulSet and of the other objects.
     pub name: String,
     /// The namespace.
     pub namespace: String,
-    /// Whether the namespace is made too.
+    /// Whether to create the namespace.
     pub create_namespace: bool,
-    /// The headless Service's name: part of the names by which the peers know each other.
+    /// The name of the headless Service: part of the peers' host names.
     pub service: String,
-    /// How many peers.
+    /// The number of peers.
     pub replicas: u32,
-    /// An image with glusterd and gluster. There is no default: none is maintained that could be named here.
+    /// The image with glusterd and gluster. There is no default: no maintained image is known.
     pub image: String,
-    /// The image that the agent comes from.
+    /// The image with the agent.
     pub stead_image: String,
-    /// The class of the bricks' claims; the cluster's default where none is named.
+    /// The StorageClass of the bricks' claims; none for the cluster's default.
     pub storage_class: Option<String>,
-    /// The class of the claims for `/var/lib/glusterd`; the bricks' where none is named.
+    /// The StorageClass of the claims for `/var/lib/glusterd`; none for the bricks' class.
     pub state_storage_class: Option<String>,
-    /// A class to make.
+    /// A StorageClass to create.
     pub new_class: Option<PoolStorageClass>,
-    /// The size of a bricks' claim.
+    /// The size of a claim for bricks.
     pub brick_size: String,
     /// The size of a claim for `/var/lib/glusterd`.
     pub state_size: String,
@@ -35,7 +35,7 @@ pub struct Pool {
     pub state_claim: String,
     /// The name of the claim templates for the bricks.
     pub brick_claim: String,
-    /// Where the bricks' claim is in a pod.
+    /// Where the bricks' claim is mounted.
     pub brick_path: String,
     /// How the pods are spread.
     pub spread: Spread,
@@ -43,27 +43,27 @@ pub struct Pool {
     pub node_selector: BTreeMap<String, String>,
     /// The pods' network.
     pub network: Network,
-    /// What the pods may do to their node.
+    /// The privileges of the pods.
     pub privilege: Privilege,
-    /// Whether OpenShift's security context constraints are asked for.
+    /// Whether to grant the use of OpenShift's security context constraints.
     pub openshift: bool,
-    /// Whether the admission policy is part of it.
+    /// Whether to install the admission policy.
     pub policy: bool,
-    /// Until the agent answers for the first time.
+    /// The startup probe: whether the agent has answered.
     pub startup: Probe,
-    /// Whether the container has to be restarted.
+    /// The liveness probe: whether the container has to be restarted.
     pub liveness: Probe,
-    /// Whether the peer is in the pool and nothing waits to be healed.
+    /// The readiness probe: whether the peer is in the pool and has no pending heals.
     pub readiness: Probe,
-    /// How many seconds a pod has to end.
+    /// The termination grace period in seconds.
     pub grace_seconds: u32,
-    /// What a pod asks for, by resource.
+    /// The resource requests of a pod.
     pub requests: BTreeMap<String, String>,
-    /// What a pod gets at most, by resource.
+    /// The resource limits of a pod.
     pub limits: BTreeMap<String, String>,
-    /// The domain of the cluster's own names.
+    /// The DNS domain of the cluster.
     pub cluster_domain: String,
-    /// The port on which the agents answer.
+    /// The port of the agents.
     pub agent_port: u16,
     /// Who may connect to Gluster's ports, besides the pool's pods.
     pub allow_clients: Vec<Source>,
@@ -74,62 +74,62 @@ pub struct Pool {
 /// Where connections may come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// From everywhere.
+    /// Everywhere.
     Any,
-    /// From these addresses, such as `10.0.0.0/8`.
+    /// These addresses, such as `10.0.0.0/8`.
     Addresses(String),
-    /// From the pods of a namespace.
+    /// The pods of a namespace.
     Namespace(String),
 }
 
-/// A class to make.
+/// A StorageClass to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStorageClass {
-    /// Its provisioner.
+    /// The provisioner.
     pub provisioner: String,
-    /// What the provisioner is told.
+    /// The parameters for the provisioner.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// How the pods are spread, beside that each keeps away from the others' nodes.
+/// How the pods are spread, in addition to the preference for different nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spread {
-    /// Nothing more.
+    /// No further constraint.
     Nodes,
     /// Evenly over the values of a node label.
     Label(String),
-    /// As a Topology's spec says.
+    /// According to the spec of a Topology.
     Topology(Value),
 }
 
 /// The pods' network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// Their own.
+    /// The pod network.
     Pod,
-    /// Their node's: one pod a node.
+    /// The node's network: one pod per node.
     Host,
 }
 
-/// What the pods may do to their node.
+/// The privileges of the pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
-    /// Everything.
+    /// A privileged container.
     Privileged,
-    /// What bricks need: a container's usual capabilities, and the one to write `trusted.*` attributes.
+    /// What bricks need: the default capabilities, and the one to write `trusted.*` attributes.
     Capabilities,
 }
 
-/// When a question is asked, and how often it may go unanswered. Times are in seconds.
+/// The settings of a probe. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// After the container's start.
+    /// The delay after the start of the container.
     pub delay: u32,
-    /// From question to question.
+    /// The interval.
     pub period: u32,
-    /// For an answer.
+    /// The time limit for an answer.
     pub timeout: u32,
-    /// In a row, before it counts.
+    /// The number of consecutive failures that count.
     pub failures: u32,
 }
 
@@ -172,7 +172,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// The names of the pods by which the peers know each other end with this.
+    /// The DNS domain of the peers' host names.
     pub fn domain(&self) -> String {
         format!("{}.{}.svc.{}", self.service, self.namespace, self.cluster_domain)
     }

@@ -4,7 +4,7 @@ use super::pool_view::{PoolView, SETTLE_SECONDS, is_friend};
 use super::{Decision, Note, NoteReason, PeerCommand, Rule, Severity};
 use crate::{HostName, Member};
 
-/// Detaches the last that has left, if it may be.
+/// Detaches the last of the peers that were scaled away, if that is allowed.
 pub(super) fn detach(pool: &PoolView<'_>, decision: &mut Decision) {
     let wanted = pool.view.wanted;
     let leaving: Vec<(u32, &Member)> = pool.record.joined().filter(|(o, m)| is_not_wanted(pool, *o, m)).collect();
@@ -17,7 +17,7 @@ pub(super) fn detach(pool: &PoolView<'_>, decision: &mut Decision) {
         return;
     }
     for (ordinal, member) in leaving.into_iter().rev() {
-        if let Some(note) = bricks_kept(pool, ordinal, member).or_else(|| refused(pool, ordinal, decision)) {
+        if let Some(note) = note_bricks(pool, ordinal, member).or_else(|| why_not_now(pool, ordinal, decision)) {
             decision.notes.push(note);
         } else if decision.act.is_none() && !decision.step_down {
             let text = format!("{} was scaled away and holds no bricks: detaching it", wanted.pod(ordinal));
@@ -28,7 +28,7 @@ pub(super) fn detach(pool: &PoolView<'_>, decision: &mut Decision) {
     }
 }
 
-/// The name by which the decider's glusterd knows one: its own name, if that is among them.
+/// The name by which the decider's glusterd knows the peer: the pod's host name, if it is among them.
 fn name_at_the_decider(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> HostName {
     let hosts = pool.peer(pool.view.decider, member.uuid).map(|p| p.hosts.as_slice()).unwrap_or_default();
     match hosts.first() {
@@ -37,13 +37,13 @@ fn name_at_the_decider(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> Ho
     }
 }
 
-/// Whether one is not wanted any more. One that is merely away is still wanted.
+/// Whether a peer is not wanted any more. A peer that is only disconnected is still wanted.
 fn is_not_wanted(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> bool {
     let away = !pool.views_of(ordinal, member.uuid).iter().any(|(_, p)| p.is_some_and(|p| p.connected));
     !pool.view.wanted.includes(ordinal) || (away && ordinal != pool.view.decider && !pool.rules.hold(Rule::Patience))
 }
 
-fn bricks_kept(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> Option<Note> {
+fn note_bricks(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> Option<Note> {
     let reported = pool.bricks(ordinal, member, pool.view.reports.values());
     let mut volumes: Vec<&str> = member.bricks.iter().chain(&reported).map(|b| &*b.volume).collect();
     volumes.sort_unstable();
@@ -59,8 +59,8 @@ fn bricks_kept(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> Option<Not
     Some(Note::warning(ordinal, NoteReason::BricksKept, text))
 }
 
-/// Why it cannot be done now, if it cannot.
-fn refused(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) -> Option<Note> {
+/// Returns why the peer cannot be detached now.
+fn why_not_now(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) -> Option<Note> {
     let pod = pool.view.wanted.pod(ordinal);
     let others: Vec<(u32, &Member)> = pool.record.joined().filter(|(o, _)| *o != ordinal).collect();
     if ordinal == pool.view.decider {
@@ -74,7 +74,7 @@ fn refused(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) -> Option
         let text = format!("{pod} was scaled away; it is detached when more than half of the pool is connected");
         return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
-    // The decider's glusterd refuses while it does not have all others as friends, connected.
+    // glusterd refuses a detach while another peer is not befriended and connected.
     let away = |(o, m): &&(u32, &Member)| {
         *o != pool.view.decider && !pool.peer(pool.view.decider, m.uuid).is_some_and(is_friend)
     };
@@ -86,13 +86,13 @@ fn refused(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) -> Option
         );
         return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
-    // One that others do not have as a friend would not hear of it, or is about to be repaired.
-    let estranged = others.iter().map(|(o, _)| *o).filter(|o| !pool.is_whole_except(*o, ordinal));
-    let estranged: Vec<u32> = estranged.filter(|_| pool.rules.hold(Rule::OneRepair)).collect();
-    if !estranged.is_empty() {
-        let estranged = pool.pods(estranged.into_iter());
+    // A peer that is not befriended by all others would not learn of the detach, or is about to be repaired.
+    let not_whole = others.iter().map(|(o, _)| *o).filter(|o| !pool.is_connected_except(*o, ordinal));
+    let not_whole: Vec<u32> = not_whole.filter(|_| pool.rules.hold(Rule::OneRepair)).collect();
+    if !not_whole.is_empty() {
+        let not_whole = pool.pods(not_whole.into_iter());
         let text = format!(
-            "{pod} was scaled away; it is detached when all other peers answer and are connected: waiting for {estranged}"
+            "{pod} was scaled away; it is detached when all other peers answer and are connected: waiting for {not_whole}"
         );
         return Some(Note::normal(ordinal, NoteReason::DetachWaits, text));
     }
@@ -104,14 +104,14 @@ fn refused(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) -> Option
 }
 
 impl PoolView<'_> {
-    /// Whether a peer and all others but `but` have each other as friends, connected. Each glusterd has connections of its
-    /// own: one that has none to the decider has not told it of its new volumes.
-    fn is_whole_except(&self, ordinal: u32, but: u32) -> bool {
+    /// Whether a peer and all others except `but` are befriended and connected in both directions. Connections are per
+    /// direction: a peer without a connection to the decider has not told it of new volumes.
+    fn is_connected_except(&self, ordinal: u32, but: u32) -> bool {
         let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.running_as_recorded(ordinal)) else {
             return false;
         };
-        let words = self.views_of(ordinal, member.uuid);
-        let seen = words.iter().filter(|(w, _)| *w != but).all(|(_, p)| p.is_some_and(is_friend));
+        let views = self.views_of(ordinal, member.uuid);
+        let seen = views.iter().filter(|(w, _)| *w != but).all(|(_, p)| p.is_some_and(is_friend));
         let sees = self
             .record
             .joined()

@@ -1,4 +1,4 @@
-//! Members of the pool: how the record is created, and how it follows the reports.
+//! Members of the pool: creates the record and updates it from the reports.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use super::pool_view::{PoolView, is_friend};
 use super::{Decision, DecisionInput, Note, NoteReason, Rule, Severity};
 use crate::{BrickAt, Daemon, HostName, Member, Membership, Peer, PeerId, PeerState, Record, Report};
 
-/// How many addresses of a member are kept.
-const ADDRESSES: usize = 4;
+/// The number of addresses kept per member.
+const MAX_ADDRESSES: usize = 4;
 
-/// How long nobody has to know one before it is not of the pool any more, in seconds.
+/// How long no other member must have listed a member before it counts as detached, in seconds.
 const UNLISTED_SECONDS: u64 = 5;
 
-/// A pool that nothing is recorded of: it is founded if nobody has friends, and taken over as it is if they have.
+/// Creates the record: of a new pool if no pod has peers, else of the existing pool.
 pub(super) fn initialize(view: &DecisionInput<'_>, record: &mut Record, decision: &mut Decision) {
     let running: Vec<&Report> =
         view.reports.values().filter(|r| r.daemon == Daemon::Running && r.uuid.is_some()).collect();
@@ -29,7 +29,8 @@ pub(super) fn initialize(view: &DecisionInput<'_>, record: &mut Record, decision
         decision.notes.push(Note::of(None, Severity::Normal, NoteReason::Waiting, text));
         return;
     }
-    // Somebody with friends or volumes is the pool: it begins there, or what they have would be left out.
+    // A pod with peers or volumes belongs to an existing pool: it has to start the record, or its peers and volumes
+    // would be left out.
     let has_something = |r: &Report| !r.peers.is_empty() || !r.volumes.is_empty();
     if !has_something(own) && running.iter().any(|r| has_something(r)) {
         decision.step_down = true;
@@ -84,7 +85,7 @@ fn adopt_pool(
     decision.notes.push(Note::of(None, Severity::Normal, NoteReason::TakenOver, text));
 }
 
-/// The identities that one knows as the pool, itself among them.
+/// The UUIDs that a pod knows as the pool, including its own.
 fn listed_by(report: &Report) -> BTreeSet<PeerId> {
     report.uuid.into_iter().chain(report.peers.iter().filter_map(|p| p.uuid)).collect()
 }
@@ -99,16 +100,16 @@ fn member(view: &DecisionInput<'_>, ordinal: u32, uuid: PeerId, report: Option<&
     }
 }
 
-/// Brings the record up to date: who has come, who has gone, and what each of them is and holds.
+/// Updates the record: new members, departures, and the state and bricks of each member.
 pub(super) fn update(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     record_new_members(pool, record, decision);
     record_departures(pool, record, decision);
     let joined: Vec<u32> = record.joined().map(|(o, _)| o).collect();
-    let all_tell = joined.iter().all(|o| pool.witnesses().any(|(w, _)| w == *o));
+    let all_answer = joined.iter().all(|o| pool.witnesses().any(|(w, _)| w == *o));
     for ordinal in joined {
         let Some(member) = record.members.get_mut(&ordinal) else { continue };
         let mut bricks = pool.bricks(ordinal, member, pool.witnesses().map(|(_, r)| r));
-        let unseen = member.bricks.iter().filter(|b| !bricks.contains(b) && !all_tell && !is_moved(pool, b));
+        let unseen = member.bricks.iter().filter(|b| !bricks.contains(b) && !all_answer && !is_moved(pool, b));
         let unseen: Vec<BrickAt> = unseen.cloned().collect();
         bricks.extend(unseen);
         bricks.sort();
@@ -127,22 +128,22 @@ pub(super) fn update(pool: &PoolView<'_>, record: &mut Record, decision: &mut De
     }
 }
 
-/// Whether a brick that nobody reports was moved away: most of the pool knows its volume, without it. Where most do not
-/// know the volume at all, they may have lost it, and who is away may be the only one that has it.
+/// Whether a brick that nobody reports was moved: most members know its volume, without the brick. If most do not know
+/// the volume, they may have lost it, and a disconnected peer may be the only one that has it.
 fn is_moved(pool: &PoolView<'_>, brick: &BrickAt) -> bool {
     let knows = |r: &Report| r.volumes.iter().any(|v| v.name == brick.volume);
     pool.is_majority(pool.witnesses().filter(|(_, r)| knows(r)).count())
 }
 
-/// Those that somebody of the pool knows, and that are not recorded, or as somebody else.
+/// Records peers that a member lists and that are not recorded, or with another UUID.
 ///
-/// One is enough: who is known to one and not to all is on its way in, or fell out halfway, and either way its name is
-/// taken: probing it under another identity would leave the pool with two of one name.
+/// One member that lists it is enough: a peer that only some list is joining, or fell out partway. Either way its name
+/// is in use: probing it with another UUID would give the pool two peers with one name.
 fn record_new_members(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let mut strangers = BTreeSet::new();
-    let settled = pool.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_settled(p));
+    let settled = pool.witnesses().flat_map(|(_, r)| &r.peers).filter(|p| is_established(p));
     let mut known: Vec<(PeerId, &Peer)> = settled.filter_map(|p| Some((p.uuid?, p))).collect();
-    // The identity that a pod really has goes before one that it had.
+    // The UUID that a pod really has comes before older ones.
     known.sort_by_key(|(uuid, _)| !pool.view.reports.values().any(|r| r.uuid == Some(*uuid)));
     for (uuid, peer) in known {
         if record.joined().any(|(_, m)| m.uuid == uuid) {
@@ -164,12 +165,12 @@ fn record_new_members(pool: &PoolView<'_>, record: &mut Record, decision: &mut D
             continue;
         }
         let mut new = member(pool.view, ordinal, uuid, report);
-        // Bricks and addresses go by the pod: they are its own under whichever identity.
+        // Bricks and addresses belong to the pod, whatever its UUID is.
         if let Some(before) = record.members.remove(&ordinal) {
             new.bricks = if before.membership == Membership::Joined { before.bricks } else { Vec::new() };
             new.addresses
                 .extend(before.addresses.into_iter().filter(|a| !new.addresses.contains(a)).collect::<Vec<_>>());
-            new.addresses.truncate(ADDRESSES);
+            new.addresses.truncate(MAX_ADDRESSES);
         }
         record.members.insert(ordinal, new);
     }
@@ -179,32 +180,32 @@ fn record_new_members(pool: &PoolView<'_>, record: &mut Record, decision: &mut D
     }
 }
 
-/// Whether a peer is a friend, was one, or is on its way to be one.
-fn is_settled(peer: &Peer) -> bool {
+/// Whether a peer is befriended, was befriended, or is being befriended.
+fn is_established(peer: &Peer) -> bool {
     use PeerState::{Befriended, Rejected, RequestAccepted, RequestSentReceived};
     matches!(peer.state, Befriended | Rejected | RequestAccepted | RequestSentReceived)
 }
 
-/// Those that none of the pool knows any more.
+/// Records members as left that no member lists any more.
 fn record_departures(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let joined: Vec<(u32, PeerId)> = pool.record.joined().map(|(o, m)| (o, m.uuid)).collect();
     for (ordinal, uuid) in joined {
-        let words = pool.views_of(ordinal, uuid);
+        let views = pool.views_of(ordinal, uuid);
         let Some(member) = record.members.get(&ordinal) else { continue };
-        // Reports may be a little old: one that has just come is not known to all of them yet.
+        // Reports may be slightly old: not all of them list a new member yet.
         let since = member.unlisted_since.filter(|_| pool.is_unlisted(ordinal, uuid));
         let long = since.is_some_and(|since| pool.view.now.saturating_sub(since) >= UNLISTED_SECONDS);
-        // glusterd detaches no peer that holds bricks. So the others have lost what they knew of it, and it may be the only
-        // one that still has its volumes, unless it answers and has nothing either.
+        // glusterd detaches no peer that holds bricks. So the others have lost their state, and this member may be the
+        // only one that still has its volumes, unless it answers and has nothing either.
         let is_blank = pool.running_as_recorded(ordinal).is_some_and(|r| r.peers.is_empty() && r.volumes.is_empty());
         let holds_bricks = !member.bricks.is_empty() && !is_blank && pool.rules.hold(Rule::Bricks);
         if !long || holds_bricks || ordinal == pool.view.decider {
             continue;
         }
-        // It may itself be the one who is right: its word needs more than half of all against it.
+        // If it disagrees, it may be right: then more than half of all members have to contradict it.
         let disagrees =
             pool.running_as_recorded(ordinal).is_some_and(|r| r.peers.iter().any(|p| p.state == PeerState::Befriended));
-        let enough = if disagrees { pool.is_majority(words.len()) } else { words.len() * 2 + 1 > pool.size() };
+        let enough = if disagrees { pool.is_majority(views.len()) } else { views.len() * 2 + 1 > pool.size() };
         if enough && let Some(member) = record.members.get_mut(&ordinal) {
             member.membership = Membership::Left;
             member.seen = "detached".to_owned();
@@ -220,11 +221,11 @@ fn keep_address(member: &mut Member, address: &HostName) {
     if member.addresses.first().is_none_or(|a| a != address) {
         member.addresses.retain(|a| a != address);
         member.addresses.insert(0, address.clone());
-        member.addresses.truncate(ADDRESSES);
+        member.addresses.truncate(MAX_ADDRESSES);
     }
 }
 
-/// How the others see one, in glusterd's words: once if they agree, else each with who says so.
+/// Describes how the others see a member, in glusterd's wording: once if they agree, else with the pods that say so.
 fn describe(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> String {
     let mut views: Vec<(String, Vec<u32>)> = Vec::new();
     for (who, peer) in pool.views_of(ordinal, member.uuid) {
@@ -236,9 +237,9 @@ fn describe(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> String {
             None => views.push((words, vec![who])),
         }
     }
-    let strange = not_listed_by(pool, ordinal);
-    if !strange.is_empty() && !views.is_empty() {
-        views.push((format!("does not know {}", pool.pods(strange.into_iter())), vec![ordinal]));
+    let not_listed = not_listed_by(pool, ordinal);
+    if !not_listed.is_empty() && !views.is_empty() {
+        views.push((format!("does not know {}", pool.pods(not_listed.into_iter())), vec![ordinal]));
     }
     match views.as_slice() {
         [] => "alone".to_owned(),
@@ -250,7 +251,7 @@ fn describe(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> String {
     }
 }
 
-/// Those that one does not call its friends.
+/// The members that a pod does not list as befriended.
 fn not_listed_by(pool: &PoolView<'_>, ordinal: u32) -> Vec<u32> {
     let Some(report) = pool.running_as_recorded(ordinal) else { return Vec::new() };
     let befriended =

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{DecisionInput, Note, NoteReason, Rule, Rules, Severity};
 use crate::{BrickAt, Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, VolumeName};
 
-/// How long a peer may take to come back before others need not wait for it, in seconds.
+/// How long other peers wait for a peer that is starting, in seconds.
 pub(super) const START_SECONDS: u64 = 120;
 
-/// How long nothing must have changed before what a peer knows is taken away, in seconds. An agent whose glusterd is slow
-/// or whose machine was suspended answers with its last report, which may not have a peer or a volume that it has now.
+/// How long nothing must have changed before anything is removed from a peer, in seconds. An agent whose glusterd is
+/// slow, or whose machine was suspended, answers with its last report, which may lack a current peer or volume.
 pub(super) const SETTLE_SECONDS: u64 = 15;
 
 /// The record and the reports, combined.
@@ -17,11 +17,11 @@ pub(super) struct PoolView<'a> {
     pub(super) view: &'a DecisionInput<'a>,
     pub(super) rules: Rules,
     pub(super) record: &'a Record,
-    /// Those whose word on others counts: they run with their recorded identity and know at least half of the pool.
+    /// Members whose reports count: they run with the recorded UUID and know at least half of the pool.
     witnesses: BTreeSet<u32>,
-    /// The most of them that all have each other as friends, connected: where the pool is whole.
+    /// The largest set of witnesses that are all befriended and connected with each other.
     core: BTreeSet<u32>,
-    /// Identities that more than one pod has, with those pods.
+    /// UUIDs that more than one pod has, with those pods.
     copies: BTreeMap<PeerId, BTreeSet<u32>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> PoolView<'a> {
         largest
     }
 
-    /// Whether two have each other as friends, connected.
+    /// Whether two members are befriended and connected in both directions.
     pub(super) fn are_friends(&self, a: u32, b: u32) -> bool {
         let has = |who: u32, whom: u32| {
             let member = self.record.joined_as(whom);
@@ -65,7 +65,7 @@ impl<'a> PoolView<'a> {
         has(a, b) && has(b, a)
     }
 
-    /// The core of the pool, if it is more than half of it.
+    /// The core, if it is more than half of the pool.
     pub(super) fn core(&self) -> Option<&BTreeSet<u32>> {
         Some(&self.core).filter(|core| self.is_majority(core.len()))
     }
@@ -76,35 +76,35 @@ impl<'a> PoolView<'a> {
         (knows + 1) * 2 >= self.size() && !self.is_copy(ordinal)
     }
 
-    /// How many belong to the pool.
+    /// The number of members.
     pub(super) fn size(&self) -> usize {
         self.record.joined().count()
     }
 
-    /// What one reports whose glusterd runs.
+    /// The report of a pod whose glusterd runs.
     pub(super) fn running(&self, ordinal: u32) -> Option<&'a Report> {
         self.view.reports.get(&ordinal).filter(|r| r.daemon == Daemon::Running)
     }
 
-    /// The same, if it has the identity that is recorded.
+    /// The report of a pod whose glusterd runs with the recorded UUID.
     pub(super) fn running_as_recorded(&self, ordinal: u32) -> Option<&'a Report> {
         let member = self.record.joined_as(ordinal)?;
         self.running(ordinal).filter(|r| r.uuid == Some(member.uuid))
     }
 
-    /// Those whose word on `ordinal` counts, with how they see it; none if they do not know it.
+    /// How the other witnesses see a member; none if they do not list it.
     pub(super) fn views_of(&self, ordinal: u32, uuid: PeerId) -> Vec<(u32, Option<&'a Peer>)> {
         let others = self.witnesses.iter().filter(|w| **w != ordinal);
         others.map(|w| (*w, self.peer(*w, uuid))).collect()
     }
 
-    /// Whether there are witnesses besides this one, and none of them lists it as a peer.
+    /// Whether there are other witnesses, and none of them lists the member.
     pub(super) fn is_unlisted(&self, ordinal: u32, uuid: PeerId) -> bool {
-        let words = self.views_of(ordinal, uuid);
-        !words.is_empty() && words.iter().all(|(_, p)| p.is_none())
+        let views = self.views_of(ordinal, uuid);
+        !views.is_empty() && views.iter().all(|(_, p)| p.is_none())
     }
 
-    /// How one sees an identity.
+    /// How a pod sees the peer with this UUID.
     pub(super) fn peer(&self, who: u32, uuid: PeerId) -> Option<&'a Peer> {
         self.view.reports.get(&who)?.peers.iter().find(|p| p.uuid == Some(uuid))
     }
@@ -113,42 +113,46 @@ impl<'a> PoolView<'a> {
         self.witnesses.iter().filter_map(|w| Some((*w, self.view.reports.get(w)?)))
     }
 
-    /// Whether so many are more than half of the pool; without the rule, one is enough.
+    /// Whether this number is more than half of the pool; without the rule, one is enough.
     pub(super) fn is_majority(&self, count: usize) -> bool {
         if self.rules.hold(Rule::Majority) { count * 2 > self.size() } else { count > 0 }
     }
 
-    /// Whether more than half of the pool answers. One that knows nobody answers too: it contradicts no one. And one that
-    /// is out of the pool but for the record is not waited for.
+    /// Whether more than half of the pool answers. A member without peers counts: it contradicts nobody. A member that
+    /// was detached counts too: nobody waits for it.
     pub(super) fn majority_answers(&self) -> bool {
         let answers = self.record.joined().filter(|(o, m)| {
             let knows_nobody = self.running(*o).is_some_and(|r| r.peers.is_empty());
-            self.witnesses.contains(o) || knows_nobody || self.running_as_recorded(*o).is_some() || self.is_out(*o, m)
+            self.witnesses.contains(o)
+                || knows_nobody
+                || self.running_as_recorded(*o).is_some()
+                || self.was_detached(*o, m)
         });
         self.is_majority(answers.count())
     }
 
-    /// Whether one was detached and only the record does not say so: it is not wanted, it has no pod and no bricks, and all
-    /// others answer and do not know it.
-    fn is_out(&self, ordinal: u32, member: &Member) -> bool {
-        let words = self.views_of(ordinal, member.uuid);
+    /// Whether a member was detached and only the record does not say so: it is not wanted, has no pod and no bricks,
+    /// and all others answer and do not list it.
+    fn was_detached(&self, ordinal: u32, member: &Member) -> bool {
+        let views = self.views_of(ordinal, member.uuid);
         !self.view.wanted.includes(ordinal)
             && !self.view.pods.contains_key(&ordinal)
             && member.bricks.is_empty()
-            && words.len() + 1 == self.size()
-            && words.iter().all(|(_, p)| p.is_none())
+            && views.len() + 1 == self.size()
+            && views.iter().all(|(_, p)| p.is_none())
     }
 
     pub(super) fn decider_belongs(&self) -> bool {
         let decider = &self.view.decider;
-        let words = self.record.joined_as(*decider).map(|m| self.views_of(*decider, m.uuid)).unwrap_or_default();
-        // If nobody knows it, another is the pool; unless nobody else knows anybody, or has volumes that it does not have.
+        let views = self.record.joined_as(*decider).map(|m| self.views_of(*decider, m.uuid)).unwrap_or_default();
+        // If nobody lists it, the others are the pool, unless they list no peers either and have no volumes that it
+        // lacks.
         let has_no_volumes = self.view.reports.get(decider).is_some_and(|r| r.volumes.is_empty());
         let is_the_pool = |r: &Report| !r.peers.is_empty() || (has_no_volumes && !r.volumes.is_empty());
-        let sociable = words.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(is_the_pool));
+        let others_have_pool = views.iter().any(|(w, _)| self.view.reports.get(w).is_some_and(is_the_pool));
         let unanswered =
-            words.iter().any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, m.uuid).is_some()));
-        let unknown = !words.is_empty() && (sociable || unanswered) && words.iter().all(|(_, p)| p.is_none());
+            views.iter().any(|(w, _)| self.record.joined_as(*w).is_some_and(|m| self.peer(*decider, m.uuid).is_some()));
+        let unknown = !views.is_empty() && (others_have_pool || unanswered) && views.iter().all(|(_, p)| p.is_none());
         self.witnesses.contains(decider) && !unknown && self.core().is_none_or(|core| core.contains(decider))
     }
 
@@ -185,15 +189,15 @@ impl<'a> PoolView<'a> {
         )
     }
 
-    /// Whether most of the pool, itself included, has this one among its friends, connected, as the one that is recorded.
+    /// Whether most of the pool, including the member itself, has it befriended and connected, with the recorded UUID.
     pub(super) fn is_healthy(&self, ordinal: u32) -> bool {
         let Some(member) = self.record.joined_as(ordinal) else { return false };
-        let words = self.views_of(ordinal, member.uuid);
-        let friends = words.iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
+        let views = self.views_of(ordinal, member.uuid);
+        let friends = views.iter().filter(|(_, p)| p.is_some_and(is_friend)).count();
         friends > 0 && (friends + 1) * 2 > self.size()
     }
 
-    /// Whether all who can tell have this one among their friends, connected, and it has all of them.
+    /// Whether all witnesses have the member befriended and connected, and it has all of them.
     pub(super) fn is_whole(&self, ordinal: u32) -> bool {
         let (Some(member), Some(report)) = (self.record.joined_as(ordinal), self.running_as_recorded(ordinal)) else {
             return false;
@@ -207,55 +211,55 @@ impl<'a> PoolView<'a> {
         seen && sees
     }
 
-    /// Whether another than this one is on its way back, by its own word.
+    /// Returns another member that reports that it is starting.
     pub(super) fn another_is_starting(&self, ordinal: u32) -> Option<u32> {
         self.record.joined().map(|(o, _)| o).find(|o| {
-            let under_way = self.view.reports.get(o).is_some_and(|r| r.daemon != Daemon::Running);
-            *o != ordinal && under_way && !self.is_unchanged_for(*o, START_SECONDS)
+            let starting = self.view.reports.get(o).is_some_and(|r| r.daemon != Daemon::Running);
+            *o != ordinal && starting && !self.is_unchanged_for(*o, START_SECONDS)
         })
     }
 
-    /// Whether all members but one have been seen as they are now for a while, and those of them that answer are connected.
+    /// Whether all members except one have not changed for a while, and those that answer are connected.
     pub(super) fn is_settled_except(&self, but: u32) -> bool {
         let is_connected = |o: u32, m: &Member| {
-            let mut words = self.views_of(o, m.uuid).into_iter().filter(|(w, _)| *w != but);
-            self.running_as_recorded(o).is_none() || words.all(|(_, p)| p.is_some_and(|p| p.connected))
+            let mut views = self.views_of(o, m.uuid).into_iter().filter(|(w, _)| *w != but);
+            self.running_as_recorded(o).is_none() || views.all(|(_, p)| p.is_some_and(|p| p.connected))
         };
         let mut others = self.record.joined().filter(|(o, _)| *o != but);
         !self.rules.hold(Rule::Settled)
             || others.all(|(o, m)| self.is_unchanged_for(o, SETTLE_SECONDS) && is_connected(o, m))
     }
 
-    /// Whether one has been seen as it is now for so many seconds.
+    /// Whether a member has not changed for this many seconds.
     pub(super) fn is_unchanged_for(&self, ordinal: u32, seconds: u64) -> bool {
         self.record.members.get(&ordinal).is_some_and(|m| self.view.now.saturating_sub(m.since) >= seconds)
     }
 
-    /// Whether one knows another, and not by its name.
-    pub(super) fn is_nameless(&self, who: u32, whom: u32) -> bool {
+    /// Whether a pod lists another one, but not by its name.
+    pub(super) fn is_known_by_address_only(&self, who: u32, whom: u32) -> bool {
         let Some(member) = self.record.joined_as(whom) else { return false };
         let unnamed = |p: &Peer| p.state == PeerState::Befriended && !p.hosts.contains(&member.host);
         self.peer(who, member.uuid).is_some_and(unnamed)
     }
 
-    /// Whether one has another as a friend, and calls it by something else than its name.
+    /// Whether a pod has another one befriended, under another first name than its host name.
     pub(super) fn is_misnamed(&self, who: u32, whom: u32) -> bool {
         let Some(member) = self.record.joined_as(whom) else { return false };
         let misnamed = |p: &Peer| p.state == PeerState::Befriended && p.hosts.first() != Some(&member.host);
         self.peer(who, member.uuid).is_some_and(misnamed)
     }
 
-    /// Those that one looks for at an address that they had: they run, and elsewhere. glusterd calls a friend by the first
-    /// name it has of it, and keeps to that until it is started again.
-    pub(super) fn sought_at_old_address(&self, who: u32) -> Vec<u32> {
-        let astray = |(whom, member): &(u32, &Member)| {
+    /// The running members that a pod looks for at an old address. glusterd connects to the first name of a peer, until
+    /// it is restarted.
+    pub(super) fn peers_at_old_address(&self, who: u32) -> Vec<u32> {
+        let at_old_address = |(whom, member): &(u32, &Member)| {
             let here = |p: &Peer| self.running_as_recorded(*whom).is_some_and(|r| p.hosts.first() != Some(&r.address));
             *whom != who && self.peer(who, member.uuid).is_some_and(|p| is_lost_by_name(p, member) && here(p))
         };
-        self.record.joined().filter(astray).map(|(whom, _)| whom).collect()
+        self.record.joined().filter(at_old_address).map(|(whom, _)| whom).collect()
     }
 
-    /// Whether this pod has the identity of another pod.
+    /// Whether this pod has the same UUID as another pod.
     pub(super) fn is_copy(&self, ordinal: u32) -> bool {
         self.copies.values().any(|pods| pods.contains(&ordinal))
     }
@@ -270,7 +274,7 @@ impl<'a> PoolView<'a> {
         }
     }
 
-    /// The pod that a peer is, by its identity or by its names.
+    /// The pod of a peer, by UUID or by name.
     pub(super) fn ordinal_of(&self, peer: &Peer) -> Option<u32> {
         let recorded = self.record.joined().find(|(_, m)| Some(m.uuid) == peer.uuid).map(|(o, _)| o);
         let mut reports = self.view.reports.values().filter(|r| r.uuid.is_some() && r.uuid == peer.uuid);
@@ -278,7 +282,7 @@ impl<'a> PoolView<'a> {
         recorded.or(reported).or_else(|| peer.hosts.iter().find_map(|h| self.view.wanted.ordinal(h)))
     }
 
-    /// What a pod holds, by what these reports say.
+    /// The bricks of a pod, according to these reports.
     pub(super) fn bricks<'r>(
         &self,
         ordinal: u32,
@@ -298,7 +302,7 @@ impl<'a> PoolView<'a> {
         found.into_iter().collect()
     }
 
-    /// Volumes of a pod's report that no witness but itself knows.
+    /// Volumes in a pod's report that no other witness knows.
     pub(super) fn unknown_volumes(&self, report: &Report) -> Vec<VolumeName> {
         let known = |name: &VolumeName| {
             self.witnesses().any(|(w, r)| w != report.ordinal && r.volumes.iter().any(|v| v.name == *name))
@@ -306,7 +310,7 @@ impl<'a> PoolView<'a> {
         report.volumes.iter().map(|v| v.name.clone()).filter(|name| !known(name)).collect()
     }
 
-    /// Friends in a pod's report that nobody of the pool knows, and that are not pods of the pool under an old identity.
+    /// Peers in a pod's report that no member knows, and that are not pods of the pool under an old UUID.
     pub(super) fn unknown_peers(&self, report: &Report) -> Vec<HostName> {
         let known = |p: &&Peer| {
             let recorded = self.record.members.values().any(|m| Some(m.uuid) == p.uuid);
@@ -317,24 +321,24 @@ impl<'a> PoolView<'a> {
         report.peers.iter().filter(|p| !known(p)).flat_map(|p| p.hosts.clone()).collect()
     }
 
-    /// Pods in words.
+    /// Lists the names of pods.
     pub(super) fn pods(&self, ordinals: impl Iterator<Item = u32>) -> String {
         let names: Vec<String> = ordinals.map(|o| self.view.wanted.pod(o)).collect();
         names.join(", ")
     }
 }
 
-/// Whether this is a friend with a connection.
+/// Whether a peer is befriended and connected.
 pub(super) fn is_friend(peer: &Peer) -> bool {
     peer.state == PeerState::Befriended && peer.connected
 }
 
-/// Whether this peer is not found under what it is called by, and that is not its name.
+/// Whether a peer is disconnected and not listed first under its host name.
 pub(super) fn is_lost_by_name(peer: &Peer, member: &Member) -> bool {
     !peer.connected && peer.hosts.first().is_some_and(|h| *h != member.host)
 }
 
-/// Identities that more than one pod reports.
+/// UUIDs that more than one pod reports.
 fn copies(reports: &BTreeMap<u32, Report>) -> BTreeMap<PeerId, BTreeSet<u32>> {
     let mut holders: BTreeMap<PeerId, BTreeSet<u32>> = BTreeMap::new();
     for report in reports.values() {

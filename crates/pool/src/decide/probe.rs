@@ -1,11 +1,11 @@
 //! Probes pods that are not members yet.
 
 use super::pool_view::PoolView;
-use super::repair_order::{Need, give};
+use super::repair_order::{RepairNeed, give_order};
 use super::{Decision, Note, NoteReason, PeerCommand, Rule};
 use crate::{Member, PeerState, Record, Repair, Report};
 
-/// Probes the first that is missing.
+/// Probes the first pod that is missing.
 pub(super) fn probe_missing(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let wanted = pool.view.wanted;
     for (ordinal, report) in pool.view.reports {
@@ -27,7 +27,8 @@ pub(super) fn probe_missing(pool: &PoolView<'_>, record: &mut Record, decision: 
             decision.notes.push(Note::normal(*ordinal, NoteReason::Joining, format!("{pod} is joining the pool")));
             continue;
         }
-        // One that was never recorded and calls the decider its friend was taken in by somebody who forgot it since.
+        // A pod that was never recorded and lists the decider as befriended was probed by a peer that has lost its
+        // state since.
         let unrecorded = !pool.record.members.contains_key(ordinal) && lists_decider_as_friend(pool, report);
         let forgotten = forgotten || unrecorded;
         match if forgotten { OldState::None } else { old_state(pool, report) } {
@@ -45,7 +46,7 @@ pub(super) fn probe_missing(pool: &PoolView<'_>, record: &mut Record, decision: 
                 decision.notes.push(Note::warning(*ordinal, NoteReason::Detached, why.clone()));
                 let idle = record.order.is_none() && decision.act.is_none();
                 if idle && pool.another_is_starting(*ordinal).is_none() && pool.is_settled_except(*ordinal) {
-                    give(pool, record, *ordinal, Need::new(report, Repair::Forget, why));
+                    give_order(pool, record, *ordinal, RepairNeed::new(report, Repair::Forget, why));
                 }
             }
             OldState::Others(text) => decision.notes.push(Note::warning(*ordinal, NoteReason::OtherPool, text)),
@@ -53,7 +54,7 @@ pub(super) fn probe_missing(pool: &PoolView<'_>, record: &mut Record, decision: 
     }
 }
 
-/// One that does not start has its reasons.
+/// Notes why a pod does not start.
 fn note_reason_of_wait(pool: &PoolView<'_>, report: &Report, decision: &mut Decision) {
     if let Some(doing) = &report.doing {
         let text = format!("waiting for {}, which is not in the pool: {doing}", pool.view.wanted.pod(report.ordinal));
@@ -61,13 +62,13 @@ fn note_reason_of_wait(pool: &PoolView<'_>, report: &Report, decision: &mut Deci
     }
 }
 
-/// Whether a member lists the decider as a friend, and neither the decider nor any of the decider's friends lists the
-/// member: no friend would introduce it. A probe by the decider is all that it needs.
+/// Whether a member lists the decider as befriended, and neither the decider nor its befriended peers list the member:
+/// no peer would introduce it. A probe by the decider is enough.
 fn is_forgotten(pool: &PoolView<'_>, ordinal: u32, member: &Member) -> bool {
     let lists_the_decider = pool.running_as_recorded(ordinal).is_some_and(|r| lists_decider_as_friend(pool, r));
     let decider = pool.view.decider;
-    let mut words = pool.views_of(ordinal, member.uuid).into_iter();
-    let unlisted = words.all(|(who, p)| p.is_none() || (who != decider && !pool.are_friends(decider, who)));
+    let mut views = pool.views_of(ordinal, member.uuid).into_iter();
+    let unlisted = views.all(|(who, p)| p.is_none() || (who != decider && !pool.are_friends(decider, who)));
     lists_the_decider && ordinal != decider && unlisted
 }
 
@@ -76,19 +77,19 @@ fn lists_decider_as_friend(pool: &PoolView<'_>, report: &Report) -> bool {
     decider.is_some() && report.peers.iter().any(|p| p.uuid == decider && p.state == PeerState::Befriended)
 }
 
-/// Whether the decider is waiting for this one's answer.
+/// Whether the decider waits for the pod's answer to a probe.
 fn is_being_probed(pool: &PoolView<'_>, ordinal: u32) -> bool {
     let peers = pool.view.reports.get(&pool.view.decider).map(|r| r.peers.as_slice()).unwrap_or_default();
     peers.iter().any(|p| p.hosts.iter().any(|h| pool.view.wanted.ordinal(h) == Some(ordinal)))
 }
 
-/// What one that is not of the pool has from before.
+/// The old state of a pod that is not a member.
 enum OldState {
-    /// Nothing: it can be probed.
+    /// None: it can be probed.
     None,
-    /// Friends and volumes of this pool, which has them too.
+    /// Peers and volumes of this pool, which still has them.
     OfThisPool,
-    /// Something that this pool does not have.
+    /// Peers or volumes that this pool does not have.
     Others(String),
 }
 

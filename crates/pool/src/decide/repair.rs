@@ -1,14 +1,14 @@
 //! Orders repairs of rejected peers. Their own agents carry them out, with glusterd stopped.
 
 use super::pool_view::PoolView;
-use super::repair_order::{Need, give};
+use super::repair_order::{RepairNeed, give_order};
 use super::{Decision, Note, NoteReason, Rule};
 use crate::{Peer, PeerState, Record, Repair, Report, VolumeName};
 
 /// How long a handshake may be under way before it counts as stuck, in seconds.
 pub(super) const STUCK_SECONDS: u64 = 30;
 
-/// Orders the cure of the first that needs one.
+/// Orders the repair of the first member that needs one.
 pub(super) fn order_repairs(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let one_at_a_time = pool.rules.hold(Rule::OneRepair);
     for (ordinal, _) in pool.record.joined() {
@@ -23,7 +23,7 @@ pub(super) fn order_repairs(pool: &PoolView<'_>, record: &mut Record, decision: 
             note_waiting(pool, ordinal, decision);
             continue;
         };
-        let Some(need) = needs(pool, ordinal, report) else {
+        let Some(need) = needed_repair(pool, ordinal, report) else {
             note_waiting(pool, ordinal, decision);
             continue;
         };
@@ -46,30 +46,30 @@ pub(super) fn order_repairs(pool: &PoolView<'_>, record: &mut Record, decision: 
             decision.notes.push(Note::normal(ordinal, NoteReason::Waiting, text));
             continue;
         }
-        give(pool, record, ordinal, need);
+        give_order(pool, record, ordinal, need);
     }
 }
 
-/// What one needs that runs and is not healthy.
-fn needs(pool: &PoolView<'_>, ordinal: u32, report: &Report) -> Option<Need> {
-    let restore = |why: String| Need::new(report, Repair::RestoreIdentity, why);
+/// Returns the repair that a running member needs that is not healthy.
+fn needed_repair(pool: &PoolView<'_>, ordinal: u32, report: &Report) -> Option<RepairNeed> {
+    let restore = |why: String| RepairNeed::new(report, Repair::RestoreIdentity, why);
     let member = pool.record.joined_as(ordinal)?;
     let pod = pool.view.wanted.pod(ordinal);
     let own = report.uuid?;
-    let words = pool.views_of(ordinal, member.uuid);
+    let views = pool.views_of(ordinal, member.uuid);
     if own != member.uuid {
-        let known = words.iter().any(|(_, p)| p.is_some());
+        let known = views.iter().any(|(_, p)| p.is_some());
         let why = format!("{pod} has lost its state: its UUID is {own} now, and the pool knows it as {}", member.uuid);
         return known.then(|| restore(why));
     }
     if report.peers.is_empty() && report.volumes.is_empty() && pool.is_unchanged_for(ordinal, STUCK_SECONDS) {
-        // It contradicts nobody, and nothing is taken from it.
-        let known = words.iter().any(|(_, p)| p.is_some());
+        // It contradicts nobody, and a restore removes nothing from it.
+        let known = views.iter().any(|(_, p)| p.is_some());
         return known.then(|| restore(format!("{pod} has its UUID but lists no peers")));
     }
-    // Two that wait for each other: both say so, and one of them begins anew.
-    let in_between = |p: &Peer| p.connected && !matches!(p.state, PeerState::Befriended | PeerState::Rejected);
-    let all_wait = !words.is_empty() && words.iter().all(|(_, p)| p.is_some_and(in_between));
+    // Two peers wait for each other: one of them is restored.
+    let in_handshake = |p: &Peer| p.connected && !matches!(p.state, PeerState::Befriended | PeerState::Rejected);
+    let all_wait = !views.is_empty() && views.iter().all(|(_, p)| p.is_some_and(in_handshake));
     if all_wait
         && pool.core().is_none()
         && ordinal != pool.view.decider
@@ -77,20 +77,20 @@ fn needs(pool: &PoolView<'_>, ordinal: u32, report: &Report) -> Option<Need> {
     {
         return Some(restore(format!("{pod} is stuck joining the pool: {}", member.seen)));
     }
-    let rejecters = estranged(pool, ordinal, report)?;
+    let rejecters = rejections_by_core(pool, ordinal, report)?;
     let differing = differing_volumes(pool, report);
     if differing.is_empty() {
         return Some(restore(format!("{pod} cannot join the pool: {}", member.seen)));
     }
     let names = differing.join(", ");
     let reason = format!("{pod} is rejected by {rejecters} peers: its definition of {names} differs from theirs");
-    // Only these are taken away, which the others have: volumes that it alone knows come into the pool with it.
-    Some(Need { repair: Repair::ResyncVolumes, volumes: differing, reason })
+    // Only volumes that the others have are removed; volumes that only this peer knows stay.
+    Some(RepairNeed { repair: Repair::ResyncVolumes, volumes: differing, reason })
 }
 
-/// Whether one has fallen out with the core of the pool, and how many of that reject it. One that merely has no
-/// connection has not: it and the core still call each other friends.
-fn estranged(pool: &PoolView<'_>, ordinal: u32, report: &Report) -> Option<usize> {
+/// Returns how many peers of the core reject the member, if it has to be repaired. A member that is only disconnected
+/// need not be: it and the core still have each other befriended.
+fn rejections_by_core(pool: &PoolView<'_>, ordinal: u32, report: &Report) -> Option<usize> {
     let core = pool.core().filter(|core| !core.contains(&ordinal))?;
     let own = report.uuid?;
     let (mut rejections, mut friends) = (0, 0);
@@ -101,13 +101,13 @@ fn estranged(pool: &PoolView<'_>, ordinal: u32, report: &Report) -> Option<usize
         rejections += usize::from(rejected(from) || rejected(to));
         friends += usize::from(to.is_some_and(|p| p.state == PeerState::Befriended));
     }
-    // One that is looked for at an old address is only not found.
+    // A peer that is looked for at an old address is only not found.
     let misnamed = core.iter().any(|m| pool.is_misnamed(*m, ordinal) || pool.is_misnamed(ordinal, *m));
     let stuck = friends * 2 <= core.len() && !misnamed && pool.is_unchanged_for(ordinal, STUCK_SECONDS);
     (rejections * 2 > core.len() || stuck).then_some(rejections)
 }
 
-/// Volumes of which this one has another definition than the others, at the same version.
+/// Volumes of which this pod has a definition that differs from the others' with the same version.
 fn differing_volumes(pool: &PoolView<'_>, report: &Report) -> Vec<VolumeName> {
     let differs = |name: &VolumeName, version: Option<u64>, checksum: &Option<String>| {
         pool.witnesses().filter(|(w, _)| *w != report.ordinal).flat_map(|(_, r)| &r.volumes).any(|v| {
@@ -122,8 +122,8 @@ fn differing_volumes(pool: &PoolView<'_>, report: &Report) -> Vec<VolumeName> {
     volumes.map(|v| v.name.clone()).collect()
 }
 
-/// Why one cannot have its identity and its peers written anew: it is the only copy of something. Volumes stay where they
-/// are, but those that it made under another identity have their bricks at somebody whom nobody would know then.
+/// Returns why identity and peers of a pod cannot be restored: it has the only copy of something. Volumes are kept, but
+/// bricks of volumes that it created under another UUID would belong to a peer that nobody knows.
 pub(super) fn only_copy(pool: &PoolView<'_>, report: &Report) -> Option<Note> {
     if !pool.rules.hold(Rule::OnlyCopy) {
         return None;
@@ -149,12 +149,12 @@ pub(super) fn only_copy(pool: &PoolView<'_>, report: &Report) -> Option<Note> {
     None
 }
 
-/// Two that most of the pool has as friends and that reject each other: neither is restarted for that, but somebody should
-/// know. It passes when either of them is restarted.
+/// Warns of two peers that reject each other while most peers accept both: neither is restarted by the agents. It ends
+/// when either is restarted.
 fn note_mutual_rejection(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) {
     let Some(member) = pool.record.joined_as(ordinal) else { return };
-    let words = pool.views_of(ordinal, member.uuid);
-    let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected));
+    let views = pool.views_of(ordinal, member.uuid);
+    let rejecters = views.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected));
     for (who, _) in rejecters.filter(|(who, _)| pool.is_healthy(*who) && *who < ordinal) {
         let (a, b) = (pool.view.wanted.pod(*who), pool.view.wanted.pod(ordinal));
         let text =
@@ -163,15 +163,15 @@ fn note_mutual_rejection(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decis
     }
 }
 
-/// One that is merely away, or that nothing can be done for now, is waited for.
+/// Notes that a peer is waited for: it is disconnected, or nothing can be done for it now.
 fn note_waiting(pool: &PoolView<'_>, ordinal: u32, decision: &mut Decision) {
     let Some(member) = pool.record.joined_as(ordinal) else { return };
     if !pool.view.wanted.includes(ordinal) || pool.is_whole(ordinal) {
         return;
     }
     let pod = pool.view.wanted.pod(ordinal);
-    let words = pool.views_of(ordinal, member.uuid);
-    let rejecters = words.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected)).count();
+    let views = pool.views_of(ordinal, member.uuid);
+    let rejecters = views.iter().filter(|(_, p)| p.is_some_and(|p| p.state == PeerState::Rejected)).count();
     if rejecters > 0 && pool.running_as_recorded(ordinal).is_some() {
         let text = format!(
             "{pod} is rejected by {rejecters} of its peers; it is repaired when more than half of all {} peers reject it",

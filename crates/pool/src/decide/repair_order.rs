@@ -12,24 +12,24 @@ const REPAIR_SECONDS: u64 = 180;
 /// How long the pool has, after that, to be whole again.
 const RECOVER_SECONDS: u64 = 60;
 
-/// A repair that one needs, and why.
-pub(super) struct Need {
+/// A repair that a pod needs, and why.
+pub(super) struct RepairNeed {
     pub(super) repair: Repair,
-    /// The volumes to take away; for a repair that takes none, those that it has.
+    /// The volumes to remove; for repairs that remove none, the volumes that the pod has.
     pub(super) volumes: Vec<VolumeName>,
     pub(super) reason: String,
 }
 
-impl Need {
-    pub(super) fn new(report: &Report, repair: Repair, reason: String) -> Need {
-        Need { repair, volumes: report.volumes.iter().map(|v| v.name.clone()).collect(), reason }
+impl RepairNeed {
+    pub(super) fn new(report: &Report, repair: Repair, reason: String) -> RepairNeed {
+        RepairNeed { repair, volumes: report.volumes.iter().map(|v| v.name.clone()).collect(), reason }
     }
 }
 
-/// Gives an order; the one before it, if there is one, is replaced.
-pub(super) fn give(pool: &PoolView<'_>, record: &mut Record, ordinal: u32, need: Need) {
+/// Gives a repair order; replaces the previous one, if any.
+pub(super) fn give_order(pool: &PoolView<'_>, record: &mut Record, ordinal: u32, need: RepairNeed) {
     let Some(pod) = pool.view.pods.get(&ordinal) else { return };
-    let Need { repair, volumes, reason } = need;
+    let RepairNeed { repair, volumes, reason } = need;
     record.orders += 1;
     record.order = Some(RepairOrder {
         id: record.orders,
@@ -44,8 +44,8 @@ pub(super) fn give(pool: &PoolView<'_>, record: &mut Record, ordinal: u32, need:
     });
 }
 
-/// Takes away the order for a pod that is gone: nobody else carries it out. It is Kubernetes that says so, and no peer's
-/// view; so no majority of them is needed for it.
+/// Removes the order for a pod that no longer exists: no other pod carries it out. Kubernetes tells this, so no
+/// majority of peers is needed.
 pub(super) fn drop_if_gone(view: &DecisionInput<'_>, record: &mut Record, decision: &mut Decision) {
     if let Some(order) = record.order.take_if(|o| view.pods.get(&o.ordinal) != Some(&o.pod)) {
         let text = format!("pod {} was to be repaired and no longer exists", view.wanted.pod(order.ordinal));
@@ -53,9 +53,9 @@ pub(super) fn drop_if_gone(view: &DecisionInput<'_>, record: &mut Record, decisi
     }
 }
 
-/// Follows the order's progress. It is removed when the agent has reported that it is done with it, and never before: a
-/// report can be older than the moment in which the agent stopped its glusterd, and the next order would be the second
-/// repair at the same time.
+/// Follows the progress of the order. It is removed only when the agent has reported that it is done with it: a report
+/// can be older than the moment in which the agent stopped its glusterd, and the next order would be a second repair at
+/// the same time.
 pub(super) fn follow(pool: &PoolView<'_>, record: &mut Record, decision: &mut Decision) {
     let Some(mut order) = record.order.clone() else { return };
     let pod = pool.view.wanted.pod(order.ordinal);
@@ -70,11 +70,11 @@ pub(super) fn follow(pool: &PoolView<'_>, record: &mut Record, decision: &mut De
         Some(made) => pool.view.now.saturating_sub(made) > RECOVER_SECONDS,
         None => age > REPAIR_SECONDS,
     };
-    let ended = done && report.is_some_and(|r| r.daemon == Daemon::Running);
-    if ended && is_cured(pool, &order, report) {
+    let finished = done && report.is_some_and(|r| r.daemon == Daemon::Running);
+    if finished && is_repaired(pool, &order, report) {
         record.order = None;
         decision.notes.push(Note::normal(order.ordinal, NoteReason::Repaired, format!("{pod} is repaired")));
-    } else if ended && order.withdrawn {
+    } else if finished && order.withdrawn {
         record.order = None;
         let text = format!("the repair of {pod} was withdrawn");
         decision.notes.push(Note::normal(order.ordinal, NoteReason::RepairDropped, text));
@@ -90,7 +90,7 @@ pub(super) fn follow(pool: &PoolView<'_>, record: &mut Record, decision: &mut De
         decision.notes.push(Note::warning(order.ordinal, NoteReason::RepairFailed, text));
         record.order = Some(RepairOrder { withdrawn: true, ..order });
     } else if late {
-        // It may be in the middle of it: another repair would be the second at once.
+        // It may be in progress: another repair would be a second one at the same time.
         let text = format!(
             "{pod} is being repaired and does not answer: no other peer is repaired until it answers or its pod is deleted"
         );
@@ -101,17 +101,17 @@ pub(super) fn follow(pool: &PoolView<'_>, record: &mut Record, decision: &mut De
     }
 }
 
-/// Whether one whose agent is done with an order is as it should be.
-fn is_cured(pool: &PoolView<'_>, order: &RepairOrder, report: Option<&Report>) -> bool {
+/// Whether a pod whose agent is done with an order is as intended.
+fn is_repaired(pool: &PoolView<'_>, order: &RepairOrder, report: Option<&Report>) -> bool {
     match order.repair {
         Repair::Forget => report.is_some_and(|r| r.peers.is_empty()),
         Repair::RestoreIdentity | Repair::ResyncVolumes => pool.is_whole(order.ordinal),
-        Repair::CorrectNames => pool.sought_at_old_address(order.ordinal).is_empty(),
+        Repair::CorrectNames => pool.peers_at_old_address(order.ordinal).is_empty(),
     }
 }
 
-/// Whether an order takes nothing away that none of the `others` has who answer: time has passed since it was given. It is
-/// asked right before a glusterd is stopped.
+/// Whether an order removes only what at least one of the `others` that answer has. Checked right before a glusterd is
+/// stopped: time has passed since the order was given.
 pub fn loses_nothing(order: &RepairOrder, own: &Report, others: &BTreeMap<u32, Report>) -> bool {
     let elsewhere = |name: &VolumeName| others.values().any(|r| r.volumes.iter().any(|v| v.name == *name));
     match order.repair {
@@ -122,12 +122,12 @@ pub fn loses_nothing(order: &RepairOrder, own: &Report, others: &BTreeMap<u32, R
     }
 }
 
-/// Whether an order is still to be carried out, by what the one to be repaired says itself: it is asked right before its
-/// glusterd is stopped, so that one that became healthy meanwhile is left alone.
+/// Whether an order is still needed, according to the pod itself. Checked right before its glusterd is stopped, so that
+/// a pod that became healthy is left alone.
 pub fn still_needed(order: &RepairOrder, record: &Record, own: &Report) -> bool {
     if order.repair == Repair::CorrectNames {
-        let astray = |m: &Member| own.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_lost_by_name(p, m));
-        return record.joined().any(|(_, m)| astray(m));
+        let not_found = |m: &Member| own.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_lost_by_name(p, m));
+        return record.joined().any(|(_, m)| not_found(m));
     }
     let Some(member) = record.joined_as(order.ordinal) else { return true };
     let others = || record.joined().filter(|(o, _)| *o != order.ordinal);
@@ -136,7 +136,7 @@ pub fn still_needed(order: &RepairOrder, record: &Record, own: &Report) -> bool 
         others().filter(|(_, m)| own.peers.iter().any(|p| p.uuid == Some(m.uuid) && is_so(p))).count()
     };
     let friends = listed(PeerState::Befriended, false);
-    // Friends without a connection may have forgotten this one: those that are connected decide.
+    // Disconnected peers may have forgotten this one: the connected ones decide.
     let rejected = listed(PeerState::Rejected, true) > listed(PeerState::Befriended, true);
     let running_as_recorded = own.daemon == Daemon::Running && own.uuid == Some(member.uuid);
     let count = others().count();
@@ -162,7 +162,7 @@ mod tests {
         (ordinal, member)
     }
 
-    /// The last one rejects the others, and they reject it.
+    /// The report of a pod; the last pod and the others reject each other.
     fn report(ordinal: u32) -> (u32, Report) {
         let peer = |other: u32| Peer {
             uuid: Some(uuid(other)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_has_time_to_settle_however_long_it_took() {
+    fn the_pool_has_time_to_recover_after_a_repair() {
         let wanted = PoolSpec::new("g", "d", 3, 0).expect("host names");
         let pods: BTreeMap<u32, String> = (0..3).map(|o| (o, format!("uid-{o}"))).collect();
         for (made, done, age, reason) in [

@@ -1,6 +1,6 @@
-//! glusterd's own words and files, as data: what its command line prints as XML, and what its state directory holds.
+//! Parses what the gluster command prints as XML, and the files of glusterd's state directory.
 //!
-//! These are functions on strings. What is too long, too deep or not what was expected is an error, never a panic.
+//! These are functions on strings. Input that is too long, too deep or unexpected is an error, never a panic.
 
 mod state;
 mod volumes;
@@ -12,13 +12,13 @@ pub use xml::{PoolList, peer_status, pool_list};
 
 use crate::InvalidName;
 
-/// What was read is not what glusterd writes.
+/// Input that glusterd does not produce.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct ParseError {
-    /// What was read: `peer status`, `glusterd.info`, …
+    /// The input: `peer status`, `glusterd.info`, …
     pub what: &'static str,
-    /// What is wrong with it.
+    /// The problem.
     pub reason: String,
 }
 
@@ -32,10 +32,10 @@ impl ParseError {
     }
 }
 
-/// The longest text that is read; a pool of a hundred peers with a hundred volumes needs less.
-const LONGEST: usize = 8 << 20;
+/// The maximum length of a text; a pool of a hundred peers with a hundred volumes needs less.
+const MAX_LENGTH: usize = 8 << 20;
 
-/// A text's lines of the form `key=value`.
+/// Returns the `key=value` lines of a text.
 fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.trim(), value.trim()))
 }

@@ -3,8 +3,8 @@
 use super::{ParseError, pairs};
 use crate::{HostName, Identity, PeerFile, PeerId};
 
-/// Identity and operating version in the text of `glusterd.info`. Either may be missing: a glusterd that was ended
-/// early leaves such a file behind.
+/// Parses identity and operating version from `glusterd.info`. Either may be missing: a glusterd that is killed early
+/// leaves such a file behind.
 pub fn glusterd_info(text: &str) -> (Option<PeerId>, Option<u32>) {
     let mut found = (None, None);
     for (key, value) in pairs(text) {
@@ -17,12 +17,12 @@ pub fn glusterd_info(text: &str) -> (Option<PeerId>, Option<u32>) {
     found
 }
 
-/// The text of `glusterd.info` for an identity.
+/// Formats `glusterd.info` for an identity.
 pub fn write_glusterd_info(identity: &Identity) -> String {
     format!("UUID={}\noperating-version={}\n", identity.uuid, identity.operating_version)
 }
 
-/// A file in `peers/`.
+/// Parses a file in `peers/`.
 pub fn peer_file(text: &str) -> Result<PeerFile, ParseError> {
     let wrong = |reason: &str| ParseError::new("file in peers/", reason);
     let (mut uuid, mut state, mut hosts) = (None, None, Vec::<HostName>::new());
@@ -30,7 +30,7 @@ pub fn peer_file(text: &str) -> Result<PeerFile, ParseError> {
         match key {
             "uuid" => uuid = value.parse().ok(),
             "state" => state = value.parse().ok(),
-            // A name that is none cannot be used: the peer is listed without it.
+            // An invalid name cannot be used: the peer is listed without it.
             _ if key.starts_with("hostname") => hosts.extend(value.parse::<HostName>().ok()),
             _ => {}
         }
@@ -43,7 +43,7 @@ pub fn peer_file(text: &str) -> Result<PeerFile, ParseError> {
     Ok(PeerFile { uuid, state, hosts })
 }
 
-/// The text of a file in `peers/`, which has to be named for the identity.
+/// Formats a file in `peers/`; it has to be named for the peer's UUID.
 pub fn write_peer_file(peer: &PeerFile) -> String {
     let mut text = format!("uuid={}\nstate={}\n", peer.uuid, peer.state);
     for (i, host) in peer.hosts.iter().enumerate() {

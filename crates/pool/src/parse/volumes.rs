@@ -1,11 +1,11 @@
-//! Volumes: `volume info`, `volume heal V info summary`, and what `vols/` holds.
+//! Volumes: `volume info`, `volume heal V info summary`, and the files in `vols/`.
 
 use super::xml::{child, elements, read, required};
 use super::{ParseError, pairs};
-use crate::{Brick, BrickPath, HostName, PeerId, Volume, VolumeName};
+use crate::{Brick, BrickPath, GlusterVolume, HostName, PeerId, VolumeName};
 
-/// The volumes, from `gluster volume info all`. It does not tell their versions and checksums: see [`volume_files`].
-pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
+/// Parses the output of `gluster volume info all`. It contains no versions and checksums: see [`volume_files`].
+pub fn volume_info(text: &str) -> Result<Vec<GlusterVolume>, ParseError> {
     const WHAT: &str = "volume info";
     read(WHAT, text, |root| {
         let mut found = Vec::new();
@@ -18,7 +18,7 @@ pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
                 let uuid = child(brick, "hostUuid").and_then(|u| u.parse().ok());
                 bricks.push(Brick { host, uuid, path });
             }
-            found.push(Volume {
+            found.push(GlusterVolume {
                 name: required(WHAT, volume, "name")?.parse().map_err(ParseError::invalid(WHAT))?,
                 version: None,
                 checksum: None,
@@ -30,20 +30,20 @@ pub fn volume_info(text: &str) -> Result<Vec<Volume>, ParseError> {
     })
 }
 
-/// A brick's part in healing.
+/// The pending heals of a brick.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heal {
-    /// The host, as the volume was made with.
+    /// The host name that the volume was created with.
     pub host: HostName,
     /// The identity of the peer that holds the brick.
     pub uuid: Option<PeerId>,
     /// The directory.
     pub path: BrickPath,
-    /// How many entries wait to be healed from it; none if that could not be told, as when the brick is away.
+    /// The number of pending heals from this brick; none if it is unknown, for example because the brick is down.
     pub entries: Option<u64>,
 }
 
-/// What waits to be healed, from `gluster volume heal V info summary`.
+/// Parses the output of `gluster volume heal V info summary`.
 pub fn heal_summary(text: &str) -> Result<Vec<Heal>, ParseError> {
     const WHAT: &str = "volume heal info";
     read(WHAT, text, |root| {
@@ -58,15 +58,16 @@ pub fn heal_summary(text: &str) -> Result<Vec<Heal>, ParseError> {
     })
 }
 
-/// A volume, from `vols/NAME/info`, `vols/NAME/cksum` and the files in `vols/NAME/bricks/`.
+/// Parses a volume from `vols/NAME/info`, `vols/NAME/cksum` and the files in `vols/NAME/bricks/`.
 pub fn volume_files<'a>(
     name: &str,
     info: &str,
     cksum: Option<&str>,
     bricks: impl IntoIterator<Item = &'a str>,
-) -> Result<Volume, ParseError> {
+) -> Result<GlusterVolume, ParseError> {
     let name: VolumeName = name.parse().map_err(ParseError::invalid("vols/"))?;
-    let mut volume = Volume { name: name.clone(), version: None, checksum: None, started: false, bricks: Vec::new() };
+    let mut volume =
+        GlusterVolume { name: name.clone(), version: None, checksum: None, started: false, bricks: Vec::new() };
     for (key, value) in pairs(info) {
         match key {
             "version" => volume.version = value.parse().ok(),
@@ -93,7 +94,7 @@ pub fn volume_files<'a>(
     Ok(volume)
 }
 
-/// The parts of `HOST:PATH`.
+/// Splits `HOST:PATH`.
 fn host_and_path(what: &'static str, name: &str) -> Result<(HostName, BrickPath), ParseError> {
     let parts = name.split_once(":/").ok_or_else(|| ParseError::new(what, "a brick whose name is not HOST:PATH"))?;
     let host = parts.0.parse().map_err(ParseError::invalid(what))?;

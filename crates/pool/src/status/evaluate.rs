@@ -1,4 +1,4 @@
-//! Whether a pool is healthy, and if not, why.
+//! Evaluates whether a pool is healthy, and if not, why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,71 +6,71 @@ use super::matrix::Matrix;
 use super::{PeerCondition, PeerStatus, PeerView, RepairStatus, Status, StatusInput};
 use crate::{BrickPath, Daemon, HostName, Member, Membership, Record, Repair, Report, VolumeName};
 
-/// The status of a pool.
-pub fn status(seen: &StatusInput) -> Status {
-    let nobody = Record::default();
-    let record = seen.record.as_ref().ok().and_then(Option::as_ref).unwrap_or(&nobody);
-    let ordinals = ordinals(seen, record);
-    let mut matrix = Matrix::new(seen, &ordinals);
-    let volumes = volumes(seen, record);
-    let peers: Vec<PeerStatus> = ordinals.iter().map(|o| peer(seen, record, &volumes, &mut matrix, *o)).collect();
+/// Computes the status of a pool.
+pub fn status(input: &StatusInput) -> Status {
+    let empty = Record::default();
+    let record = input.record.as_ref().ok().and_then(Option::as_ref).unwrap_or(&empty);
+    let ordinals = ordinals(input, record);
+    let mut matrix = Matrix::new(input, &ordinals);
+    let volumes = volumes(input, record);
+    let peers: Vec<PeerStatus> = ordinals.iter().map(|o| peer(input, record, &volumes, &mut matrix, *o)).collect();
     let repair = record.order.as_ref().map(|order| RepairStatus {
-        pod: seen.wanted.pod(order.ordinal),
-        what: repair(&order.repair).to_owned(),
+        pod: input.wanted.pod(order.ordinal),
+        what: describe_repair(&order.repair).to_owned(),
         reason: order.reason.clone(),
-        seconds: seen.now.saturating_sub(order.since),
+        seconds: input.now.saturating_sub(order.since),
     });
     let mut troubles = Vec::new();
-    match &seen.record {
+    match &input.record {
         Err(why) => troubles.push(format!("the record cannot be read: {why}")),
         Ok(None) => troubles.push("there is no record yet".to_owned()),
         Ok(Some(_)) => {}
     }
     for peer in &peers {
-        troubles.extend(troubles_of(peer, &peers));
+        troubles.extend(peer_problems(peer, &peers));
     }
     troubles.extend(repair.as_ref().map(|r| format!("{} is being repaired: {}", r.pod, r.what)));
-    let decider = |ordinal: &u32| Some(seen.wanted.pod(*ordinal)) == seen.decider;
-    let answered = seen.answers.iter().filter_map(|(o, a)| Some((o, a.as_ref().ok()?)));
+    let decider = |ordinal: &u32| Some(input.wanted.pod(*ordinal)) == input.decider;
+    let answered = input.answers.iter().filter_map(|(o, a)| Some((o, a.as_ref().ok()?)));
     let notes = answered.filter(|(o, _)| decider(o)).flat_map(|(_, a)| a.notes.clone()).collect();
     Status {
-        pool: seen.wanted.name().to_owned(),
-        namespace: seen.namespace.clone(),
+        pool: input.wanted.name().to_owned(),
+        namespace: input.namespace.clone(),
         whole: troubles.is_empty(),
-        wanted: seen.wanted.replicas,
-        decider: seen.decider.clone(),
+        wanted: input.wanted.replicas,
+        decider: input.decider.clone(),
         peers,
-        volumes: volumes.into_iter().map(|(volume, bricks)| (volume, at(seen, &bricks))).collect(),
+        volumes: volumes.into_iter().map(|(volume, bricks)| (volume, brick_names(input, &bricks))).collect(),
         troubles,
         repair,
         notes,
-        events: seen.events.clone(),
+        events: input.events.clone(),
     }
 }
 
-/// The ordinals that are wanted, in the pool, or have a pod.
-fn ordinals(seen: &StatusInput, record: &Record) -> Vec<u32> {
-    let start = seen.wanted.start;
-    let wanted = start..start.saturating_add(seen.wanted.replicas);
+/// The ordinals that are wanted, are members, or have a pod.
+fn ordinals(input: &StatusInput, record: &Record) -> Vec<u32> {
+    let start = input.wanted.start;
+    let wanted = start..start.saturating_add(input.wanted.replicas);
     let joined = record.joined().map(|(ordinal, _)| ordinal);
-    let all: BTreeSet<u32> = wanted.chain(joined).chain(seen.pods.keys().copied()).collect();
+    let all: BTreeSet<u32> = wanted.chain(joined).chain(input.pods.keys().copied()).collect();
     all.into_iter().collect()
 }
 
-/// Who holds a brick.
+/// The holder of a brick.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     /// A pod of this pool.
     Pod(u32),
-    /// A host that is none.
+    /// Another host.
     Host(HostName),
 }
 
 /// The holders and directories of the bricks of each volume.
 type Bricks = BTreeMap<VolumeName, BTreeSet<(Holder, BrickPath)>>;
 
-/// The bricks that the peers report; of peers that do not answer, those that are recorded.
-fn volumes(seen: &StatusInput, record: &Record) -> Bricks {
+/// The bricks that the peers report; for volumes that nobody reports, the recorded ones.
+fn volumes(input: &StatusInput, record: &Record) -> Bricks {
     let mut volumes = Bricks::new();
     for (ordinal, member) in record.joined() {
         for brick in &member.bricks {
@@ -78,7 +78,7 @@ fn volumes(seen: &StatusInput, record: &Record) -> Bricks {
         }
     }
     let mut reported = Bricks::new();
-    for report in seen.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report) {
+    for report in input.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report) {
         for volume in &report.volumes {
             let bricks = reported.entry(volume.name.clone()).or_default();
             for brick in &volume.bricks {
@@ -86,7 +86,7 @@ fn volumes(seen: &StatusInput, record: &Record) -> Bricks {
                     let uuid = brick.uuid?;
                     record.joined().find(|(_, m)| m.uuid == uuid).map(|(o, _)| o)
                 };
-                let holder = seen.wanted.ordinal(&brick.host).or_else(by_uuid);
+                let holder = input.wanted.ordinal(&brick.host).or_else(by_uuid);
                 let holder = holder.map_or_else(|| Holder::Host(brick.host.clone()), Holder::Pod);
                 bricks.insert((holder, brick.path.clone()));
             }
@@ -96,25 +96,25 @@ fn volumes(seen: &StatusInput, record: &Record) -> Bricks {
     volumes
 }
 
-fn at(seen: &StatusInput, bricks: &BTreeSet<(Holder, BrickPath)>) -> Vec<String> {
+fn brick_names(input: &StatusInput, bricks: &BTreeSet<(Holder, BrickPath)>) -> Vec<String> {
     let name = |holder: &Holder| match holder {
-        Holder::Pod(ordinal) => seen.wanted.pod(*ordinal),
+        Holder::Pod(ordinal) => input.wanted.pod(*ordinal),
         Holder::Host(host) => host.to_string(),
     };
     bricks.iter().map(|(holder, path)| format!("{}:{path}", name(holder))).collect()
 }
 
-fn peer(seen: &StatusInput, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ordinal: u32) -> PeerStatus {
+fn peer(input: &StatusInput, record: &Record, volumes: &Bricks, matrix: &mut Matrix, ordinal: u32) -> PeerStatus {
     let member: Option<&Member> = record.members.get(&ordinal);
-    let pod = seen.pods.get(&ordinal);
-    let answer = seen.answers.get(&ordinal);
+    let pod = input.pods.get(&ordinal);
+    let answer = input.answers.get(&ordinal);
     let answered = answer.and_then(|a| a.as_ref().ok());
     let report: Option<&Report> = answered.map(|a| &a.report);
     let holds = |bricks: &BTreeSet<(Holder, BrickPath)>| bricks.iter().any(|(who, _)| *who == Holder::Pod(ordinal));
-    let sees = matrix.rows.remove(&ordinal).map(|row| by_pod(seen, row));
+    let sees = matrix.rows.remove(&ordinal).map(|row| by_pod(input, row));
     PeerStatus {
-        pod: seen.wanted.pod(ordinal),
-        wanted: seen.wanted.includes(ordinal),
+        pod: input.wanted.pod(ordinal),
+        wanted: input.wanted.includes(ordinal),
         membership: member.map(|m| m.membership),
         pod_state: pod.map_or("no pod".to_owned(), |p| p.state.clone()),
         node: pod.and_then(|p| p.node.clone()),
@@ -136,12 +136,12 @@ fn peer(seen: &StatusInput, record: &Record, volumes: &Bricks, matrix: &mut Matr
     }
 }
 
-fn by_pod(seen: &StatusInput, row: BTreeMap<u32, PeerView>) -> BTreeMap<String, PeerView> {
-    row.into_iter().map(|(ordinal, peer_view)| (seen.wanted.pod(ordinal), peer_view)).collect()
+fn by_pod(input: &StatusInput, row: BTreeMap<u32, PeerView>) -> BTreeMap<String, PeerView> {
+    row.into_iter().map(|(ordinal, peer_view)| (input.wanted.pod(ordinal), peer_view)).collect()
 }
 
-/// The problems of one peer, by its own report and by how it sees the others.
-fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
+/// The problems of one peer, from its own report and from how it sees the others.
+fn peer_problems(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     let pod = &peer.pod;
     let mut troubles = Vec::new();
     if !peer.wanted {
@@ -173,15 +173,15 @@ fn troubles_of(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     if peer.wanted && peer.silent.is_none() && peer.membership != Some(Membership::Joined) {
         troubles.push(format!("{pod} has not joined the pool"));
     }
-    troubles.extend(views(peer, peers));
+    troubles.extend(view_problems(peer, peers));
     for stranger in &peer.strangers {
         troubles.push(format!("{pod} has a peer {stranger} that is not a pod of this pool"));
     }
     troubles
 }
 
-/// How one sees the others that are wanted or belong to the pool.
-fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
+/// The problems in how a peer sees the others that are wanted or members.
+fn view_problems(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     let mut troubles = Vec::new();
     // A glusterd that is not running sees nobody, which is reported already.
     let Some(sees) = peer.sees.as_ref().filter(|_| peer.glusterd == Some(Daemon::Running)) else { return troubles };
@@ -204,7 +204,7 @@ fn views(peer: &PeerStatus, peers: &[PeerStatus]) -> Vec<String> {
     troubles
 }
 
-fn repair(repair: &Repair) -> &'static str {
+fn describe_repair(repair: &Repair) -> &'static str {
     match repair {
         Repair::RestoreIdentity => "restoring its identity and its peers",
         Repair::ResyncVolumes => "fetching volume definitions from the other peers",

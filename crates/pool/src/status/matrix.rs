@@ -1,11 +1,11 @@
-//! Who sees whom.
+//! How each peer sees the others.
 
 use std::collections::BTreeMap;
 
 use super::{PeerCondition, PeerView, StatusInput};
 use crate::{Peer, PeerState, Report};
 
-/// How one sees another.
+/// How a pod sees a peer.
 fn peer_view(peer: Option<&Peer>) -> PeerView {
     let Some(peer) = peer else {
         return PeerView { words: None, word: PeerCondition::Unknown, uuid: None, disputed: false };
@@ -21,24 +21,24 @@ fn peer_view(peer: Option<&Peer>) -> PeerView {
     PeerView { words: Some(format!("{} ({connection})", peer.state.words())), word, uuid: peer.uuid, disputed: false }
 }
 
-/// How those who answered see the others: by who looks, then by whom they look at. Also the names of those that are no
-/// pods of this pool.
+/// How each pod that answered sees the others: by the pod that looks, then by the pod it looks at. Also the names of
+/// peers that are not pods of this pool.
 pub(super) struct Matrix {
     pub(super) rows: BTreeMap<u32, BTreeMap<u32, PeerView>>,
     pub(super) strangers: BTreeMap<u32, Vec<String>>,
 }
 
 impl Matrix {
-    /// Of these peers; each row has all but the one who looks.
-    pub(super) fn new(seen: &StatusInput, ordinals: &[u32]) -> Matrix {
+    /// Builds the matrix for these ordinals; each row has all others.
+    pub(super) fn new(input: &StatusInput, ordinals: &[u32]) -> Matrix {
         let mut matrix = Matrix { rows: BTreeMap::new(), strangers: BTreeMap::new() };
-        for (who, answer) in &seen.answers {
+        for (who, answer) in &input.answers {
             let Ok(answer) = answer else { continue };
             let mut known: BTreeMap<u32, &Peer> = BTreeMap::new();
             let mut strangers = Vec::new();
             for peer in &answer.report.peers {
-                match ordinal(seen, peer) {
-                    // Two of one name: the one that is not fine is the one to show.
+                match ordinal(input, peer) {
+                    // If two peers have the same name, the one with a problem is shown.
                     Some(ordinal)
                         if known.get(&ordinal).is_none_or(|p| peer_view(Some(p)).word == PeerCondition::Ok) =>
                     {
@@ -53,13 +53,13 @@ impl Matrix {
             matrix.strangers.insert(*who, strangers);
         }
         for ordinal in ordinals {
-            matrix.dispute(*ordinal);
+            matrix.mark_disputed(*ordinal);
         }
         matrix
     }
 
-    /// Marks what most do not say of a peer, or, where there is no most, what is not fine.
-    fn dispute(&mut self, ordinal: u32) {
+    /// Marks states that differ from the majority's, or, without a majority, from `Ok`.
+    fn mark_disputed(&mut self, ordinal: u32) {
         let mut counts: BTreeMap<PeerCondition, usize> = BTreeMap::new();
         for peer_view in self.rows.values().filter_map(|row| row.get(&ordinal)) {
             *counts.entry(peer_view.word).or_default() += 1;
@@ -76,7 +76,7 @@ impl Matrix {
     }
 }
 
-/// What to call a peer that is no pod of the pool.
+/// The name of a peer that is not a pod of the pool.
 fn name(peer: &Peer) -> String {
     match (peer.hosts.first(), peer.uuid) {
         (Some(host), _) => host.to_string(),
@@ -85,15 +85,15 @@ fn name(peer: &Peer) -> String {
     }
 }
 
-/// The pod that a peer is: by its name, or by the identity or the address that a pod of the pool has.
-fn ordinal(seen: &StatusInput, peer: &Peer) -> Option<u32> {
-    let by_name = peer.hosts.iter().find_map(|host| seen.wanted.ordinal(host));
-    let reports = || seen.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report);
+/// Returns the pod of a peer: by name, or by the UUID or address of a pod.
+fn ordinal(input: &StatusInput, peer: &Peer) -> Option<u32> {
+    let by_name = peer.hosts.iter().find_map(|host| input.wanted.ordinal(host));
+    let reports = || input.answers.values().filter_map(|a| a.as_ref().ok()).map(|a| &a.report);
     let has =
         |report: &&Report| (report.uuid.is_some() && report.uuid == peer.uuid) || peer.hosts.contains(&report.address);
     let by_report = || reports().find(has).map(|r| r.ordinal);
     let by_record = || {
-        let record = seen.record.as_ref().ok()?.as_ref()?;
+        let record = input.record.as_ref().ok()?.as_ref()?;
         record.joined().find(|(_, member)| Some(member.uuid) == peer.uuid).map(|(ordinal, _)| ordinal)
     };
     by_name.or_else(by_report).or_else(by_record)

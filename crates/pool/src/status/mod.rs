@@ -1,8 +1,7 @@
-//! How a pool stands, for people: every peer as every other sees it.
+//! The status of a pool for users: every peer as every other sees it.
 //!
-//! [`StatusInput`] is what was read from outside: what Kubernetes has, and what the agents answered. [`status`] judges it,
-//! [`render`] puts it into words. Whether the pool is whole is judged by the peers' own views alone, not by what the
-//! agents think of it.
+//! [`StatusInput`] has the objects in Kubernetes and the answers of the agents. [`status`] evaluates it, [`render`]
+//! formats it. Whether the pool is healthy depends on the peers' reports only, not on the agents' notes.
 
 mod evaluate;
 mod matrix;
@@ -14,181 +13,182 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config_map::RecordError;
-use crate::{BrickPath, Daemon, FieldError, Membership, PeerId, PoolSpec, Record, Report, VolumeName};
+use crate::{BrickPath, Daemon, JsonFieldError, Membership, PeerId, PoolSpec, Record, Report, VolumeName};
 
 pub use evaluate::status;
 pub use render::render;
 
-/// What was seen of a pool.
+/// The input of a status.
 #[derive(Debug, Clone)]
 pub struct StatusInput {
     /// The namespace.
     pub namespace: String,
-    /// What the StatefulSet wants.
+    /// The desired pods.
     pub wanted: PoolSpec,
-    /// What is recorded; none if there is no record, or why it cannot be read.
+    /// The record; none if there is none, or why it cannot be read.
     pub record: Result<Option<Record>, RecordError>,
     /// The pod that holds the Lease.
     pub decider: Option<String>,
-    /// The pods that Kubernetes has.
+    /// The pods in Kubernetes.
     pub pods: BTreeMap<u32, PodSummary>,
-    /// What the pods' agents answered, or why they did not.
+    /// The answers of the agents, or why there is none.
     pub answers: BTreeMap<u32, Result<AgentAnswer, NoAgentAnswer>>,
-    /// What was said in events, the oldest first.
+    /// Recent events, the oldest first.
     pub events: Vec<PoolEvent>,
-    /// Seconds of the clock that the record's times are of.
+    /// The time, in seconds of the clock of the record.
     pub now: u64,
 }
 
-/// A pod, as Kubernetes has it.
+/// A pod in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSummary {
-    /// Its node, once it has one.
+    /// The node, once it is scheduled.
     pub node: Option<String>,
-    /// In one word: `ready`, `not ready`, `ending`, or its phase.
+    /// One of `ready`, `not ready`, `ending`, or the phase.
     pub state: String,
 }
 
-/// Why an agent gave no answer.
+/// Why an agent did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoAgentAnswer {
-    /// Its pod has no address yet.
+    /// The pod has no address yet.
     #[error("its pod has no address yet")]
     NoAddress,
-    /// It took too long.
+    /// The time limit was exceeded.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
-    /// It does not have a page of this name.
-    #[error("it has no page /{0}")]
+    /// The page does not exist.
+    #[error("the agent has no page /{0}")]
     NoPage(&'static str),
-    /// It could not be reached, or the API server says no.
+    /// The agent could not be reached, or the API server refused the request.
     #[error("{0}")]
     Refused(String),
-    /// What it answered is no report.
+    /// The answer is not a valid report.
     #[error("its answer cannot be read: {0}")]
-    Unreadable(#[from] FieldError),
+    Unreadable(#[from] JsonFieldError),
 }
 
-/// What an agent answered.
+/// The answer of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentAnswer {
-    /// What its glusterd says.
+    /// The report about its glusterd.
     pub report: Report,
-    /// Why it is not ready.
+    /// Why the pod is not ready.
     pub unready: Option<String>,
-    /// What it says of the pool, if it decides.
+    /// The leader's notes, if the agent leads.
     pub notes: Vec<NoteText>,
 }
 
-/// What an agent says of itself and the pool: its page `/pool`.
+/// The page `/pool` of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolPage {
     /// The pool.
     #[serde(default)]
     pub pool: String,
-    /// The agent's pod.
+    /// The ordinal of the agent's pod.
     #[serde(default)]
     pub ordinal: u32,
-    /// Whether it leads.
+    /// Whether the agent leads.
     #[serde(default)]
     pub leads: bool,
-    /// Why it is not ready.
+    /// Why the pod is not ready.
     #[serde(default)]
     pub unready: Option<String>,
-    /// What it says of the pool, if it leads.
+    /// The leader's notes, if the agent leads.
     #[serde(default)]
     pub notes: Vec<NoteText>,
 }
 
-/// Something that an agent says of the pool.
+/// A note of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoteText {
-    /// Whose pod; none if it is about the whole pool.
+    /// The ordinal of the pod; none if the note is about the whole pool.
     pub ordinal: Option<u32>,
-    /// A word for machines.
+    /// The reason, for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// The text, for users.
     pub text: String,
     /// `Normal` or `Warning`.
     pub severity: String,
 }
 
-/// What was said in an event.
+/// An event about a pod of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolEvent {
-    /// When, as Kubernetes writes times.
+    /// The time, as Kubernetes writes it.
     pub time: String,
-    /// Of whom.
+    /// The pod.
     pub pod: String,
-    /// A word for machines.
+    /// The reason, for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// The text, for users.
     pub text: String,
     /// `Normal` or `Warning`.
     pub severity: String,
 }
 
-/// How a pool stands.
+/// The status of a pool.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Its name.
+    /// The name of the pool.
     pub pool: String,
-    /// Its namespace.
+    /// The namespace of the pool.
     pub namespace: String,
-    /// Whether every peer that is wanted sees every other in the pool and connected, and nothing is left to do.
+    /// Whether the pool is healthy: every wanted peer sees every other in the pool and connected, and nothing is left
+    /// to do.
     pub whole: bool,
-    /// How many peers are wanted.
+    /// The wanted number of peers.
     pub wanted: u32,
-    /// The pod that decides for the pool.
+    /// The leader.
     pub decider: Option<String>,
     /// The peers.
     pub peers: Vec<PeerStatus>,
     /// Volumes with their bricks, as `POD:DIRECTORY`.
     pub volumes: BTreeMap<VolumeName, Vec<String>>,
-    /// What keeps the pool from being whole, in sentences.
+    /// The problems, as sentences.
     pub troubles: Vec<String>,
-    /// The repair that is under way.
+    /// The repair in progress.
     pub repair: Option<RepairStatus>,
-    /// What the one who decides says.
+    /// The leader's notes.
     pub notes: Vec<NoteText>,
-    /// What was said in events, the oldest first.
+    /// Recent events, the oldest first.
     pub events: Vec<PoolEvent>,
 }
 
-/// How a peer stands.
+/// The status of a peer.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PeerStatus {
     /// The pod's name.
     pub pod: String,
-    /// Whether the StatefulSet wants it.
+    /// Whether the StatefulSet includes it.
     pub wanted: bool,
-    /// Whether it belongs to the pool; none if it is not recorded.
+    /// Whether it is a member; none if it is not recorded.
     #[serde(rename = "standing")]
     pub membership: Option<Membership>,
-    /// The pod in one word.
+    /// The state of the pod in one word.
     pub pod_state: String,
-    /// Its node.
+    /// The node of the pod.
     pub node: Option<String>,
     /// Whether its glusterd runs; none if its agent did not answer.
     pub glusterd: Option<Daemon>,
-    /// Its identity, as itself or else the record says.
+    /// Its UUID, as reported or else as recorded.
     pub uuid: Option<PeerId>,
     /// The volumes that it holds bricks of.
     pub bricks: Vec<VolumeName>,
-    /// Entries that wait to be healed.
+    /// The number of pending heals.
     pub heals: Option<u64>,
     /// Its bricks whose disks do not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stuck_bricks: Vec<BrickPath>,
     /// How it sees the others, by pod; none if its agent did not answer.
     pub sees: Option<BTreeMap<String, PeerView>>,
-    /// Others that it knows and that are no pods of this pool, by name.
+    /// Peers that it lists and that are not pods of this pool.
     pub strangers: Vec<String>,
-    /// What its agent does or waits for.
+    /// What its agent is doing or waits for.
     pub doing: Option<String>,
-    /// Why it is not ready.
+    /// Why the pod is not ready.
     pub unready: Option<String>,
     /// Why its agent did not answer.
     pub silent: Option<String>,
@@ -198,13 +198,13 @@ pub struct PeerStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PeerView {
-    /// In glusterd's words, such as `Peer in Cluster (Connected)`; none if it does not know the other.
+    /// The state in glusterd's wording, such as `Peer in Cluster (Connected)`; none if it does not list the other.
     pub words: Option<String>,
-    /// In one word, for a table.
+    /// The state in one word, for a table.
     pub word: PeerCondition,
-    /// The identity by which it knows the other.
+    /// The UUID by which it knows the other.
     pub uuid: Option<PeerId>,
-    /// Whether others see the same peer in another way.
+    /// Whether other peers report a different state.
     pub disputed: bool,
 }
 
@@ -239,15 +239,15 @@ impl PeerCondition {
     }
 }
 
-/// A repair that is under way.
+/// A repair in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairStatus {
-    /// Whose pod.
+    /// The pod.
     pub pod: String,
-    /// What is done.
+    /// The description of the repair.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// For how many seconds.
+    /// The duration so far, in seconds.
     pub seconds: u64,
 }

@@ -1,9 +1,9 @@
-//! A pool's status as text.
+//! Renders the status of a pool as text.
 
 use super::{PeerStatus, Status};
 use crate::{Daemon, Membership, Severity};
 
-/// The status of a pool as text.
+/// Renders the status of a pool as text.
 pub fn render(status: &Status) -> String {
     let Status { namespace, pool, .. } = status;
     let mut text = format!("pool {namespace}/{pool} is {}\n", if status.whole { "healthy" } else { "not healthy" });
@@ -104,7 +104,7 @@ fn matrix(status: &Status) -> Vec<Vec<String>> {
     std::iter::once(head).chain(status.peers.iter().map(row)).collect()
 }
 
-/// A table with columns as wide as their content.
+/// Renders a table with columns as wide as their content.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);

@@ -1,17 +1,17 @@
-//! When a brick that is recorded is forgotten.
+//! When a recorded brick is removed from the record.
 
 use std::collections::BTreeMap;
 
 use crate::names::{id, name};
 use stead_pool::{
-    Brick, BrickAt, Daemon, DecisionInput, Member, Peer, PeerState, PoolSpec, Record, Report, Volume, decide,
+    Brick, BrickAt, Daemon, DecisionInput, GlusterVolume, Member, Peer, PeerState, PoolSpec, Record, Report, decide,
 };
 
 fn wanted() -> PoolSpec {
     PoolSpec::new("pool", "pool.svc", 3, 0).unwrap()
 }
 
-/// A pool of three, of which the last one holds a brick.
+/// A pool of three pods, of which the last holds a brick.
 fn record() -> Record {
     let member = |o: u32| Member {
         bricks: if o == 2 { vec![BrickAt { volume: name("gv0"), path: name("/brick") }] } else { Vec::new() },
@@ -20,16 +20,16 @@ fn record() -> Record {
     Record { members: (0..3).map(|o| (o, member(o))).collect(), ..Record::default() }
 }
 
-/// What one says: it has the others as friends, and the volume with bricks at these, if it knows it.
-fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
+/// The report of a pod: it lists the others as befriended, and knows the volume with bricks on these pods, if any.
+fn report(ordinal: u32, running: usize, volume: Option<&[u32]>) -> Report {
     let peer = |o: u32| Peer {
         uuid: Some(id(o)),
         hosts: vec![wanted().host(o)],
         state: PeerState::Befriended,
-        connected: (o as usize) < here,
+        connected: (o as usize) < running,
     };
     let brick = |o: &u32| Brick { host: wanted().host(*o), uuid: None, path: name("/brick") };
-    let volume = volume.map(|at| Volume {
+    let volume = volume.map(|at| GlusterVolume {
         name: name("gv0"),
         version: Some(1),
         checksum: None,
@@ -53,16 +53,16 @@ fn report(ordinal: u32, here: usize, volume: Option<&[u32]>) -> Report {
 }
 
 #[test]
-fn a_brick_is_forgotten_only_where_somebody_can_tell() {
-    /// What each peer says of the brick's holders, if it answers.
-    type Told<'a> = &'a [Option<&'a [u32]>];
-    let table: [(&str, Told<'_>, bool); 6] = [
-        ("all have it", &[Some(&[2]), Some(&[2]), Some(&[2])], true),
-        ("it is away, and one knows the volume", &[Some(&[2]), None], true),
-        ("it is away, and the others lost their states", &[None, None], true),
-        ("it is away, and one alone says that it was moved", &[Some(&[0]), None], true),
-        ("it is away, and the brick was moved", &[Some(&[0]), Some(&[0])], false),
-        ("all are there, and the volume was deleted", &[None, None, None], false),
+fn a_brick_is_removed_only_if_the_reports_prove_it() {
+    /// For each pod that answers, the holders of the brick that it knows.
+    type Reported<'a> = &'a [Option<&'a [u32]>];
+    let table: [(&str, Reported<'_>, bool); 6] = [
+        ("all know it", &[Some(&[2]), Some(&[2]), Some(&[2])], true),
+        ("the holder is disconnected, and one peer knows the volume", &[Some(&[2]), None], true),
+        ("the holder is disconnected, and the others lost their state", &[None, None], true),
+        ("the holder is disconnected, and only one peer reports a move", &[Some(&[0]), None], true),
+        ("the holder is disconnected, and the brick was moved", &[Some(&[0]), Some(&[0])], false),
+        ("all answer, and the volume was deleted", &[None, None, None], false),
     ];
     for (what, volumes, kept) in table {
         let report = |(o, v): (usize, &Option<&[u32]>)| (o as u32, report(o as u32, volumes.len(), *v));

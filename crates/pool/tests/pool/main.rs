@@ -1,4 +1,4 @@
-//! The decision against a model of glusterd, and the model against recordings of the real one.
+//! Tests decisions against a model of glusterd, and the model against recordings of real glusterds.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read recordings, and may fail on them")]
 
 mod boots;

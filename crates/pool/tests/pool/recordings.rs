@@ -1,4 +1,4 @@
-//! What real glusterds said, against what the model says when the same is done to it.
+//! Compares recordings of real glusterds with the model after the same actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,30 +24,30 @@ fn recordings() -> Vec<(String, Value)> {
     found.into_iter().map(read).collect()
 }
 
-/// What one glusterd says or, if it does not run, what its files say: identity → state and connection.
-type Says = BTreeMap<String, (u32, bool)>;
+/// The peers of a glusterd, from its output or, if it does not run, from its files: UUID → state and connection.
+type PeerStates = BTreeMap<String, (u32, bool)>;
 
-/// A recording played on the model.
-struct Play {
+/// A recording replayed on the model.
+struct Replay {
     glusterds: Glusterds,
     domain: String,
-    /// The identity that each pod had first.
+    /// The first UUID of each pod.
     first: BTreeMap<u32, String>,
-    /// Real identities by the model's.
+    /// Real UUIDs by the model's UUIDs.
     names: BTreeMap<String, String>,
 }
 
-impl Play {
-    fn new(recording: &Value) -> Play {
+impl Replay {
+    fn new(recording: &Value) -> Replay {
         let domain = recording["domain"].as_str().unwrap().to_owned();
         let mut glusterds = Glusterds::default();
         for n in 0..recording["pods"].as_u64().unwrap() as u32 {
             glusterds.add(n, &format!("pool-{n}.{domain}"), &format!("address-{n}"));
         }
-        Play { glusterds, domain, first: BTreeMap::new(), names: BTreeMap::new() }
+        Replay { glusterds, domain, first: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    fn deed(&mut self, step: &Value) {
+    fn apply(&mut self, step: &Value) {
         let words = step["deed"].as_array().unwrap();
         let numbers: Vec<u32> = words[1..].iter().filter_map(|w| w.as_u64().map(|n| n as u32)).collect();
         let success = step["answer"].as_str().is_none_or(|a| a.contains("success"));
@@ -63,7 +63,7 @@ impl Play {
             }
             "form" => {
                 all[1..].iter().for_each(|n| g.probe(0, *n).unwrap());
-                g.settle();
+                g.run_handshakes();
                 g.probe(1, 0).unwrap();
             }
             "probe" => {
@@ -133,20 +133,20 @@ impl Play {
             }
             "cut" => g.far = numbers.iter().copied().collect(),
             "heal" => g.far = BTreeSet::new(),
-            other => panic!("a deed that the model does not know: {other}"),
+            other => panic!("an action that the model does not know: {other}"),
         }
-        g.settle();
+        g.run_handshakes();
     }
 
-    fn model_says(&self, n: u32) -> Says {
+    fn model_states(&self, n: u32) -> PeerStates {
         let glusterd = &self.glusterds.all[&n];
         let real = |u: &String| self.names.get(u).cloned().unwrap_or_else(|| format!("model's {u}"));
         let friends = glusterd.disk.friends.iter();
         friends.map(|(u, f)| (real(u), (f.state, f.connected && glusterd.running))).collect()
     }
 
-    /// What a glusterd really said, and that its files say the same.
-    fn real_says(seen: &Value) -> Says {
+    /// The recorded peers; checks that its files agree.
+    fn recorded_states(seen: &Value) -> PeerStates {
         let files = seen["files"].as_object().unwrap();
         let kept: BTreeMap<String, u32> = files
             .iter()
@@ -173,7 +173,7 @@ impl Play {
     fn volumes(&self, step: &Value) -> (Vec<String>, Vec<String>) {
         let (mut model, mut real) = (Vec::new(), Vec::new());
         let (mut sums, mut real_sums) = (Vec::new(), Vec::new());
-        // A stopped one's checksum is that of its last start: it is reckoned anew when it starts.
+        // The checksum of a stopped glusterd is from its last start: it is recomputed at the next one.
         for (n, glusterd) in self.glusterds.all.iter().filter(|(_, g)| g.running) {
             for (name, d) in &glusterd.disk.volumes {
                 let sum = (name.clone(), d.checksum);
@@ -200,21 +200,22 @@ impl Play {
 }
 
 #[test]
-fn the_model_says_what_real_glusterds_said() {
+fn the_model_behaves_like_recorded_glusterds() {
     let mut wrong = Vec::new();
     for (name, recording) in recordings() {
-        let mut play = Play::new(&recording);
+        let mut replay = Replay::new(&recording);
         for (i, step) in recording["steps"].as_array().unwrap().iter().enumerate() {
-            play.deed(step);
-            for n in play.glusterds.all.keys() {
+            replay.apply(step);
+            for n in replay.glusterds.all.keys() {
                 let seen = &step["seen"][format!("pool-{n}")];
                 if let (Some(uuid), _) = parse::glusterd_info(seen["info"].as_str().unwrap_or_default()) {
-                    play.names.insert(play.glusterds.uuid(*n), uuid.to_string());
-                    play.first.entry(*n).or_insert(play.glusterds.uuid(*n));
+                    replay.names.insert(replay.glusterds.uuid(*n), uuid.to_string());
+                    replay.first.entry(*n).or_insert(replay.glusterds.uuid(*n));
                 }
             }
-            for n in play.glusterds.all.keys() {
-                let (model, real) = (play.model_says(*n), Play::real_says(&step["seen"][format!("pool-{n}")]));
+            for n in replay.glusterds.all.keys() {
+                let (model, real) =
+                    (replay.model_states(*n), Replay::recorded_states(&step["seen"][format!("pool-{n}")]));
                 if model != real {
                     wrong.push(format!(
                         "{name} step {i} {}: pool-{n}\n  model {model:?}\n  real  {real:?}",
@@ -222,7 +223,7 @@ fn the_model_says_what_real_glusterds_said() {
                     ));
                 }
             }
-            let (model, real) = play.volumes(step);
+            let (model, real) = replay.volumes(step);
             if model != real {
                 wrong.push(format!("{name} step {i} {}: volumes\n  model {model:?}\n  real  {real:?}", step["deed"]));
             }

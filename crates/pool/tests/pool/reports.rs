@@ -1,8 +1,8 @@
-//! Reports of other agents, read.
+//! Reading reports of other agents.
 
 use stead_pool::{Daemon, PeerState, Report};
 
-/// What an agent sends.
+/// A report of an agent.
 const REPORT: &str = r#"{
   "ordinal": 1, "pod": "uid-1", "address": "10.0.0.1", "daemon": "Running",
   "uuid": "edb18957-b7f5-468d-baf8-19e0e02d20c7", "operatingVersion": 100000,
@@ -18,7 +18,7 @@ const REPORT: &str = r#"{
 }"#;
 
 #[test]
-fn a_report_of_an_older_agent_is_read_and_can_be_read_by_it() {
+fn reports_are_compatible_with_older_agents() {
     let report = Report::from_json(REPORT.as_bytes()).unwrap();
     assert_eq!((report.daemon, report.peers[0].state), (Daemon::Running, PeerState::Befriended));
     assert_eq!((report.peers[0].uuid.is_some(), report.peers[1].uuid), (true, None));
@@ -30,7 +30,7 @@ fn a_report_of_an_older_agent_is_read_and_can_be_read_by_it() {
 }
 
 #[test]
-fn a_value_that_is_not_valid_is_refused_with_its_field() {
+fn an_invalid_value_is_rejected_with_its_field() {
     for (valid, invalid, field) in [
         ("edb18957-b7f5-468d-baf8-19e0e02d20c7", "../../../../../etc/cron.d/x", "uuid"),
         ("d77f225f-14f9-4028-9ed1-02eff28cbc4c", "../../../../../etc/cron.d/x", "peers[0].uuid"),

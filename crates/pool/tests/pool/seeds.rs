@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use stead_pool::{Rule, Rules};
 
 use crate::model::cluster::Cluster;
-use crate::model::faults::NOT_WHOLE;
-use crate::model::help::Help;
+use crate::model::faults::NOT_RECOVERED;
+use crate::model::interventions::Intervention;
 
 /// The number of runs.
 fn runs() -> u64 {
@@ -16,28 +16,28 @@ fn runs() -> u64 {
 /// The number of runs at the same time.
 const THREADS: u64 = 4;
 
-/// The largest share of runs, in percent, in which a person has to help after the faults have ended and the agents have
-/// tried. Agents must not do some things: decide which definition is right where half of the pool has either, bring back
-/// members that were scaled away, delete volumes that nobody else knows.
-const HELPED: u64 = 6;
+/// The maximum share of runs, in percent, in which a person has to help after the faults have ended and the agents have
+/// tried. Some things agents must not do: decide which definition is right if half of the pool has either, bring back
+/// members that were scaled away, delete volumes that no other pod knows.
+const MAX_HELPED_PERCENT: u64 = 6;
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug, PartialEq, Eq)]
-struct Played {
+struct FinishedRun {
     outcome: Result<(), String>,
-    /// What a person did.
-    helped: BTreeSet<Help>,
+    /// The interventions of a person.
+    helped: BTreeSet<Intervention>,
     log: Vec<String>,
 }
 
-fn play(seed: u64, rules: Rules) -> Played {
+fn play(seed: u64, rules: Rules) -> FinishedRun {
     let mut cluster = Cluster::new(seed, rules);
     let outcome = cluster.play();
-    Played { outcome, helped: cluster.truth.helped, log: cluster.log }
+    FinishedRun { outcome, helped: cluster.truth.helped, log: cluster.log }
 }
 
 /// Plays all runs, in the order of their seeds, and keeps of each what `keep` returns.
-fn play_all<T: Send>(rules: Rules, keep: impl Fn(u64, Played) -> Option<T> + Sync) -> Vec<T> {
+fn play_all<T: Send>(rules: Rules, keep: impl Fn(u64, FinishedRun) -> Option<T> + Sync) -> Vec<T> {
     let part = |first: u64| {
         let seeds = (first..runs()).step_by(THREADS as usize);
         seeds.filter_map(|seed| Some((seed, keep(seed, play(seed, rules))?))).collect::<Vec<_>>()
@@ -56,22 +56,22 @@ fn the_pool_recovers_and_no_invariant_is_violated() {
     if let Some(seed) = std::env::var("STEAD_POOL_SEED").ok().and_then(|s| s.parse().ok()) {
         let rule = std::env::var("STEAD_POOL_WITHOUT").ok();
         let without = Rule::ALL.into_iter().find(|r| Some(format!("{r:?}")) == rule);
-        let Played { outcome, log, .. } = play(seed, without.map_or(Rules::default(), Rules::without));
+        let FinishedRun { outcome, log, .. } = play(seed, without.map_or(Rules::default(), Rules::without));
         panic!("seed {seed}: {outcome:?}\n{}", log.join("\n"));
     }
     let played = play_all(Rules::default(), |seed, run| Some((seed, run.outcome.err(), run.helped)));
     let helped = played.iter().filter(|(_, _, helped)| !helped.is_empty()).count() as u64;
-    let mut ways: BTreeMap<Help, u64> = BTreeMap::new();
-    played.iter().flat_map(|(_, _, helped)| helped).for_each(|how| *ways.entry(*how).or_default() += 1);
+    let mut interventions: BTreeMap<Intervention, u64> = BTreeMap::new();
+    played.iter().flat_map(|(_, _, helped)| helped).for_each(|how| *interventions.entry(*how).or_default() += 1);
     let failed: Vec<(u64, String)> = played.into_iter().filter_map(|(seed, why, _)| Some((seed, why?))).collect();
-    #[expect(clippy::print_stdout, reason = "the count is for whoever runs the test")]
+    #[expect(clippy::print_stdout, reason = "the count is informative")]
     {
-        println!("a person helped in {helped} of {} runs: {ways:?}", runs());
+        println!("a person helped in {helped} of {} runs: {interventions:?}", runs());
     }
     let count = failed.len();
     assert!(failed.is_empty(), "{count} of {} runs failed; replay one with STEAD_POOL_SEED: {failed:?}", runs());
-    // A few runs say nothing about the share.
-    let bounded = runs() < 1_000 || helped * 100 <= runs() * HELPED;
+    // The share is meaningful only for many runs.
+    let bounded = runs() < 1_000 || helped * 100 <= runs() * MAX_HELPED_PERCENT;
     assert!(bounded, "a person had to help in {helped} of {} runs", runs());
 }
 
@@ -82,8 +82,8 @@ fn the_same_seed_gives_the_same_bytes() {
     }
 }
 
-/// For each rule a run that violates an invariant without it. After a change of the model, `STEAD_POOL_SEARCH=RULE` prints
-/// such seeds of a rule, searching as many runs as `STEAD_POOL_RUNS` says.
+/// For each rule a run that violates an invariant without it. After a change of the model, `STEAD_POOL_SEARCH=RULE`
+/// prints such seeds of a rule, searching as many runs as `STEAD_POOL_RUNS` says.
 const FAILS_WITHOUT: [(Rule, u64); 6] = [
     (Rule::Majority, 3),
     (Rule::Bricks, 79),
@@ -93,14 +93,14 @@ const FAILS_WITHOUT: [(Rule, u64); 6] = [
     (Rule::Healthy, 2085),
 ];
 
-/// A rule for which no run is known that fails without it: it takes a report that is older than a change right before it.
-/// The first 15,000 runs have none.
+/// A rule for which no run is known that fails without it: it takes a report that is older than a change right before
+/// it. The first 15,000 runs have none.
 const WITHOUT_A_RUN: Rule = Rule::Settled;
 
 #[test]
 fn a_kept_run_fails_without_its_rule() {
     // That the pool does not recover is not enough: an invariant has to be violated.
-    let violation = |run: Played| run.outcome.err().filter(|why| why != NOT_WHOLE);
+    let violation = |run: FinishedRun| run.outcome.err().filter(|why| why != NOT_RECOVERED);
     if let Ok(name) = std::env::var("STEAD_POOL_SEARCH") {
         let rule = Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name).expect("the name of a rule");
         let found = play_all(Rules::without(rule), |seed, run| Some((seed, violation(run)?)));

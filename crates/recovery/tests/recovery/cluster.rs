@@ -26,7 +26,7 @@ pub(crate) fn node(name: &str, zone: &str) -> Value {
     })
 }
 
-/// The same, unreachable for ten minutes.
+/// A node that has been unreachable for ten minutes.
 pub(crate) fn unreachable(name: &str, zone: &str) -> Value {
     let mut node = node(name, zone);
     node["status"]["conditions"] = json!([
@@ -47,7 +47,7 @@ pub(crate) fn lease(name: &str, renewed: &str) -> Value {
     })
 }
 
-/// A pod of a StatefulSet, on a node.
+/// A pod of a StatefulSet on a node.
 pub(crate) fn pod(name: &str, on: &str) -> Value {
     let set = name.rsplit_once('-').map_or(name, |(set, _)| set);
     let tolerations = ["not-ready", "unreachable"].map(|key| {
@@ -63,7 +63,7 @@ pub(crate) fn pod(name: &str, on: &str) -> Value {
     })
 }
 
-/// A pod with a volume of a driver that attaches; the claim and the volume are beside it, and the attachment.
+/// A pod with an attached volume: the pod, its claim, the volume and the VolumeAttachment.
 pub(crate) fn with_volume(mut pod: Value, volume: &str) -> Vec<Value> {
     pod["spec"]["volumes"] =
         json!([{ "name": "data", "persistentVolumeClaim": { "claimName": format!("claim-{volume}") } }]);
@@ -88,7 +88,7 @@ pub(crate) fn set(name: &str, replicas: i64) -> Value {
     })
 }
 
-/// Three nodes, the first of which is unreachable, with a pod and its volume on it.
+/// Three nodes, the first of which is unreachable and has a pod with a volume.
 pub(crate) fn outage() -> Vec<Value> {
     let mut items = vec![
         unreachable("a", "z1"),
@@ -101,7 +101,7 @@ pub(crate) fn outage() -> Vec<Value> {
     items
 }
 
-/// The item of this kind and name, to change it.
+/// Returns the item of this kind and name, to change it.
 pub(crate) fn find<'a>(items: &'a mut [Value], kind: &str, name: &str) -> &'a mut Value {
     items.iter_mut().find(|i| i["kind"] == kind && i["metadata"]["name"] == name).unwrap()
 }
@@ -110,27 +110,27 @@ pub(crate) fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-pub(crate) fn said(words: &str) -> Option<Statement> {
+pub(crate) fn statement(words: &str) -> Option<Statement> {
     Some(Statement { by: "anna".into(), at: now(), words: words.into() })
 }
 
 pub(crate) fn confirmed() -> RecoveryRequest {
-    RecoveryRequest { who: "anna".into(), confirm_off: said("pulled the plug"), ..RecoveryRequest::default() }
+    RecoveryRequest { who: "anna".into(), confirm_off: statement("pulled the plug"), ..RecoveryRequest::default() }
 }
 
-/// The next step for node `a`.
+/// Returns the next step for node `a`.
 pub(crate) fn next(items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> NextStep {
-    next_of("a", items, request, policy)
+    next_for("a", items, request, policy)
 }
 
-/// The next step for a node.
-pub(crate) fn next_of(node: &str, items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> NextStep {
+/// Returns the next step for a node.
+pub(crate) fn next_for(node: &str, items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> NextStep {
     let objects = Objects::from_items(items.to_vec());
     let view = ClusterView::new(node, &objects, None, now());
     next_step(&view, record_of(&objects, node).as_ref(), request, policy)
 }
 
-/// Why the step is refused.
+/// Returns why the step is refused.
 pub(crate) fn refusal(items: &[Value], request: &RecoveryRequest, policy: &RecoveryPolicy) -> String {
     let step = next(items, request, policy);
     match step {
@@ -139,7 +139,7 @@ pub(crate) fn refusal(items: &[Value], request: &RecoveryRequest, policy: &Recov
     }
 }
 
-/// The record that the step writes.
+/// Returns the record that the step writes.
 pub(crate) fn written(step: NextStep) -> NodeRecovery {
     match step.write {
         Some(RecoveryWrite::Record(record)) => *record,
@@ -147,8 +147,8 @@ pub(crate) fn written(step: NextStep) -> NodeRecovery {
     }
 }
 
-/// Puts the record among the items.
-pub(crate) fn keep(items: &mut Vec<Value>, record: &NodeRecovery) {
+/// Adds the record to the items, or replaces it.
+pub(crate) fn store(items: &mut Vec<Value>, record: &NodeRecovery) {
     let mut value = serde_json::to_value(record).unwrap();
     value["metadata"]["resourceVersion"] = "9".into();
     items.retain(|i| i["kind"] != "NodeRecovery" || i["metadata"]["name"] != value["metadata"]["name"]);

@@ -1,8 +1,8 @@
-//! The steps of a recovery against a model of a cluster; plans and refusals one by one.
+//! Tests of single steps, plans and refusals, and seeded runs against a model of a cluster.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read the environment, and may fail on it")]
 
 mod cluster;
-mod corners;
+mod corner_cases;
 mod model;
 mod plans;
 mod records;

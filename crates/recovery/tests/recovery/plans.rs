@@ -14,7 +14,7 @@ fn names(plan: &RecoveryPlan) -> Vec<&str> {
     plan.pods.iter().map(|p| p.name.as_str()).collect()
 }
 
-fn alone(plan: &RecoveryPlan) -> Vec<(&str, &str, bool)> {
+fn left_alone(plan: &RecoveryPlan) -> Vec<(&str, &str, bool)> {
     plan.left_alone.iter().map(|l| (l.what.as_str(), l.why.as_str(), l.added_tolerations.is_some())).collect()
 }
 
@@ -49,8 +49,8 @@ fn a_daemon_pod_is_expendable_unless_it_has_an_attached_volume() {
     items.extend(disk.into_iter().map(|i| if i["kind"] == "Pod" { owned_by(i, "DaemonSet") } else { i }));
     items.push(tolerating(owned_by(pod("agent-2", "a"), "DaemonSet")));
     let plan = planned(&items, &RecoveryPolicy::default());
-    let passing: Vec<(&str, bool)> = plan.left_alone.iter().map(|l| (l.what.as_str(), l.expendable)).collect();
-    assert_eq!(passing, [("pod x/agent-0", true), ("pod x/agent-1", false), ("pod x/agent-2", false)]);
+    let expendable: Vec<(&str, bool)> = plan.left_alone.iter().map(|l| (l.what.as_str(), l.expendable)).collect();
+    assert_eq!(expendable, [("pod x/agent-0", true), ("pod x/agent-1", false), ("pod x/agent-2", false)]);
     assert_eq!(plan.left_alone[2].why, "it belongs to the node (DaemonSet agent)");
 }
 
@@ -65,7 +65,7 @@ fn pods_that_belong_to_the_node_are_left_alone() {
     let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(names(&plan), ["db-0"]);
     assert_eq!(
-        alone(&plan),
+        left_alone(&plan),
         [
             ("pod x/agent-0", DAEMON, false),
             ("pod x/job-0", "it has ended", false),
@@ -89,7 +89,7 @@ fn pods_that_tolerate_the_taint_are_released_if_wanted_and_safe() {
     assert!(!plan.pods[0].tolerates && plan.pods[1].tolerates);
     let back = "it tolerates all taints of this node, so that its replacement could be scheduled to this node";
     let why = "it tolerates node.kubernetes.io/out-of-service, so that its replacement could be scheduled to this node";
-    assert_eq!(alone(&plan), [("pod x/any-0", back, false), ("pod x/both-0", why, false)]);
+    assert_eq!(left_alone(&plan), [("pod x/any-0", back, false), ("pod x/both-0", why, false)]);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_pod_with_a_local_volume_is_left_alone() {
     let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(names(&plan), ["web-0"]);
     let why = "claim claim-v: its volume v exists on this node only";
-    assert_eq!(alone(&plan), [("pod x/db-0", why, true)]);
+    assert_eq!(left_alone(&plan), [("pod x/db-0", why, true)]);
     // It also has to tolerate the taints of an unreachable node: a Terminating pod would be removed.
     let after = &plan.left_alone[0].added_tolerations.as_ref().unwrap().after;
     assert_eq!(
@@ -153,7 +153,7 @@ fn pods_that_are_not_recreated_are_not_placed() {
         json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": { "name": "web", "namespace": "x", "uid": "web" }, "spec": { "replicas": replicas } })
     };
-    // So many pods on `a`, Terminating since 00:54, and others on other nodes, created at these times, Ready.
+    // This many Terminating pods on `a` since 00:54, and Ready pods on other nodes, created at these times.
     let with = |set: Value, old: usize, made: &[&str]| {
         let mut items = outage();
         items.retain(|i| i["kind"] != "Pod");
@@ -209,7 +209,7 @@ fn taints_of_others_are_left_alone() {
     ]);
     let plan = planned(&items, &RecoveryPolicy::default());
     assert_eq!(
-        alone(&plan),
+        left_alone(&plan),
         [
             ("taint example.com/maintenance", "Stead did not apply it", false),
             (

@@ -1,14 +1,14 @@
-//! Refusals: what the cluster is like, and the message.
+//! Refusals: the state of the cluster, and the message.
 
 use serde_json::{Value, json};
 use stead_recovery::{EvidenceKind, RecoveryPhase, RecoveryPolicy, RecoveryRequest};
 
 use crate::cluster::{
-    confirmed, find, keep, lease, next, next_of, node, now, outage, pod, refusal, said, set, unreachable, with_volume,
-    written,
+    confirmed, find, lease, next, next_for, node, now, outage, pod, refusal, set, statement, store, unreachable,
+    with_volume, written,
 };
 
-/// The outage with a change, and the message.
+/// Checks the message for the outage with a change.
 fn check(change: impl FnOnce(&mut Vec<Value>), request: &RecoveryRequest, policy: &RecoveryPolicy, words: &str) {
     let mut items = outage();
     change(&mut items);
@@ -68,7 +68,7 @@ fn most_nodes_are_unreachable() {
     // The confirmation is recorded, because it is evidence for this node. Nothing else is done.
     let record = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     assert_eq!((record.status.phase, record.status.message.as_str()), (RecoveryPhase::Held, words));
-    keep(&mut items, &record);
+    store(&mut items, &record);
     assert_eq!(refusal(&items, &confirmed(), &RecoveryPolicy::default()), words);
 
     let mut all = two_of_three();
@@ -82,12 +82,12 @@ fn most_nodes_are_unreachable() {
 fn most_nodes_are_unreachable_and_each_has_its_own_evidence() {
     let mut items = two_of_three();
     let held = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
-    keep(&mut items, &held);
-    let of_b = written(next_of("b", &items, &confirmed(), &RecoveryPolicy::default()));
+    store(&mut items, &held);
+    let of_b = written(next_for("b", &items, &confirmed(), &RecoveryPolicy::default()));
     assert_eq!(of_b.status.phase, RecoveryPhase::Planned, "{:?}", of_b.status);
 
     let refused = |items: &[Value]| {
-        let record = written(next_of("b", items, &confirmed(), &RecoveryPolicy::default()));
+        let record = written(next_for("b", items, &confirmed(), &RecoveryPolicy::default()));
         assert_eq!(record.status.phase, RecoveryPhase::Held, "{:?}", record.status);
     };
     // A sign of life since, evidence that is too old, an end, or another boot: no proof any more.
@@ -116,7 +116,7 @@ fn most_nodes_are_unreachable_and_each_has_its_own_evidence() {
         accept: [EvidenceKind::Person, EvidenceKind::CloudShutdown].into(),
         ..RecoveryPolicy::default()
     };
-    let of_b = written(next_of("b", &cloud, &confirmed(), &accepting));
+    let of_b = written(next_for("b", &cloud, &confirmed(), &accepting));
     assert_eq!(of_b.status.phase, RecoveryPhase::Planned, "{:?}", of_b.status);
 }
 
@@ -142,7 +142,7 @@ fn the_machine_is_not_stated_to_be_powered_off() {
         // A record of an earlier version does not have this field.
         let mut before = record.clone();
         before.spec.evidence[0].powered_off = false;
-        keep(&mut items, &before);
+        store(&mut items, &before);
         assert_eq!(refusal(&items, &plain_request(), &RecoveryPolicy::default()), words(driver));
         assert_eq!(written(next(&items, &stated, &RecoveryPolicy::default())).spec.evidence.len(), 2);
     }
@@ -170,7 +170,7 @@ fn no_evidence() {
                  not accept; the policy accepts no evidence: its accept is empty";
     check(|_| {}, &confirmed(), &nothing, words);
 
-    let empty = RecoveryRequest { confirm_off: said(" "), ..plain_request() };
+    let empty = RecoveryRequest { confirm_off: statement(" "), ..plain_request() };
     let words = "node a: no evidence that its machine is off; --confirm-off has no reason: say how you know that the \
                  machine is off; the policy accepts: Person";
     check(|_| {}, &empty, &RecoveryPolicy::default(), words);
@@ -295,7 +295,7 @@ fn as_many_nodes_as_allowed_are_being_recovered() {
     other.metadata.insert("name".into(), "b-1".into());
     other.spec.node.name = "b".into();
     other.status.phase = RecoveryPhase::Fenced;
-    keep(&mut items, &other);
+    store(&mut items, &other);
     let words = "node a: the policy's atOncePerZone is 1, and b is being recovered: finish that recovery, or undo it \
                  with --abort";
     assert_eq!(refusal(&items, &confirmed(), &RecoveryPolicy::default()), words);
@@ -307,14 +307,14 @@ fn as_many_nodes_as_allowed_are_being_recovered() {
 
 #[test]
 fn an_abort_before_or_too_late() {
-    let abort = RecoveryRequest { abort: said("it is back"), ..plain_request() };
+    let abort = RecoveryRequest { abort: statement("it is back"), ..plain_request() };
     check(|_| {}, &abort, &RecoveryPolicy::default(), "node a: no recovery to abort");
 
     let mut items = outage();
     let mut record = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     record.status.phase = RecoveryPhase::Fenced;
     record.status.no_return_since = Some(now());
-    keep(&mut items, &record);
+    store(&mut items, &record);
     let words = "node a: too late to abort: pods or volumes were released at 2026-01-01T01:00:00Z; the taint is \
                  removed when the node is back";
     assert_eq!(refusal(&items, &abort, &RecoveryPolicy::default()), words);
@@ -325,9 +325,9 @@ fn somebody_removed_the_taint() {
     let mut items = outage();
     let mut record = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     record.status.phase = RecoveryPhase::Fenced;
-    keep(&mut items, &record);
+    store(&mut items, &record);
     let stopped = written(next(&items, &plain_request(), &RecoveryPolicy::default()));
-    keep(&mut items, &stopped);
+    store(&mut items, &stopped);
     let words = "node a: somebody removed the taint node.kubernetes.io/out-of-service before all pods and volumes \
                  were released: confirm again with --confirm-off to continue, or undo the recovery with --abort";
     assert_eq!(stopped.status.message, words);
@@ -338,7 +338,7 @@ fn somebody_removed_the_taint() {
 fn a_policy_that_became_stricter() {
     let mut items = outage();
     let record = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
-    keep(&mut items, &record);
+    store(&mut items, &record);
     let cloud = RecoveryPolicy { accept: [EvidenceKind::CloudShutdown].into(), ..RecoveryPolicy::default() };
     let words = "node a: the policy no longer accepts Person, the evidence that this recovery was started with";
     assert_eq!(refusal(&items, &plain_request(), &cloud), words);
@@ -351,7 +351,7 @@ fn a_restart_is_evidence_for_terminating_pods_only() {
     find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T00:55:00Z".into();
     let mut former = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     former.status.phase = RecoveryPhase::Undone;
-    keep(&mut items, &former);
+    store(&mut items, &former);
     find(&mut items, "Node", "a")["status"]["nodeInfo"]["bootID"] = "boot-2".into();
     // A pod that was being deleted before the restart is not started again.
     let record = written(next(&items, &plain_request(), &policy));

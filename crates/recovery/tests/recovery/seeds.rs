@@ -32,7 +32,7 @@ fn failed(guards: Guards, lies: bool, many: bool) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn never_two_writers_and_every_run_ends_well() {
+fn never_two_writers_and_every_run_recovers() {
     if let Some(seed) = std::env::var("STEAD_RECOVERY_SEED").ok().and_then(|s| s.parse().ok()) {
         let guard = std::env::var("STEAD_RECOVERY_WITHOUT").ok();
         let without = Guard::ALL.into_iter().find(|g| Some(format!("{g:?}")) == guard);
@@ -71,8 +71,8 @@ const FAILS_WITHOUT: [(Guard, u64); 21] = [
     (Guard::PointOfNoReturn, 10),
 ];
 
-/// Guards for which no run is known that fails without them: the situations that they are for are rare in the model. The
-/// first 20,000 runs have none.
+/// Guards for which no run is known that fails without them: their situations are rare in the model. The first 20,000
+/// runs have none.
 const WITHOUT_A_RUN: [Guard; 2] = [Guard::Coverage, Guard::Terminating];
 
 #[test]

@@ -1,17 +1,17 @@
-//! Batches like those that kube-scheduler is measured with: equal nodes in three zones, twenty applications.
+//! Batches like those of kube-scheduler's benchmarks: equal nodes in three zones, twenty applications.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use stead_placement::Batch;
 
-/// What the pods of a batch ask for, beside cpu and memory.
+/// The constraints of the pods of a batch, in addition to cpu and memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// To be spread over zones, and over nodes where possible.
+    /// Spread over zones, and over nodes where possible.
     Spread,
-    /// Not to be on a node with another of the same application.
+    /// Not on a node with another pod of the same application.
     Anti,
-    /// Nothing.
+    /// None.
     Basic,
     /// Each of the three in turn.
     Mixed,
@@ -90,5 +90,5 @@ pub(crate) fn spread(selector: &Value) -> Value {
 }
 
 pub(crate) fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("what is written here is an object of the API")
+    serde_json::from_value(value).expect("a valid API object")
 }

@@ -1,4 +1,4 @@
-//! What a large cluster takes up, and what a fork of it costs.
+//! The memory of a large cluster, and the cost of a fork.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ const NODES: usize = 5000;
 const PODS: usize = 50_000;
 const APPS: usize = 200;
 
-/// Bytes of this process in memory.
+/// Returns the resident set size of this process in bytes.
 fn resident() -> Result<usize> {
     let text = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm: only on Linux")?;
     let pages = text.split(' ').nth(1).context("the second field of /proc/self/statm")?;
-    // The size of a page on every machine that this is run on.
+    // The usual page size.
     Ok(pages.parse::<usize>()? * 4096)
 }
 
@@ -25,7 +25,7 @@ fn megabytes(bytes: usize) -> usize {
     bytes / 1_000_000
 }
 
-/// A pod as a Helm chart makes it; of every three applications one is a StatefulSet, whose pods carry their own name.
+/// A pod as Helm charts create it. Every third application is a StatefulSet, whose pods have their name as a label.
 fn pod(i: usize, node: Option<usize>) -> RawPod {
     let app = i % APPS;
     let name = format!("app-{app}-{i}");
@@ -71,8 +71,8 @@ fn pod(i: usize, node: Option<usize>) -> RawPod {
     batches::object(json!({"metadata": meta, "spec": spec, "status": {"startTime": "2026-01-01T00:00:00Z"}}))
 }
 
-/// The middle one of the times that something takes.
-fn time(mut what: impl FnMut() -> Result<()>) -> Result<Duration> {
+/// Returns the median run time of a function.
+fn median_time(mut what: impl FnMut() -> Result<()>) -> Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..21 {
         let start = Instant::now();
@@ -94,7 +94,7 @@ pub(crate) fn measure() -> Result<()> {
     }
     println!("{NODES} nodes and {PODS} pods of {APPS} applications");
     println!("  the cluster: {} MB", megabytes(resident()?.saturating_sub(before)));
-    println!("  a fork of it: {:?}", time(|| fork(&cluster))?);
+    println!("  a fork of it: {:?}", median_time(|| fork(&cluster))?);
     let start = Instant::now();
     for app in 0..APPS {
         let pod = Pod::compile(&pod(PODS + app, None))?;
@@ -102,12 +102,12 @@ pub(crate) fn measure() -> Result<()> {
     }
     println!("  a first pod of every application placed: {:?}", start.elapsed());
     println!("  the cluster with its indexes: {} MB", megabytes(resident()?.saturating_sub(before)));
-    println!("  a fork of it: {:?}", time(|| fork(&cluster))?);
+    println!("  a fork of it: {:?}", median_time(|| fork(&cluster))?);
     let pods = (0..21).map(|i| Pod::compile(&pod(PODS + APPS + i, None))).collect::<Result<Vec<_>, _>>()?;
     let mut next = pods.iter().cycle();
-    let took = time(|| {
+    let took = median_time(|| {
         let mut fork = cluster.clone();
-        place(&mut fork, next.next().context("a cycle has no end")?)
+        place(&mut fork, next.next().context("the iterator is infinite")?)
     })?;
     println!("  a fork of it, and a pod placed there: {took:?}");
     println!();

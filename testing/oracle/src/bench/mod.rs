@@ -1,5 +1,5 @@
-//! How fast pods are placed, compared with kube-scheduler's own algorithm on the same batches, and what a large cluster
-//! costs.
+//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, and the memory of a
+//! large cluster.
 
 mod batches;
 mod memory;
@@ -13,7 +13,7 @@ use stead_placement::{Batch, place_all};
 use crate::program;
 use batches::Kind;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// kube-scheduler's algorithm as a program, for comparison [default: oracle in $STEAD_REAL or the cache]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     runs: usize,
 }
 
-/// The batches, as `nodes, queue, kind, pods that are there already`.
+/// The batches: nodes, queued pods, kind, existing pods.
 const BATCHES: [(usize, usize, Kind, usize); 5] = [
     (1000, 2000, Kind::Spread, 0),
     (1000, 2000, Kind::Anti, 0),
@@ -42,7 +42,7 @@ const BATCHES: [(usize, usize, Kind, usize); 5] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(!cfg!(debug_assertions), "only an optimized build is worth measuring: `cargo xtask bench`");
     let wanted = |name: &str| args.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
-    // First, while no memory has been used.
+    // First, before other measurements allocate memory.
     if wanted("memory") {
         memory::measure()?;
     }
@@ -66,8 +66,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Pods a second. What is timed is what kube-scheduler's own benchmark times: from the object of each queued pod to
-/// its being assumed on a node.
+/// Measures pods per second, like kube-scheduler's benchmark: from the object of each queued pod until it is assumed on
+/// a node.
 fn rate(batch: &Batch, runs: usize) -> Result<f64> {
     let mut times = Vec::new();
     for run in 0..runs.max(1) {

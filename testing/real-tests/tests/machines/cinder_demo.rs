@@ -1,5 +1,5 @@
-//! The application as pods on the real control plane: its rows move with it. Skipped where that is not built, or pods
-//! cannot be processes.
+//! The demo application in pods on the real control plane: its rows move with it. Skipped if the control plane is not
+//! built, or pods cannot run as processes.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ async fn cluster() -> Option<Cluster> {
 }
 
 impl Cluster {
-    /// Waits until an application has a pod that is ready and is none of these, and returns its name, uid and node.
+    /// Waits until an application has a ready pod that is not one of these, and returns its name, uid and node.
     async fn pod(&self, app: &str, but: &[&str]) -> [String; 3] {
         let end = Instant::now() + MINUTE * 2;
         loop {
@@ -55,7 +55,7 @@ impl Cluster {
                     continue;
                 }
                 let Ok(ready) = self.machines.wait_ready(NS, name, Duration::from_secs(1)).await else { continue };
-                // It may be another one of the same name by now.
+                // It may be another pod of the same name by now.
                 let uid = ready.metadata.uid.unwrap();
                 if !but.contains(&uid.as_str()) {
                     return [name.to_owned(), uid, ready.spec.unwrap().node_name.unwrap()];
@@ -66,8 +66,8 @@ impl Cluster {
         }
     }
 
-    /// Asks a pod over the cluster's network, and returns the answer's status and body.
-    async fn ask(&self, pod: &str, method: &str, path: &str, form: &str) -> (u16, String) {
+    /// Sends a request to a pod over the cluster's network, and returns status and body of the answer.
+    async fn send(&self, pod: &str, method: &str, path: &str, form: &str) -> (u16, String) {
         let address = format!("{}:8080", self.machines.pod_address(NS, pod).unwrap()).parse().unwrap();
         let mut stream = self.machines.connect(address).await.unwrap();
         let request = format!(
@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     async fn page(&self, pod: &str) -> (u16, String) {
-        self.ask(pod, "GET", "/", "").await
+        self.send(pod, "GET", "/", "").await
     }
 }
 
@@ -92,21 +92,21 @@ fn page(rows: &str, pod: &str, node: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rows_are_there_after_a_move() {
+async fn rows_survive_moves_between_nodes() {
     let Some(cluster) = cluster().await else { return };
     let apps = ["test-cinder", "test-cinder-set"];
     let mut uids = Vec::new();
     for app in apps {
         let [pod, uid, node] = cluster.pod(app, &[]).await;
-        assert_eq!(node, "node-3-nude", "in the zone of the class, and not cordoned");
+        assert_eq!(node, "node-3-nude", "in the zone of the StorageClass, and not cordoned");
         assert_eq!(cluster.page(&pod).await, page("", &pod, &node));
-        assert_eq!(cluster.ask(&pod, "POST", "/", &format!("name=foo&email={app}%40example.com")).await.0, 303);
-        assert_eq!(cluster.ask(&pod, "POST", "/", "name=a%7Cb&email=x").await.0, 400);
+        assert_eq!(cluster.send(&pod, "POST", "/", &format!("name=foo&email={app}%40example.com")).await.0, 303);
+        assert_eq!(cluster.send(&pod, "POST", "/", "name=a%7Cb&email=x").await.0, 400);
         assert_eq!(cluster.page(&pod).await, page(&format!("foo|{app}@example.com\n"), &pod, &node));
         uids.push(uid);
     }
 
-    // A pod is deleted, and comes back elsewhere.
+    // A deleted pod is recreated on another node.
     cluster.kubectl("uncordon node-4-nude").await;
     cluster.kubectl("cordon node-3-nude").await;
     for (app, old) in apps.into_iter().zip(&mut uids) {
@@ -114,11 +114,11 @@ async fn the_rows_are_there_after_a_move() {
         let [pod, uid, node] = cluster.pod(app, &[old]).await;
         assert_eq!(node, "node-4-nude");
         assert_eq!(cluster.page(&pod).await, page(&format!("foo|{app}@example.com\n"), &pod, &node));
-        assert_eq!(cluster.ask(&pod, "POST", "/", "name=bar&email=bar%40example.com").await.0, 303);
+        assert_eq!(cluster.send(&pod, "POST", "/", "name=bar&email=bar%40example.com").await.0, 303);
         *old = uid;
     }
 
-    // The machine is shut down, and somebody says that it is.
+    // The machine is shut down, and the node is tainted out of service.
     cluster.kubectl("uncordon node-3-nude").await;
     cluster.machines.kill("node-4-nude").await.unwrap();
     cluster.kubectl("wait --for=condition=Ready=Unknown node/node-4-nude --timeout=60s").await;
@@ -131,14 +131,14 @@ async fn the_rows_are_there_after_a_move() {
     }
     assert_eq!(cluster.machines.violations(), []);
 
-    // A disk that is pulled out: the application says so, and lives on.
+    // The disk is removed: the application reports it and keeps running.
     let [pod, ..] = cluster.pod("test-cinder", &[]).await;
     let volume = cluster.kubectl("get pvc test-cinder-volume -o jsonpath={.spec.volumeName}").await;
     assert!(cluster.machines.disks().remove(&volume, "node-3-nude"));
-    let (status, said) = cluster.page(&pod).await;
-    assert!(status == 500 && said.starts_with("the volume at /data is gone: Input/output error"), "{status} {said}");
-    let (status, said) = cluster.ask(&pod, "POST", "/", "name=late&email=late%40example.com").await;
-    assert!(status == 500 && said.contains("adding a row to /data/test.db: "), "{status} {said}");
-    assert_eq!(cluster.ask(&pod, "GET", "/healthz", "").await, (200, "ok\n".to_owned()));
+    let (status, body) = cluster.page(&pod).await;
+    assert!(status == 500 && body.starts_with("the volume at /data is gone: Input/output error"), "{status} {body}");
+    let (status, body) = cluster.send(&pod, "POST", "/", "name=late&email=late%40example.com").await;
+    assert!(status == 500 && body.contains("adding a row to /data/test.db: "), "{status} {body}");
+    assert_eq!(cluster.send(&pod, "GET", "/healthz", "").await, (200, "ok\n".to_owned()));
     assert_eq!(cluster.machines.violations().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! A cluster for one test: the real control plane, and nodes whose pods are processes.
+//! A cluster for one test: the real control plane, and nodes that run pods as processes.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ pub(crate) struct Cluster {
     pub(crate) machines: Machines,
 }
 
-/// The control plane's binaries. Returns none, and reports the test as skipped, where they are not built or pods cannot be
-/// processes.
+/// Returns the control plane's binaries. Returns none, and reports the test as skipped, if they are not built or pods
+/// cannot run as processes.
 pub(crate) fn binaries_or_skip() -> Option<Binaries> {
     Binaries::find_or_skip().filter(|_| Machines::can_run_or_skip())
 }

@@ -1,5 +1,5 @@
-//! Disks that move from node to node on the real control plane, and the witness of who could write to them. Skipped where
-//! that is not built, or pods cannot be processes.
+//! Disks that move between nodes on the real control plane, and the record of who could write to them. Skipped if the
+//! control plane is not built, or pods cannot run as processes.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options};
 
 use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
-/// Writes to its volume all the time, by a file that stays open and by SQLite, and says when it could and when not.
+/// Writes to its volume continuously, through an open file and through SQLite, and prints when writes succeed and when
+/// they fail.
 const WRITER: &str = r#"
 import errno, os, signal, sqlite3, sys, time
 me = os.environ['UID']
@@ -36,15 +37,15 @@ while True:
     if now != said:
         print(me, now, flush=True)
         said = now
-    # Not before it has tried once more.
+    # Exit only after one more attempt.
     if leaving: sys.exit(0)
     time.sleep(0.05)
 "#;
 
-/// What it says when its disk is gone.
+/// What the writer prints when its disk is detached.
 const LOST: &str = "file: EIO, base: lost, list: EIO";
 
-/// Two nodes of a cloud in one zone and one in another, and a StatefulSet of one writer.
+/// Two nodes of a cloud in one zone and one in another, and a StatefulSet with one writer.
 async fn cluster() -> Option<Cluster> {
     let binaries = binaries_or_skip()?;
     let node = |(name, zone): (&str, &str)| NodeSpec {
@@ -72,13 +73,13 @@ async fn cluster() -> Option<Cluster> {
     cluster.kubectl("cordon n1 n2").await;
     cluster.apply(writers("w", 1)).await;
     cluster.machines.wait_ready(NS, "w-0", MINUTE).await.unwrap();
-    cluster.says(&cluster.uid().await, "writes").await;
+    cluster.wait_for_output(&cluster.uid().await, "writes").await;
     cluster.kubectl("cordon n0").await;
     cluster.kubectl("uncordon n1 n2").await;
     Some(cluster)
 }
 
-/// A StatefulSet of writers, all of which may come and go at once.
+/// A StatefulSet of writers, which are created and deleted in parallel.
 fn writers(name: &str, count: u32) -> Value {
     let container = json!({
         "name": "writer", "image": "writer", "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
@@ -103,21 +104,25 @@ fn writers(name: &str, count: u32) -> Value {
 }
 
 impl Cluster {
-    fn has_said(&self, uid: &str, word: &str) -> bool {
+    fn has_printed(&self, uid: &str, text: &str) -> bool {
         let log = self.machines.logs(NS, "w-0", "writer").unwrap_or_default();
-        log.lines().any(|line| line == format!("{uid} {word}"))
+        log.lines().any(|line| line == format!("{uid} {text}"))
     }
 
-    /// Waits until a pod's writer has said this.
-    async fn says(&self, uid: &str, word: &str) {
+    /// Waits until a pod's writer has printed this.
+    async fn wait_for_output(&self, uid: &str, text: &str) {
         let end = Instant::now() + MINUTE;
-        while !self.has_said(uid, word) {
-            assert!(Instant::now() < end, "{uid} does not say {word}: {:?}", self.machines.logs(NS, "w-0", "writer"));
+        while !self.has_printed(uid, text) {
+            assert!(
+                Instant::now() < end,
+                "{uid} has not printed {text}: {:?}",
+                self.machines.logs(NS, "w-0", "writer")
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// The uids of the pods that a node's kubelet says it runs.
+    /// Returns the uids of the pods that a node's kubelet reports as running.
     async fn running(&self, node: &str) -> Result<Vec<String>, String> {
         let path = format!("/api/v1/nodes/{node}/proxy/runningpods/");
         let ran = self.plane.kubectl(&["get", "--raw", &path]).await.unwrap();
@@ -148,18 +153,18 @@ impl Cluster {
             {
                 return pod.uid().unwrap();
             }
-            assert!(Instant::now() < end, "there is no other pod than {of}");
+            assert!(Instant::now() < end, "no other pod than {of}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// The one note of a pod.
-    fn note(&self, uid: &str) -> Interval {
+    /// Returns the only witness interval of a pod.
+    fn interval(&self, uid: &str) -> Interval {
         let all = self.machines.witness();
         let mut of = all.iter().filter(|interval| interval.uid == uid);
-        let note = of.next().cloned();
+        let interval = of.next().cloned();
         assert!(of.next().is_none(), "{all:?}");
-        note.unwrap_or_else(|| panic!("no note of {uid}: {all:?}"))
+        interval.unwrap_or_else(|| panic!("no interval of {uid}: {all:?}"))
     }
 
     async fn out_of_service(&self, node: &str) {
@@ -177,44 +182,44 @@ async fn a_disk_moves_with_its_pod_and_a_detach_may_fail() {
     assert_eq!(cluster.running("n0").await, Ok(vec![first.clone()]));
     assert_eq!(disks.holder(&volume).as_deref(), Some("n0"));
 
-    // The storage does not let go, and says why.
-    disks.keep(&volume, Some("the hypervisor does not answer"));
+    // The storage refuses to detach, with a reason.
+    disks.fail_detach(&volume, Some("the hypervisor does not answer"));
     cluster.kubectl("delete pod w-0 --timeout=5m").await;
     cluster
         .until("volumeattachments", "{.items[*].status.detachError.message}", "the hypervisor does not answer")
         .await;
     cluster.until("node/n0", "{.status.volumesInUse}", "").await;
     assert_eq!(cluster.running("n0").await, Ok(vec![]));
-    assert!(matches!(cluster.note(&first).to, Some((_, End::Unmounted))), "{:?}", cluster.note(&first));
+    assert!(matches!(cluster.interval(&first).to, Some((_, End::Unmounted))), "{:?}", cluster.interval(&first));
     cluster.until("pod/w-0", "{.status.phase}", "Pending").await;
     assert_eq!(disks.holder(&volume).as_deref(), Some("n0"));
     let before = Instant::now();
-    disks.take(Duration::from_millis(700), Duration::from_millis(700));
-    disks.keep(&volume, None);
+    disks.set_delays(Duration::from_millis(700), Duration::from_millis(700));
+    disks.fail_detach(&volume, None);
     let second = cluster.successor(&first).await;
     assert!(before.elapsed() > Duration::from_millis(1400), "{:?}", before.elapsed());
-    // Within its zone.
+    // The new pod is in the same zone.
     assert_eq!(
         (cluster.get("pod/w-0", "{.spec.nodeName}").await, disks.holder(&volume).as_deref()),
         ("n1".to_owned(), Some("n1"))
     );
-    cluster.says(&second, "writes").await;
-    let (old, new) = (cluster.note(&first), cluster.note(&second));
+    cluster.wait_for_output(&second, "writes").await;
+    let (old, new) = (cluster.interval(&first), cluster.interval(&second));
     assert!(
         old.writes > 0 && new.writes > 0 && old.last_write.unwrap().monotonic < new.from.monotonic,
         "{old:?} {new:?}"
     );
     assert_eq!(cluster.machines.violations(), []);
-    // What both have written is there.
+    // The rows of both pods are there.
     let ask = "import sqlite3; print(*[row[0] for row in sqlite3.connect('/data/base').execute('SELECT DISTINCT pod FROM marks')])";
     let said = cluster.machines.exec(NS, "w-0", "writer", &["python3", "-c", ask]).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), format!("{first} {second}"), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_goes_from_hand_to_hand() {
+async fn disks_move_between_many_pods() {
     let Some(cluster) = cluster().await else { return };
-    // On one node and on the other: whether a disk is still there or there again, it is not taken from a newcomer.
+    // On either node: a disk that is still attached, or attached again, is not detached from a new pod.
     cluster.apply(writers("many", 5)).await;
     for round in 0..8 {
         for index in 0..5 {
@@ -227,28 +232,28 @@ async fn a_disk_goes_from_hand_to_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_was_frozen_while_its_disk_was_taken_cannot_write() {
+async fn a_suspended_process_cannot_write_after_its_disk_was_detached() {
     let Some(cluster) = cluster().await else { return };
     let first = cluster.uid().await;
-    cluster.machines.silence("n0").await.unwrap();
-    let held = cluster.note(&first);
+    cluster.machines.suspend("n0").await.unwrap();
+    let held = cluster.interval(&first);
     assert!(held.to.is_none(), "a frozen process can write when it is resumed: {held:?}");
     assert!(cluster.running("n0").await.is_err());
     cluster.out_of_service("n0").await;
     let second = cluster.successor(&first).await;
-    cluster.says(&second, "writes").await;
-    let (old, new) = (cluster.note(&first), cluster.note(&second));
+    cluster.wait_for_output(&second, "writes").await;
+    let (old, new) = (cluster.interval(&first), cluster.interval(&second));
     assert!(
-        matches!(old.to, Some((end, End::TakenAway { running: false })) if end.monotonic < new.from.monotonic),
+        matches!(old.to, Some((end, End::Detached { running: false })) if end.monotonic < new.from.monotonic),
         "{old:?}"
     );
     assert_eq!((new.node.as_str(), cluster.machines.violations()), ("n1", vec![]));
-    // It goes on where it was, with its files open.
-    assert!(!cluster.has_said(&first, LOST));
+    // It continues with its files open.
+    assert!(!cluster.has_printed(&first, LOST));
     cluster.machines.resume("n0").await.unwrap();
-    cluster.says(&first, LOST).await;
-    assert_eq!(cluster.note(&first).writes, old.writes);
-    // Its kubelet ends it, as its object is gone.
+    cluster.wait_for_output(&first, LOST).await;
+    assert_eq!(cluster.interval(&first).writes, old.writes);
+    // Its kubelet stops it, because its object is deleted.
     let end = Instant::now() + MINUTE;
     while cluster.running("n0").await != Ok(vec![]) {
         assert!(Instant::now() < end, "{:?}", cluster.running("n0").await);
@@ -260,34 +265,34 @@ async fn a_process_that_was_frozen_while_its_disk_was_taken_cannot_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_must_not_be_is_seen() {
+async fn violations_are_detected() {
     let Some(cluster) = cluster().await else { return };
     let (first, volume) = (cluster.uid().await, cluster.volume());
-    // The machine is only cut off, somebody says that it is out of service, and the storage cannot fence it.
+    // The machine only has no network, a user taints the node out of service, and the storage cannot revoke access.
     cluster.machines.cut(&["n0"], Api::Unreachable).await.unwrap();
-    cluster.machines.disks().forget(true);
+    cluster.machines.disks().ignore_detach(true);
     cluster.out_of_service("n0").await;
     let second = cluster.successor(&first).await;
     let violations = cluster.machines.violations();
     let [Violation::TwoWriters(two)] = &violations[..] else { panic!("{violations:?}") };
     assert_eq!((two[0].uid.as_str(), two[1].uid.as_str()), (first.as_str(), second.as_str()));
-    let writes = |uid: &str| cluster.note(uid).writes;
+    let writes = |uid: &str| cluster.interval(uid).writes;
     let (was, end) = ((writes(&first), writes(&second)), Instant::now() + MINUTE);
     while writes(&first) == was.0 || writes(&second) == was.1 {
         assert!(Instant::now() < end, "both write: {was:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A disk that is pulled out by hand, of a machine that runs.
-    cluster.machines.disks().forget(false);
+    // A disk is removed by hand from a running machine.
+    cluster.machines.disks().ignore_detach(false);
     assert!(cluster.machines.disks().remove(&volume, "n1"));
     let early = |v: &Violation| matches!(v, Violation::EarlyDetach(i) if i.uid == second);
     assert!(cluster.machines.violations().iter().any(early), "{:?}", cluster.machines.violations());
-    cluster.says(&second, LOST).await;
-    assert!(!cluster.has_said(&first, LOST));
+    cluster.wait_for_output(&second, LOST).await;
+    assert!(!cluster.has_printed(&first, LOST));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cloud_shuts_machines_down_and_deletes_them() {
+async fn the_cloud_shuts_down_and_deletes_machines() {
     let Some(cluster) = cluster().await else { return };
     let machines = &cluster.machines;
     let first = cluster.uid().await;
@@ -295,9 +300,9 @@ async fn a_cloud_shuts_machines_down_and_deletes_them() {
     assert_eq!(cluster.get("node/n0", "{.spec.providerID}").await, "openstack:///00000001-0000-4000-8000-000000000000");
     let boot_id = cluster.get("node/n0", "{.status.nodeInfo.bootID}").await;
 
-    // Off, and on again: the same pod, started anew.
+    // Power off and on: the same pod is restarted.
     machines.kill("n0").await.unwrap();
-    assert!(matches!(cluster.note(&first).to, Some((_, End::Died))), "{:?}", cluster.note(&first));
+    assert!(matches!(cluster.interval(&first).to, Some((_, End::Died))), "{:?}", cluster.interval(&first));
     cluster.until("node/n0", shutdown, "NoSchedule").await;
     machines.boot("n0").await.unwrap();
     cluster.until("node/n0", shutdown, "").await;
@@ -306,13 +311,13 @@ async fn a_cloud_shuts_machines_down_and_deletes_them() {
     assert_ne!(again, boot_id);
     assert_eq!(cluster.uid().await, first);
 
-    // Deleted: the Node goes, with all that is its own; the pod moves when its volume does.
+    // The machine is deleted: the Node and its objects are removed; the pod moves when its volume is free.
     machines.delete("n0").await.unwrap();
     cluster.until("nodes", "{.items[*].metadata.name}", "n1 n2").await;
     cluster.until("csinodes", "{.items[*].metadata.name}", "n1 n2").await;
     cluster.kubectl("delete pod w-0 --force --grace-period=0").await;
     let second = cluster.successor(&first).await;
-    assert_eq!(cluster.note(&second).node, "n1");
+    assert_eq!(cluster.interval(&second).node, "n1");
     assert_eq!(machines.violations(), []);
     machines.boot("n0").await.unwrap();
     machines.ready().await.unwrap();

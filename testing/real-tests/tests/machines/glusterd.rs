@@ -1,5 +1,4 @@
-//! A program that asks much of its machine: real glusterd in pods, with a replicated volume that a client mounts.
-//! Skipped where it is not installed.
+//! Real glusterd in pods, with a replicated volume that a client mounts. Skipped if it is not installed.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options, skip};
 
 use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
-/// Not on the node that is for clients.
+/// An affinity that excludes the node for clients.
 fn off_clients() -> Value {
     let name = json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n3"] });
     let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [name] }] });
@@ -79,7 +78,7 @@ async fn a_pool_with_a_replicated_volume() {
     for pod in ["pool-0", "pool-1", "pool-2", "client"] {
         machines.wait_ready(NS, pod, MINUTE).await.unwrap();
     }
-    // What a command says, asked again for a while: peers become friends in their own time.
+    // Runs a command until it prints the expected text: peers need time to connect.
     let sh = async |pod: &str, container: &str, line: &str, expected: &str| {
         let end = Instant::now() + MINUTE;
         loop {
@@ -102,7 +101,7 @@ async fn a_pool_with_a_replicated_volume() {
         sh(pod, "glusterd", count, "2").await;
     }
     let bricks = [0, 1, 2].map(|index| format!("{}:/brick/v", full(index))).join(" ");
-    // What one try has done though it was said to fail, the next one finds.
+    // An attempt may succeed although it reports a failure; the next one detects that.
     let once = |line: &str| {
         format!("said=$({line} 2>&1); echo \"$said\"; echo \"$said\" | grep -qE 'success|already (exists|started)'")
     };
@@ -114,7 +113,7 @@ async fn a_pool_with_a_replicated_volume() {
     // Two bricks are enough for a write.
     sh("client", "client", "cat /mnt/v/.meta/graphs/active/v-client-*/private | grep -c 'connected = 1'", "3").await;
     sh("client", "client", "echo hello > /mnt/v/f && cat /mnt/v/f", "hello").await;
-    // Each brick has it, in its own volume; and it is there while one of them is not.
+    // Each brick has the file, in its own volume; and it can be read while one of them is down.
     for index in [0, 1, 2] {
         let brick = machines.volume_dir(NS, &format!("brick-pool-{index}")).unwrap();
         assert_eq!(std::fs::read_to_string(brick.join("v/f")).unwrap(), "hello\n");
@@ -126,19 +125,19 @@ async fn a_pool_with_a_replicated_volume() {
         machines.wait_ready(NS, pod, MINUTE).await.unwrap();
         sh(pod, "glusterd", count, "2").await;
     }
-    // Suspended machines hang the mount for a while: whoever waits for it is gone with the rest all the same.
+    // With suspended machines the mount hangs; the client's processes are removed with the rest anyway.
     for node in ["n0", "n1", "n2"] {
-        machines.silence(node).await.unwrap();
+        machines.suspend(node).await.unwrap();
     }
     let (group, folder) = (machines.control_group(), machines.folder());
     let waits = machines.exec(NS, "client", "client", &["cat", "/mnt/v/f"]);
     assert!(
         tokio::time::timeout(Duration::from_secs(2), waits).await.is_err(),
-        "the volume is there without its bricks"
+        "the volume can be read without its bricks"
     );
     let begun = Instant::now();
     drop(machines);
     assert!(!group.exists() && !folder.exists());
-    // Not the 42 s after which a client gives its bricks up.
+    // Less than the 42 s after which a client gives up on its bricks.
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Stand-in nodes whose pods are processes, on the real control plane. They need root and FUSE.
+//! Stand-in nodes that run pods as processes, on the real control plane. They need root and FUSE.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cinder_demo;

@@ -1,4 +1,5 @@
-//! Pods as processes on the real control plane. Skipped where that is not built, or pods cannot be processes.
+//! Pods as processes on the real control plane. Skipped if the control plane is not built, or pods cannot run as
+//! processes.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use stead_testbed::{ClusterSpec, DriverSpec, NodeSpec, Options};
 
 use crate::cluster::{Cluster, MINUTE, NS, binaries_or_skip};
 
-/// A web server that answers `/` with what is in its volume, and is ready while the file `/data/ready` is there.
+/// A web server that serves a file of its volume at `/`, and is ready while the file `/data/ready` exists.
 const WEB: &str = r#"
 import http.server, os, signal, sys, time
 class Web(http.server.BaseHTTPRequestHandler):
@@ -46,7 +47,7 @@ async fn cluster() -> Option<Cluster> {
 }
 
 impl Cluster {
-    /// What a shell in a pod prints, or that it failed.
+    /// Runs a shell command in a pod, and returns its output or its error.
     async fn sh(&self, pod: &str, line: &str) -> Result<String, String> {
         let output = self.machines.exec(NS, pod, "web", &["sh", "-c", line]).await.unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -57,7 +58,7 @@ impl Cluster {
         self.machines.wait_ready(NS, pod, MINUTE).await.unwrap()
     }
 
-    /// The headless Service and a StatefulSet of two web servers on a node each, with a volume each.
+    /// Creates the headless Service and a StatefulSet of two web servers, each on its own node with its own volume.
     async fn web(&self) {
         self.apply(json!({
             "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" },
@@ -107,20 +108,20 @@ impl Cluster {
         .await;
         self.ready("web-0").await;
         self.ready("web-1").await;
-        self.named("web-0", "web-1").await;
-        self.named("web-1", "web-0").await;
+        self.wait_until_resolved("web-0", "web-1").await;
+        self.wait_until_resolved("web-1", "web-0").await;
     }
 
-    /// Waits until a pod finds another by its name: the name's address follows the pod's in its own time.
-    async fn named(&self, from: &str, name: &str) {
+    /// Waits until a pod resolves another one's name: DNS follows changes of addresses with a delay.
+    async fn wait_until_resolved(&self, from: &str, name: &str) {
         let ask = format!("getent ahostsv4 {name}.web | cut -d' ' -f1 | sort -u");
         let end = Instant::now() + MINUTE;
         loop {
-            let (said, address) = (self.sh(from, &ask).await, self.machines.pod_address(NS, name).unwrap());
-            if said == ok(&address) {
+            let (resolved, address) = (self.sh(from, &ask).await, self.machines.pod_address(NS, name).unwrap());
+            if resolved == ok(&address) {
                 return;
             }
-            assert!(Instant::now() < end, "{name} is {said:?} for {from}, not {address}");
+            assert!(Instant::now() < end, "{name} is {resolved:?} for {from}, not {address}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -139,7 +140,7 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     let Some(cluster) = cluster().await else { return };
     cluster.web().await;
     let web_0 = cluster.ready("web-0").await;
-    // Names, both ways, and what is behind them.
+    // DNS names in both directions, and requests by name.
     let ask = "curl -sS -m 10 http://web-1.web:8080/";
     assert_eq!(cluster.sh("web-0", ask).await, ok("web-1"));
     let full = "web-1.web.default.svc.cluster.local";
@@ -156,14 +157,14 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     // The environment.
     let env = "echo $POD $FULL $MADE; [ $IP = $(hostname -i) ] && echo same";
     assert_eq!(cluster.sh("web-0", env).await, ok("web-0 web-0.web here\nsame"));
-    // The API server, by its address and by its name, as the pod's own account.
+    // The API server, by address and by name, with the pod's ServiceAccount.
     let api = "d=/var/run/secrets/kubernetes.io/serviceaccount; cat $d/namespace; \
                for h in $KUBERNETES_SERVICE_HOST kubernetes.default.svc; do \
                curl -sS -m 10 --cacert $d/ca.crt -H \"Authorization: Bearer $(cat $d/token)\" \
                https://$h:$KUBERNETES_SERVICE_PORT/api/v1/nodes | grep -o 'User ..system[^ ]*'; done";
     let user = "User \\\"system:serviceaccount:default:default\\\"";
     assert_eq!(cluster.sh("web-0", api).await, ok(&format!("default{user}\n{user}")));
-    // What a container writes to its own files is not on the host, and goes with it; a volume stays.
+    // Files of a container are not on the host, and are removed with it; a volume is kept.
     let mark = format!("stead-mark-{}", std::process::id());
     cluster.sh("web-0", &format!("touch /opt/{mark} /tmp/{mark}; echo kept > /data/text")).await.unwrap();
     assert!(!std::path::Path::new(&format!("/opt/{mark}")).exists());
@@ -174,16 +175,16 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     assert_eq!(cluster.get("pod/web-0", "{..lastState.terminated.exitCode}").await, "137");
     let left = format!("ls /opt/{mark} 2>/dev/null; cat /data/text /data/starts");
     assert_eq!(cluster.sh("web-0", &left).await, ok("kept\nxx"));
-    // A pod that is made again is another one with another address and the same volume.
+    // A recreated pod has another uid and address, and the same volume.
     cluster.plane.kubectl(&["delete", "pod", "web-0"]).await.unwrap().ok().unwrap();
     let third = cluster.ready("web-0").await;
     assert_ne!((third.uid(), address(&third)), (web_0.uid(), address(&web_0)));
-    cluster.named("web-1", "web-0").await;
+    cluster.wait_until_resolved("web-1", "web-0").await;
     assert_eq!(cluster.sh("web-1", "curl -sS -m 10 http://web-0.web:8080/").await, ok("kept"));
     assert_eq!(cluster.machines.logs(NS, "web-0", "web").unwrap(), "here\nhere\nleaving\nhere\n");
     let volume = cluster.machines.volume_dir(NS, "data-web-0").unwrap();
     assert_eq!(std::fs::read_to_string(volume.join("starts")).unwrap(), "xxx");
-    // kubectl's own way to logs and into containers.
+    // kubectl logs and kubectl exec.
     let ran = cluster.plane.kubectl(&["logs", "web-0", "--tail=2"]).await.unwrap();
     assert_eq!(ran.stdout, "leaving\nhere\n", "{ran:?}");
     let ran =
@@ -191,10 +192,10 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     assert_eq!((ran.stdout.as_str(), ran.code), ("web-0\n", Some(3)), "{ran:?}");
     let ran = cluster.plane.kubectl_with(&["exec", "-i", "web-0", "--", "tr", "a-z", "A-Z"], "hello\n").await.unwrap();
     assert_eq!((ran.stdout.as_str(), ran.code), ("HELLO\n", Some(0)), "{ran:?}");
-    // A readiness probe that fails, and its effect; a volume that is lost.
+    // A failing readiness probe, and an emptied volume.
     cluster.sh("web-0", "rm /data/ready").await.unwrap();
     cluster.until("pod/web-0", "{.status.conditions[?(@.type=='Ready')].status}", "False").await;
-    cluster.machines.lose_volume(NS, "data-web-0").await.unwrap();
+    cluster.machines.empty_volume(NS, "data-web-0").await.unwrap();
     assert_eq!(cluster.sh("web-0", "ls -A /data").await, ok(""));
     let usage = cluster.machines.usage(NS, "web-0", "web").await.unwrap();
     assert!(usage.rss > 1 << 20 && usage.cpu > Duration::from_millis(1), "{usage:?}");
@@ -202,34 +203,34 @@ async fn a_stateful_set_with_names_volumes_and_the_api_server() {
     assert!(stream.is_ok(), "{stream:?}");
 }
 
-/// How often the web server of a pod was started, by its volume.
+/// Returns how often the web server of a pod was started, from its volume.
 fn starts(cluster: &Cluster, pod: &str) -> usize {
     let volume = cluster.machines.volume_dir(NS, &format!("data-{pod}")).unwrap();
     std::fs::read_to_string(volume.join("starts")).unwrap().len()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_fall_silent_lose_their_power_and_are_cut_off() {
+async fn nodes_lose_network_and_power_and_are_suspended() {
     let Some(cluster) = cluster().await else { return };
     let machines = &cluster.machines;
     cluster.web().await;
     let before = cluster.ready("web-1").await;
     let node = before.spec.as_ref().unwrap().node_name.clone().unwrap();
-    // What has to succeed has time for it.
+    // Requests that have to succeed get more time.
     let (ask, try_once) = ("curl -sS -m 10 http://web-1.web:8080/", "curl -sS -m 1 http://web-1.web:8080/");
     let api = "curl -ksS -m 10 -o /dev/null -w '%{http_code}' https://kubernetes.default.svc/version";
     let ready = "{.status.conditions[?(@.type=='Ready')].status}";
     let node_path = format!("node/{node}");
 
-    // Cut off, with the API server in reach: everything is well but the way to the others.
+    // No network to other nodes, but the API server is reachable: only requests to the other pod fail.
     machines.cut(&[&node], Api::Reachable).await.unwrap();
     assert!(cluster.sh("web-0", try_once).await.is_err());
     assert_eq!(cluster.sh("web-1", ask).await, ok("web-1"));
     assert_eq!((cluster.sh("web-0", api).await, cluster.sh("web-1", api).await), (ok("200"), ok("200")));
-    machines.mend().await.unwrap();
+    machines.rejoin_all().await.unwrap();
     assert_eq!(cluster.sh("web-0", ask).await, ok("web-1"));
 
-    // Power off and on: the same pod, its container started again, the volume as it was, a new boot id and address.
+    // Power off and on: the same pod is restarted with the same volume, a new boot id and a new address.
     let boot_id = cluster.get(&node_path, "{.status.nodeInfo.bootID}").await;
     machines.kill(&node).await.unwrap();
     assert!(cluster.sh("web-0", try_once).await.is_err());
@@ -242,10 +243,10 @@ async fn nodes_fall_silent_lose_their_power_and_are_cut_off() {
     assert_ne!(cluster.get(&node_path, "{.status.nodeInfo.bootID}").await, boot_id);
     cluster.until("pod/web-1", "{.status.podIP}", &machines.pod_address(NS, "web-1").unwrap()).await;
     assert_eq!(starts(&cluster, "web-1"), 2);
-    cluster.named("web-0", "web-1").await;
+    cluster.wait_until_resolved("web-0", "web-1").await;
 
-    // Suspended: nothing answers, nothing ends; and it goes on where it was.
-    machines.silence(&node).await.unwrap();
+    // Suspended: nothing answers, nothing exits; after the resume it continues.
+    machines.suspend(&node).await.unwrap();
     assert!(cluster.sh("web-0", try_once).await.is_err());
     cluster.until(&node_path, ready, "Unknown").await;
     cluster.until("pod/web-1", ready, "False").await;
@@ -255,18 +256,18 @@ async fn nodes_fall_silent_lose_their_power_and_are_cut_off() {
     assert_eq!(cluster.ready("web-1").await.uid(), before.uid());
     assert_eq!((cluster.sh("web-0", ask).await, starts(&cluster, "web-1")), (ok("web-1"), 2));
 
-    // Cut off from the API server too: it runs on, unheard of.
+    // No network at all: the pod keeps running, unobserved.
     machines.cut(&[&node], Api::Unreachable).await.unwrap();
     assert!(cluster.sh("web-1", "curl -ksS -m 1 https://10.96.0.1/version").await.is_err());
     machines.kill_container(NS, "web-1", "web").await.unwrap();
     cluster.until(&node_path, ready, "Unknown").await;
     assert_eq!(starts(&cluster, "web-1"), 3);
     assert_eq!(cluster.get("pod/web-1", "{.status.containerStatuses[0].restartCount}").await, "1");
-    machines.mend().await.unwrap();
+    machines.rejoin_all().await.unwrap();
     cluster.until(&node_path, ready, "True").await;
     cluster.until("pod/web-1", "{.status.containerStatuses[0].restartCount}", "2").await;
     cluster.until("pod/web-1", ready, "True").await;
-    assert!(machines.silence("no-such-node").await.is_err());
+    assert!(machines.suspend("no-such-node").await.is_err());
 }
 
 fn pod(name: &str, spec: Value) -> Value {
@@ -278,11 +279,11 @@ fn shell(line: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn containers_fail_are_asked_and_leave() {
+async fn containers_crash_are_probed_and_terminate() {
     let Some(cluster) = cluster().await else { return };
     let machines = &cluster.machines;
     let first = "{.status.containerStatuses[0]";
-    // One that ends again and again; one that is not well; two that end for good.
+    // A container that crashes again and again, one with a failing liveness probe, and two that end.
     let applied = Instant::now();
     cluster.apply(pod("crash", json!({ "containers": [shell("echo once; exit 3")] }))).await;
     let mut sick = shell("touch /tmp/well; sleep 2; rm /tmp/well; exec sleep 1000");
@@ -292,7 +293,7 @@ async fn containers_fail_are_asked_and_leave() {
     for (name, line) in [("good", "exit 0"), ("bad", "exit 7")] {
         cluster.apply(pod(name, json!({ "restartPolicy": "Never", "containers": [shell(line)] }))).await;
     }
-    // Values from ConfigMap and Secret, files, the downward API, the node's own directory, two containers, one network.
+    // Values from ConfigMap and Secret, files, the downward API, a host path, two containers in one network.
     cluster.plane.kubectl(&["create", "configmap", "conf", "--from-literal=k=v1"]).await.unwrap().ok().unwrap();
     cluster.plane.kubectl(&["create", "secret", "generic", "sec", "--from-literal=s=v2"]).await.unwrap().ok().unwrap();
     let mut full = shell("exec python3 -m http.server 9000");
@@ -322,10 +323,10 @@ async fn containers_fail_are_asked_and_leave() {
     ]);
     let spec = json!({ "nodeName": "n0", "containers": [full, other], "volumes": volumes });
     cluster.apply(pod("full", spec)).await;
-    // On its node's network.
+    // A pod on its node's network.
     let spec = json!({ "hostNetwork": true, "nodeName": "n1", "containers": [shell("exec sleep 1000")] });
     cluster.apply(pod("host", spec)).await;
-    // A hook, then a program that takes its time; one that does not listen.
+    // A preStop hook and a slow program; and one that ignores SIGTERM.
     let mut polite = shell("trap 'echo term; sleep 1; exit 5' TERM; while :; do sleep 0.1; done");
     polite["lifecycle"] =
         json!({ "preStop": { "exec": { "command": ["sh", "-c", "echo hook > /proc/1/fd/1; sleep 1"] } } });
@@ -338,7 +339,7 @@ async fn containers_fail_are_asked_and_leave() {
     cluster.until("pod/bad", "{.status.phase} {..exitCode}", "Failed 7").await;
     let uid = cluster.ready("full").await.uid().unwrap();
     let line = "echo $C $S $L $N $(pwd) $(cat /conf/k /sec/s /down/uid) $(cat /shared/name); touch /host/here; touch /sec/x 2>/dev/null || echo ro";
-    // (A program that is run in a container begins at its root.)
+    // (A program that is run in a container starts in its root directory.)
     let expected = format!("v1 v2 b n0 / v1v2{uid} full\nro");
     assert_eq!(cluster.sh("full", line).await, ok(&expected));
     assert!(machines.folder().join("nodes/n0/host/var/own/sub/here").exists());
@@ -354,7 +355,7 @@ async fn containers_fail_are_asked_and_leave() {
     cluster.plane.kubectl(&["delete", "pod", "deaf", "polite", "--wait=false"]).await.unwrap().ok().unwrap();
     let gone = ["wait", "--for=delete", "pod/polite", "pod/deaf", "--timeout=30s"];
     cluster.plane.kubectl(&gone).await.unwrap().ok().unwrap();
-    // Not the whole of the polite one's time.
+    // Less than the whole grace period.
     assert!((2..20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     assert_eq!(machines.logs(NS, "polite", "web").unwrap(), "hook\nterm\n");
 
@@ -363,21 +364,21 @@ async fn containers_fail_are_asked_and_leave() {
     assert!(restarts >= 1, "{restarts}");
     cluster.until("pod/crash", &format!("{first}.state.waiting.reason}}"), "CrashLoopBackOff").await;
     let restarts = cluster.get("pod/crash", &format!("{first}.restartCount}}")).await.parse::<u32>().unwrap();
-    // The first restart is at once, the others after 1, 2, 4… seconds.
+    // The first restart is immediate, the others after 1, 2, 4… seconds.
     let lived = applied.elapsed().as_secs();
     assert!(restarts >= 1 && u64::from(restarts) < 3 + lived.ilog2() as u64, "{restarts} in {lived} s");
     assert_eq!(cluster.get("pod/crash", &format!("{first}.lastState.terminated.exitCode}}")).await, "3");
     assert_eq!(cluster.get("pod/crash", "{.status.phase}").await, "Running");
 }
 
-/// Says where the trial, the same test in a process of its own, notes what it has made.
-const TRIAL: &str = "STEAD_MACHINES_TRIAL";
+/// The file in which the child process, which runs the same test, stores its paths.
+const CHILD: &str = "STEAD_MACHINES_TRIAL";
 
-/// Waits until what a cluster has made on this machine is gone.
-async fn until_gone(group: &std::path::Path, folder: &std::path::Path) {
+/// Waits until the files and processes of a cluster on this machine are removed.
+async fn wait_until_removed(group: &std::path::Path, folder: &std::path::Path) {
     let end = Instant::now() + MINUTE;
     while group.exists() || folder.exists() {
-        assert!(Instant::now() < end, "{} or {} is still there", group.display(), folder.display());
+        assert!(Instant::now() < end, "{} or {} still exists", group.display(), folder.display());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -385,7 +386,7 @@ async fn until_gone(group: &std::path::Path, folder: &std::path::Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_when_it_is_dropped_nor_when_it_is_killed() {
+async fn nothing_is_left_after_a_drop_or_a_kill() {
     let Some(dropped) = cluster().await else { return };
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "left" },
@@ -401,35 +402,35 @@ async fn nothing_is_left_when_it_is_dropped_nor_when_it_is_killed() {
     dropped.apply(pod("sleep", json!({ "containers": [sleep], "volumes": volumes }))).await;
     dropped.ready("sleep").await;
     let (group, folder) = (dropped.machines.control_group(), dropped.machines.folder());
-    if let Some(trial) = std::env::var_os(TRIAL) {
-        std::fs::write(trial, format!("{}\n{}\n", group.display(), folder.display())).unwrap();
+    if let Some(child_file) = std::env::var_os(CHILD) {
+        std::fs::write(child_file, format!("{}\n{}\n", group.display(), folder.display())).unwrap();
         return tokio::time::sleep(MINUTE).await;
     }
     assert!(group.exists() && folder.exists());
     drop(dropped.machines);
     assert!(!group.exists() && !folder.exists());
 
-    let said = std::env::temp_dir().join(format!("stead-machines-trial-{}", std::process::id()));
+    let file = std::env::temp_dir().join(format!("stead-machines-child-{}", std::process::id()));
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::nothing_is_left_when_it_is_dropped_nor_when_it_is_killed"])
-        .env(TRIAL, &said)
+        .args(["--exact", "processes::nothing_is_left_after_a_drop_or_a_kill"])
+        .env(CHILD, &file)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let end = Instant::now() + 5 * MINUTE;
     let text = loop {
-        match std::fs::read_to_string(&said) {
+        match std::fs::read_to_string(&file) {
             Ok(text) if text.lines().count() == 2 => break text,
-            _ => assert!(Instant::now() < end, "the trial has not begun"),
+            _ => assert!(Instant::now() < end, "the child process has not started"),
         }
-        assert_eq!(child.try_wait().unwrap(), None, "the trial has ended");
+        assert_eq!(child.try_wait().unwrap(), None, "the child process has ended");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    std::fs::remove_file(&said).unwrap();
+    std::fs::remove_file(&file).unwrap();
     let mut paths = text.lines().map(std::path::PathBuf::from);
     let (group, folder) = (paths.next().unwrap(), paths.next().unwrap());
     assert!(group.exists() && folder.exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    until_gone(&group, &folder).await;
+    wait_until_removed(&group, &folder).await;
 }

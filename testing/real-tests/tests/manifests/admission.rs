@@ -1,4 +1,4 @@
-//! The definitions and policies on a real API server: it takes them, and they let in and turn away what they should.
+//! The CRDs and policies on a real API server: it accepts them, and they accept and reject what they should.
 
 use anyhow::{Context, Result};
 use http::{Method, Request};
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use stead_manifests::{Options, Part, manifests};
 use stead_testbed::{Binaries, ControlPlane};
 
-/// An API server on which the definitions and policies are installed.
+/// An API server with the CRDs and policies installed.
 struct Server {
     client: Client,
     _plane: ControlPlane,
 }
 
 impl Server {
-    /// None where Kubernetes' own programs are not at hand.
-    async fn real() -> Result<Option<Server>> {
+    /// Starts the server; none if the Kubernetes binaries are not available.
+    async fn start() -> Result<Option<Server>> {
         let Some(binaries) = Binaries::find_or_skip() else { return Ok(None) };
         let options = stead_testbed::Options { bare: true, ..stead_testbed::Options::default() };
         let plane = ControlPlane::start(&binaries, options).await?;
@@ -26,12 +26,12 @@ impl Server {
                 server.send(Method::PATCH, &path, "application/apply-patch+yaml", &manifest.object).await?;
             assert!(code == 200 || code == 201, "{manifest}: {}", answer["message"]);
         }
-        server.settle().await?;
+        server.wait_for_policies().await?;
         Ok(Some(server))
     }
 
-    /// Waits until every policy acts, which is a moment after it was made.
-    async fn settle(&self) -> Result<()> {
+    /// Waits until every policy is active, which is a moment after it was created.
+    async fn wait_for_policies(&self) -> Result<()> {
         let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
         let elsewhere = json!({"topologyRef": {"name": "t", "namespace": "elsewhere"}});
         for _ in 0..480 {
@@ -43,7 +43,7 @@ impl Server {
             }
             tokio::time::sleep(std::time::Duration::from_millis(250)).await;
         }
-        anyhow::bail!("the policies do not act after two minutes")
+        anyhow::bail!("the policies are not active after two minutes")
     }
 
     async fn send(&self, method: Method, path: &str, form: &str, body: &Value) -> Result<(u16, Value)> {
@@ -56,12 +56,12 @@ impl Server {
         }
     }
 
-    /// Tries to make an object. Nothing is kept.
+    /// Tries to create an object, as a dry run.
     async fn create(&self, collection: &str, object: &Value) -> Result<(u16, Value)> {
         self.send(Method::POST, &format!("{collection}?dryRun=All"), "application/json", object).await
     }
 
-    /// What the API server warns of when an object is made. Nothing is kept.
+    /// Returns the warning for the creation of an object, as a dry run.
     async fn warning(&self, collection: &str, object: &Value) -> Result<Option<String>> {
         let request = Request::post(format!("{collection}?dryRun=All")).header("content-type", "application/json");
         let answer = self.client.send(request.body(object.to_string().into_bytes())?.map(Into::into)).await?;
@@ -75,7 +75,7 @@ const PLANES: &str = "/apis/core.openstack.org/v1beta1/namespaces/default/openst
 const TOPOLOGIES: &str = "/apis/topology.openstack.org/v1beta1/namespaces/default/topologies";
 const RBD: &str = "[DEFAULT]\nenabled_backends=backend1:rbd";
 
-/// A Glance with one single API, and these fields.
+/// A Glance with one API of type single, and these fields.
 fn glance(fields: Value) -> Value {
     let mut spec = json!({
         "databaseInstance": "openstack",
@@ -100,7 +100,7 @@ fn merge(under: &mut Value, over: Value) {
     }
 }
 
-/// APIs in place of the one of [`glance`].
+/// A Glance with these APIs instead of the one of [`glance`].
 fn apis(apis: Value) -> Value {
     glance(json!({"glanceAPIs": apis}))
 }
@@ -153,15 +153,15 @@ async fn glances(server: &Server) -> Result<()> {
             Some(ENDPOINT),
         ),
         ("two and no endpoint", apis(json!({"a": {"type": "single"}, "b": {"type": "single"}})), Some(ENDPOINT)),
-        ("an endpoint that is not there", glance(json!({"keystoneEndpoint": "x"})), Some(ENDPOINT)),
-        ("a layout that is none", apis(json!({"default": {"type": "triple"}})), Some("Unsupported value")),
+        ("an endpoint that does not exist", glance(json!({"keystoneEndpoint": "x"})), Some(ENDPOINT)),
+        ("an invalid layout", apis(json!({"default": {"type": "triple"}})), Some("Unsupported value")),
         ("33 replicas", apis(json!({"default": {"type": "single", "replicas": 33}})), Some("less than or equal to 32")),
         (
             "-1 replicas",
             apis(json!({"default": {"type": "single", "replicas": -1}})),
             Some("greater than or equal to 0"),
         ),
-        ("no time to answer", glance(json!({"apiTimeout": 0})), Some("greater than or equal to 1")),
+        ("a timeout of 0", glance(json!({"apiTimeout": 0})), Some("greater than or equal to 1")),
         ("rows purged at once", glance(json!({"dbPurge": {"age": 0}})), Some("greater than or equal to 1")),
         ("capitals in a name", apis(json!({"Default": {"type": "single"}})), Some("RFC 1123 label")),
         ("38 letters, single", named(38, "single"), None),
@@ -196,7 +196,7 @@ async fn glances(server: &Server) -> Result<()> {
     check(server, GLANCES, &table).await
 }
 
-/// Each object is let in, or turned away as invalid with these words.
+/// Checks that each object is accepted, or rejected as invalid with this message.
 async fn check(server: &Server, collection: &str, table: &[(&str, Value, Option<&str>)]) -> Result<()> {
     for (about, object, refused) in table {
         let (code, answer) = server.create(collection, object).await?;
@@ -223,7 +223,7 @@ async fn control_planes(server: &Server) -> Result<()> {
         ("Glance", with(json!({"template": {"glanceAPIs": single}})), None),
         ("split on files", with(json!({"template": {"glanceAPIs": {"default": {}}}})), Some("File and NFS backend")),
         (
-            "split on files, switched off",
+            "split on files, disabled",
             with(json!({"enabled": false, "template": {"glanceAPIs": {"default": {}}}})),
             None,
         ),
@@ -249,7 +249,7 @@ async fn control_planes(server: &Server) -> Result<()> {
             Some("spec.glance.template.glanceAPIs[default].topologyRef.namespace"),
         ),
         (
-            "the same, switched off",
+            "another namespace for an API, disabled",
             with(
                 json!({"enabled": false, "template": {"glanceAPIs": {"default": {"type": "single", "topologyRef": elsewhere}}}}),
             ),
@@ -259,8 +259,8 @@ async fn control_planes(server: &Server) -> Result<()> {
     check(server, PLANES, &table).await
 }
 
-/// What the API server keeps of an object: opt-outs, others' sections, and defaults as in the OpenStack operators.
-async fn what_is_kept_and_filled_in(server: &Server) -> Result<()> {
+/// The API server keeps opt-outs and sections of others, and sets the defaults of the OpenStack operators.
+async fn kept_fields_and_defaults(server: &Server) -> Result<()> {
     let object = glance(json!({
         "topologyRef": {},
         "glanceAPIs": {"default": {"type": "single", "topologyRef": {}, "nodeSelector": {}}},
@@ -285,7 +285,7 @@ async fn what_is_kept_and_filled_in(server: &Server) -> Result<()> {
     Ok(())
 }
 
-async fn a_layout_stays(server: &Server) -> Result<()> {
+async fn a_layout_cannot_change(server: &Server) -> Result<()> {
     let first = apis(json!({"default": {"type": "single"}}));
     assert_eq!(server.send(Method::POST, GLANCES, "application/json", &first).await?.0, 200);
     let path = format!("{GLANCES}/glance?dryRun=All");
@@ -293,7 +293,7 @@ async fn a_layout_stays(server: &Server) -> Result<()> {
         ("the same", json!({"default": {"type": "single"}}), false),
         ("another layout", json!({"default": {"type": "split", "replicas": 0}}), true),
         ("one more", json!({"other": {"type": "split", "customServiceConfig": RBD}}), false),
-        ("none: a split one would take its place", json!({"default": null}), true),
+        ("none: a split one would be created instead", json!({"default": null}), true),
     ] {
         let patch = json!({"spec": {"keystoneEndpoint": "default", "glanceAPIs": apis}});
         let (code, answer) = server.send(Method::PATCH, &path, "application/merge-patch+json", &patch).await?;
@@ -304,12 +304,12 @@ async fn a_layout_stays(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// A Topology takes what a StatefulSet takes: each content is given to both. Where Kubernetes lets something through
-/// that leaves pods unmade or Pending for ever, a Topology refuses it.
-async fn topologies_are_checked_as_pods_are(server: &Server) -> Result<()> {
+/// A Topology accepts what a StatefulSet accepts: each content is tried with both. A Topology additionally rejects what
+/// Kubernetes accepts but what leaves pods uncreated or Pending for ever.
+async fn topologies_are_validated_like_pods(server: &Server) -> Result<()> {
     const STRICTER: [&str; 3] =
         ["exists in both matchLabelKeys and labelSelector", "values must be a number", "only one of the two"];
-    let (mut taken, mut refused) = (0, 0);
+    let (mut accepted, mut rejected) = (0, 0);
     for line in include_str!("data/contents.jsonl").lines() {
         let content: Value = serde_json::from_str(line)?;
         let (ours, answer) = server.create(TOPOLOGIES, &topology(content.clone())).await?;
@@ -336,13 +336,13 @@ async fn topologies_are_checked_as_pods_are(server: &Server) -> Result<()> {
             "{line}\ntopology {ours} {message}\nstatefulset {theirs} {}",
             reason["message"]
         );
-        *(if ours == 200 { &mut taken } else { &mut refused }) += 1;
+        *(if ours == 200 { &mut accepted } else { &mut rejected }) += 1;
     }
-    assert!(taken > 40 && refused > 40, "{taken} taken, {refused} refused");
+    assert!(accepted > 40 && rejected > 40, "{accepted} accepted, {rejected} rejected");
     Ok(())
 }
 
-async fn the_drafts_spelling(server: &Server) -> Result<()> {
+async fn the_draft_spelling(server: &Server) -> Result<()> {
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
     let draft = topology(json!({"topologySpreadConstraint": spread}));
     let warning = server.warning(TOPOLOGIES, &draft).await?.context("a warning")?;
@@ -357,14 +357,14 @@ async fn the_drafts_spelling(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// One server for all of it: starting one takes longer than all that is asked of it.
+/// One server for all checks: starting it takes longer than the checks.
 #[tokio::test]
 async fn admission() -> Result<()> {
-    let Some(server) = Server::real().await? else { return Ok(()) };
+    let Some(server) = Server::start().await? else { return Ok(()) };
     glances(&server).await?;
     control_planes(&server).await?;
-    what_is_kept_and_filled_in(&server).await?;
-    a_layout_stays(&server).await?;
-    topologies_are_checked_as_pods_are(&server).await?;
-    the_drafts_spelling(&server).await
+    kept_fields_and_defaults(&server).await?;
+    a_layout_cannot_change(&server).await?;
+    topologies_are_validated_like_pods(&server).await?;
+    the_draft_spelling(&server).await
 }

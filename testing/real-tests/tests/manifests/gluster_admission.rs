@@ -1,4 +1,4 @@
-//! A Gluster pool's objects on a real API server: it takes them, and the policy refuses what it should.
+//! The objects of a Gluster pool on a real API server: it accepts them, and the policy denies what it should.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ fn name<T: FromStr<Err: Debug>>(text: String) -> T {
     text.parse().expect("a valid name")
 }
 
-/// A record in which these ordinals hold bricks of these volumes.
+/// Returns a record in which these ordinals hold bricks of these volumes.
 fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
     let member = |ordinal: u32, volumes: &[&str]| Member {
         bricks: volumes
@@ -48,33 +48,33 @@ fn record(bricks: &[(u32, &[&str])], start: u32) -> String {
     .to_string()
 }
 
-/// What kubectl says when it scales; nothing is kept.
+/// Scales as a dry run; returns kubectl's error.
 async fn scale(plane: &ControlPlane, replicas: u32) -> Result<Result<(), String>> {
     let replicas = format!("--replicas={replicas}");
-    said(plane, &["scale", "statefulsets", "glusterfs", &replicas, "--dry-run=server"]).await
+    run_kubectl(plane, &["scale", "statefulsets", "glusterfs", &replicas, "--dry-run=server"]).await
 }
 
 async fn patch(plane: &ControlPlane, patch: &str) -> Result<Result<(), String>> {
-    said(plane, &["patch", "statefulset", "glusterfs", "--type=merge", "-p", patch, "--dry-run=server"]).await
+    run_kubectl(plane, &["patch", "statefulset", "glusterfs", "--type=merge", "-p", patch, "--dry-run=server"]).await
 }
 
-async fn said(plane: &ControlPlane, args: &[&str]) -> Result<Result<(), String>> {
+async fn run_kubectl(plane: &ControlPlane, args: &[&str]) -> Result<Result<(), String>> {
     let ran = plane.kubectl(args).await?;
     Ok(if ran.code == Some(0) { Ok(()) } else { Err(ran.stderr) })
 }
 
-/// Waits until the policy has seen what was written: it acts a moment later.
-async fn settled(plane: &ControlPlane, replicas: u32, refused: bool) -> Result<()> {
+/// Waits until the policy has seen the last write, which is a moment later.
+async fn wait_for_policy(plane: &ControlPlane, replicas: u32, denied: bool) -> Result<()> {
     for _ in 0..480 {
-        if scale(plane, replicas).await?.is_err() == refused {
+        if scale(plane, replicas).await?.is_err() == denied {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
-    bail!("after two minutes, a scale to {replicas} is still {}", if refused { "let in" } else { "refused" })
+    bail!("after two minutes, a scale to {replicas} is still {}", if denied { "accepted" } else { "denied" })
 }
 
-async fn keep_record(plane: &ControlPlane, text: &str) -> Result<()> {
+async fn store_record(plane: &ControlPlane, text: &str) -> Result<()> {
     plane.kubectl_with(&["apply", "-f", "-"], text).await?.ok().map(drop)
 }
 
@@ -86,15 +86,15 @@ async fn revisions(plane: &ControlPlane) -> Result<BTreeMap<String, String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_is_taken_and_its_bricks_are_respected() -> Result<()> {
+async fn a_pool_is_accepted_and_its_bricks_are_protected() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await?;
     let class = PoolStorageClass { provisioner: "ebs.csi.aws.com".to_owned(), parameters: BTreeMap::new() };
     let five = Pool { replicas: 5, storage_class: Some("bricks".to_owned()), new_class: Some(class), ..values() };
     applies(&plane, &five).await?;
-    strands(&plane).await?;
-    starts_elsewhere(&plane).await?;
-    made_anew(&plane).await
+    denied_scale_downs(&plane).await?;
+    other_first_ordinal(&plane).await?;
+    recreated(&plane).await
 }
 
 async fn applies(plane: &ControlPlane, of: &Pool) -> Result<()> {
@@ -103,23 +103,23 @@ async fn applies(plane: &ControlPlane, of: &Pool) -> Result<()> {
     plane.kubectl_with(&["apply", "-f", "-"], &text).await?.ok()?;
     let before = revisions(plane).await?;
     ensure!(before.len() == pool(of).len(), "{before:?}");
-    // kubectl says "configured" where it replaces a list by the same list: the server knows better.
+    // kubectl prints "configured" if it replaces a list by the same list; the resourceVersion tells.
     plane.kubectl_with(&["apply", "-f", "-"], &text).await?.ok()?;
     let after = revisions(plane).await?;
-    ensure!(after == before, "a second time, nothing is written: {before:?} {after:?}");
+    ensure!(after == before, "a second apply writes nothing: {before:?} {after:?}");
     Ok(())
 }
 
-async fn strands(plane: &ControlPlane) -> Result<()> {
-    // The record is installed empty: a pool that has none of it yet has no bricks either.
+async fn denied_scale_downs(plane: &ControlPlane) -> Result<()> {
+    // The record is installed empty: a pool without a record has no bricks.
     scale(plane, 1).await?.expect("an empty record has no bricks");
-    // Where it is missing, nobody can tell.
+    // Without the record, the bricks are not known.
     plane.kubectl(&["delete", "configmap", "glusterfs-pool"]).await?.ok()?;
-    settled(plane, 1, true).await?;
+    wait_for_policy(plane, 1, true).await?;
     let text = scale(plane, 6).await?.expect_err("there is no record");
     assert!(text.contains("parameterNotFoundAction"), "{text}");
-    keep_record(plane, &record(&[(0, &["gv0"]), (1, &[]), (3, &["gv0", "gv1"]), (4, &["gv1"])], 0)).await?;
-    settled(plane, 3, true).await?;
+    store_record(plane, &record(&[(0, &["gv0"]), (1, &[]), (3, &["gv0", "gv1"]), (4, &["gv1"])], 0)).await?;
+    wait_for_policy(plane, 3, true).await?;
     for (replicas, holders) in [
         (0, "glusterfs-0 holds bricks of gv0; glusterfs-3 holds bricks of gv0, gv1; glusterfs-4 holds bricks of gv1"),
         (3, "glusterfs-3 holds bricks of gv0, gv1; glusterfs-4 holds bricks of gv1"),
@@ -132,7 +132,8 @@ async fn strands(plane: &ControlPlane) -> Result<()> {
             )),
             "{text}"
         );
-        let text = patch(plane, &format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#)).await?.expect_err("the same way");
+        let text =
+            patch(plane, &format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#)).await?.expect_err("denied as well");
         assert!(text.contains(holders), "{text}");
     }
     for replicas in [5, 6] {
@@ -140,45 +141,47 @@ async fn strands(plane: &ControlPlane) -> Result<()> {
     }
     patch(plane, r#"{"metadata":{"annotations":{"a":"b"}}}"#).await?.expect("another field");
 
-    // What goes and holds nothing may go.
-    keep_record(plane, &record(&[(0, &["gv0"]), (1, &["gv0"])], 0)).await?;
-    settled(plane, 3, false).await?;
+    // Pods without bricks may be removed.
+    store_record(plane, &record(&[(0, &["gv0"]), (1, &["gv0"])], 0)).await?;
+    wait_for_policy(plane, 3, false).await?;
     scale(plane, 2).await?.expect("nothing is stranded");
     scale(plane, 1).await?.expect_err("glusterfs-1 holds a brick");
 
-    // What was stranded before the policy came keeps nobody from anything else, but the last peer stays.
-    keep_record(plane, &record(&[(7, &["gv9"])], 0)).await?;
-    settled(plane, 1, false).await?;
+    // Bricks that had no peer before the policy was installed do not prevent other changes, but the last peer stays.
+    store_record(plane, &record(&[(7, &["gv9"])], 0)).await?;
+    wait_for_policy(plane, 1, false).await?;
     patch(plane, r#"{"metadata":{"annotations":{"a":"b"}}}"#).await?.expect("another field");
     let text = scale(plane, 0).await?.expect_err("the pool holds bricks");
     assert!(text.contains("the pool would be left without any peer, and holds bricks: glusterfs-7 of gv9"), "{text}");
 
-    // Others are not asked.
+    // Other StatefulSets are not affected.
     let mut other = pool(&Pool { name: "other".to_owned(), policy: false, ..values() });
     let set = other.pop().expect("the StatefulSet is the last").object.to_string();
     plane.kubectl_with(&["apply", "-f", "-"], &set).await?.ok()?;
-    said(plane, &["scale", "statefulsets", "other", "--replicas=0"]).await?.expect("it is no pool of this policy");
+    run_kubectl(plane, &["scale", "statefulsets", "other", "--replicas=0"])
+        .await?
+        .expect("the policy is for another pool");
     Ok(())
 }
 
 /// A StatefulSet whose first ordinal is not 0.
-async fn starts_elsewhere(plane: &ControlPlane) -> Result<()> {
-    keep_record(plane, &record(&[(0, &["gv0"]), (4, &["gv1"])], 0)).await?;
-    settled(plane, 4, true).await?;
-    let text = patch(plane, r#"{"spec":{"ordinals":{"start":1}}}"#).await?.expect_err("0 would go");
+async fn other_first_ordinal(plane: &ControlPlane) -> Result<()> {
+    store_record(plane, &record(&[(0, &["gv0"]), (4, &["gv1"])], 0)).await?;
+    wait_for_policy(plane, 4, true).await?;
+    let text = patch(plane, r#"{"spec":{"ordinals":{"start":1}}}"#).await?.expect_err("pod 0 would be removed");
     assert!(text.contains("glusterfs-0 holds bricks of gv0 (move"), "{text}");
 
-    keep_record(plane, &record(&[(5, &["gv1"])], 3)).await?;
+    store_record(plane, &record(&[(5, &["gv1"])], 3)).await?;
     // 3, 4 and 5 stay.
-    settled(plane, 3, false).await?;
-    scale(plane, 2).await?.expect_err("5 would go");
+    wait_for_policy(plane, 3, false).await?;
+    scale(plane, 2).await?.expect_err("pod 5 would be removed");
     Ok(())
 }
 
-/// A pool that is deleted and applied again: its record was kept.
-async fn made_anew(plane: &ControlPlane) -> Result<()> {
-    keep_record(plane, &record(&[(0, &["gv0"]), (3, &["gv0", "gv1"])], 0)).await?;
-    settled(plane, 3, true).await?;
+/// A pool that is deleted and applied again: its record still exists.
+async fn recreated(plane: &ControlPlane) -> Result<()> {
+    store_record(plane, &record(&[(0, &["gv0"]), (3, &["gv0", "gv1"])], 0)).await?;
+    wait_for_policy(plane, 3, true).await?;
     plane.kubectl(&["delete", "statefulset", "glusterfs", "--wait"]).await?.ok()?;
     let set = |replicas| {
         let mut all = pool(&Pool { replicas, ..values() });

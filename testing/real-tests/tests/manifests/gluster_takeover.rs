@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use stead_manifests::gluster::{Pool, pool};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, Nodes, Options};
 
-/// The classes of the stand-in nodes.
+/// The StorageClasses of the stand-in nodes.
 const STORAGE: &str = include_str!("../../../../testdata/cluster/storage.yaml");
 
-/// A pool as somebody made it by hand, with names of its own for claims and labels.
+/// A pool that was created by hand, with other names for claims and labels.
 fn old() -> Value {
     let claim = |name: &str| {
         json!({"metadata": {"name": name}, "spec": {
@@ -44,15 +44,15 @@ async fn get(plane: &ControlPlane, what: &str) -> Result<Vec<Value>> {
     Ok(serde_json::from_value(list["items"].take())?)
 }
 
-/// Waits until something is so of all three pods.
-async fn pods(plane: &ControlPlane, what: &str, so: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
+/// Waits until all three pods are ready and meet a condition.
+async fn pods(plane: &ControlPlane, what: &str, meets: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
     for _ in 0..240 {
         let pods = get(plane, "pods").await?;
         let ready = |pod: &Value| {
             let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
             conditions.clone().any(|c| c["type"] == "Ready" && c["status"] == "True")
         };
-        if pods.len() == 3 && pods.iter().all(|pod| ready(pod) && so(pod)) {
+        if pods.len() == 3 && pods.iter().all(|pod| ready(pod) && meets(pod)) {
             return Ok(pods);
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -65,14 +65,14 @@ fn uids(objects: &[Value]) -> Vec<&Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_that_exists_is_taken_over_with_its_claims() -> Result<()> {
+async fn an_existing_pool_is_taken_over_with_its_claims() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options::default()).await?;
     let nodes = Nodes::start(&plane, ClusterSpec::seven()).await?;
     nodes.ready().await?;
     plane.kubectl_with(&["apply", "-f", "-"], STORAGE).await?.ok()?;
     plane.kubectl_with(&["apply", "-f", "-"], &old().to_string()).await?.ok()?;
-    let before = pods(&plane, "there", |_| true).await?;
+    let before = pods(&plane, "ready", |_| true).await?;
     let claims = get(&plane, "pvc").await?;
     ensure!(claims.len() == 6, "{claims:?}");
 
@@ -81,7 +81,7 @@ async fn a_pool_that_exists_is_taken_over_with_its_claims() -> Result<()> {
         ["app.kubernetes.io/name=gluster", "app.kubernetes.io/instance=glusterfs", "app.kubernetes.io/part-of=stead"];
     let names = ["glusterfs-0", "glusterfs-1", "glusterfs-2"];
     plane.kubectl(&[&["label", "--overwrite", "pod"], &names[..], &labels[..]].concat()).await?.ok()?;
-    ensure!(uids(&get(&plane, "pods").await?) == uids(&before), "nobody was ended");
+    ensure!(uids(&get(&plane, "pods").await?) == uids(&before), "no pod was deleted");
     plane.kubectl(&["delete", "service", "glusterfs"]).await?.ok()?;
     let new = Pool {
         state_claim: "state".to_owned(),
@@ -96,7 +96,7 @@ async fn a_pool_that_exists_is_taken_over_with_its_claims() -> Result<()> {
     plane.kubectl_with(&["apply", "-f", "-"], &list).await?.ok()?;
     let agent = |pod: &Value| pod["spec"]["containers"][0]["command"][2] == "agent";
     let after = pods(&plane, "with an agent", agent).await?;
-    ensure!(uids(&after).iter().all(|uid| !uids(&before).contains(uid)), "each was replaced");
+    ensure!(uids(&after).iter().all(|uid| !uids(&before).contains(uid)), "each pod was replaced");
     ensure!(uids(&get(&plane, "pvc").await?) == uids(&claims), "the claims are the same, and no others");
 
     // And back.

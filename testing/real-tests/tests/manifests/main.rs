@@ -1,4 +1,4 @@
-//! What is installed, on a real API server.
+//! Installed objects on a real API server.
 
 mod admission;
 mod gluster_admission;

@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use stead_pool::{Daemon, HostName, Member, Peer, PeerId, PeerState, Record, Report, config_map};
 use stead_testbed::{Binaries, ControlPlane, Options, skip};
 
-/// What a run left behind.
-struct Said {
+/// The result of a command.
+struct CommandOutput {
     out: String,
     err: String,
     code: Option<i32>,
 }
 
-fn stead(args: &[&str], plane: &ControlPlane) -> Result<Said> {
+fn stead(args: &[&str], plane: &ControlPlane) -> Result<CommandOutput> {
     let mut command = Command::new(crate::stead()?);
     command.arg("gluster").args(args).env("KUBECONFIG", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
     command.arg("--kubeconfig").arg(plane.kubeconfig());
     let output = command.stdin(std::process::Stdio::null()).output().context("running stead")?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() })
+    Ok(CommandOutput { out: text(output.stdout), err: text(output.stderr), code: output.status.code() })
 }
 
 const CLASS: &str = r#"{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "x.example/y",
@@ -35,14 +35,14 @@ const FOREIGN: &str = r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"n
   "spec": {"clusterIP": "None", "ports": [{"port": 80}]}}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_is_held_against_the_cluster() -> Result<()> {
+async fn manifests_are_checked_against_the_cluster() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await?;
     let check = |args: &[&str]| stead(&[&["manifests", "--image=gluster:11.1", "--check"], args].concat(), &plane);
-    let refused = |args: &[&str], said: &str| -> Result<()> {
+    let refused = |args: &[&str], expected: &str| -> Result<()> {
         let run = check(args)?;
         ensure!((run.code, run.out.as_str()) == (Some(1), ""), "{args:?}: {:?} {}", run.code, run.err);
-        ensure!(run.err.contains(said), "{args:?}: {}", run.err);
+        ensure!(run.err.contains(expected), "{args:?}: {}", run.err);
         Ok(())
     };
     refused(&[], "error: --storage-class: the cluster has no default StorageClass: name one")?;
@@ -64,14 +64,14 @@ async fn a_pool_is_held_against_the_cluster() -> Result<()> {
     ensure!((fine.code, fine.err.as_str()) == (Some(0), ""), "{}", fine.err);
     plane.kubectl_with(&["apply", "-f", "-"], &fine.out).await?.ok()?;
     let again = check(&["--storage-class=disks", "--replicas=5"])?;
-    ensure!(again.code == Some(0), "the pool itself may be there: {}", again.err);
+    ensure!(again.code == Some(0), "the pool itself may exist: {}", again.err);
     refused(&["--storage-class=disks", "--brick-size=20Gi"], "error: the API server rejects statefulset/glusterfs: ")?;
 
-    // A record that outlived its pool.
+    // A record that still exists after its pool was deleted.
     plane.kubectl(&["delete", "statefulset", "glusterfs"]).await?.ok()?;
     plane.kubectl_with(&["apply", "-f", "-"], &record(&[0]).to_string()).await?.ok()?;
-    let outlived = check(&["--storage-class=disks"])?;
-    ensure!(outlived.code == Some(0) && outlived.err.contains("is the record of an earlier pool"), "{}", outlived.err);
+    let leftover = check(&["--storage-class=disks"])?;
+    ensure!(leftover.code == Some(0) && leftover.err.contains("is the record of an earlier pool"), "{}", leftover.err);
     Ok(())
 }
 
@@ -98,7 +98,7 @@ fn record(ordinals: &[u32]) -> Value {
     })
 }
 
-/// What the agent of a pool of three would say.
+/// The report of an agent in a pool of three.
 fn report(ordinal: u32) -> Report {
     let peer =
         |o: u32| Peer { uuid: Some(uuid(o)), hosts: vec![host(o)], state: PeerState::Befriended, connected: true };
@@ -118,7 +118,7 @@ fn report(ordinal: u32) -> Report {
     }
 }
 
-/// Answers like an agent until the process ends; gives its port.
+/// Answers like an agent until the process ends; returns the port.
 fn agent(pages: BTreeMap<&'static str, Value>) -> Result<u16> {
     let listener = TcpListener::bind("0.0.0.0:0")?;
     let port = listener.local_addr()?.port();
@@ -139,10 +139,10 @@ fn agent(pages: BTreeMap<&'static str, Value>) -> Result<u16> {
     Ok(port)
 }
 
-/// An address of this machine that the API server may reach pods at: it refuses loopback.
+/// Returns an address of this machine at which the API server may reach pods: it refuses loopback.
 fn address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: the routing table is asked.
+    // Nothing is sent: this only consults the routing table.
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|a| a.ip()).filter(|ip| !ip.is_loopback())
 }
@@ -172,7 +172,7 @@ async fn run_pod(plane: &ControlPlane, ordinal: u32, ip: IpAddr, port: u16) -> R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn how_a_pool_stands() -> Result<()> {
+async fn status_of_a_pool() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let Some(ip) = address() else {
         skip("this machine has no address but loopback");
@@ -205,17 +205,17 @@ async fn how_a_pool_stands() -> Result<()> {
         ]);
         run_pod(&plane, ordinal, ip, agent(pages)?).await?;
     }
-    let whole = status(&[])?;
-    ensure!(whole.code == Some(0), "{}{}", whole.out, whole.err);
+    let healthy = status(&[])?;
+    ensure!(healthy.code == Some(0), "{}{}", healthy.out, healthy.err);
     ensure!(
-        whole.out.starts_with("pool default/glusterfs is healthy\n  3 peers wanted, 3 recorded, 3 answering\n"),
+        healthy.out.starts_with("pool default/glusterfs is healthy\n  3 peers wanted, 3 recorded, 3 answering\n"),
         "{}",
-        whole.out
+        healthy.out
     );
-    ensure!(whole.out.contains("  glusterfs-1   ready   worker-1   running    10000000-"), "{}", whole.out);
+    ensure!(healthy.out.contains("  glusterfs-1   ready   worker-1   running    10000000-"), "{}", healthy.out);
 
     lease_and_event(&plane).await?;
-    // One is gone, one disagrees, one speaks nonsense.
+    // One pod is deleted, one disagrees, one sends an invalid report.
     plane.kubectl(&["delete", "pod", "glusterfs-0", "--force", "--grace-period=0"]).await?.ok()?;
     for (ordinal, state) in [(1, serde_json::to_value(report(1))?), (2, json!({"ordinal": "two"}))] {
         plane
@@ -227,8 +227,8 @@ async fn how_a_pool_stands() -> Result<()> {
         let pages = BTreeMap::from([("/state", state), ("/pool", json!({"notes": notes}))]);
         run_pod(&plane, ordinal, ip, agent(pages)?).await?;
     }
-    let hurt = status(&["glusterfs", "-n", "default"])?;
-    ensure!(hurt.code == Some(1), "{}", hurt.out);
+    let unhealthy = status(&["glusterfs", "-n", "default"])?;
+    ensure!(unhealthy.code == Some(1), "{}", unhealthy.out);
     for line in [
         "  leader: glusterfs-1\n",
         "  glusterfs-0   no pod   -          no answer   00000000-",
@@ -237,7 +237,7 @@ async fn how_a_pool_stands() -> Result<()> {
         "  ! Waiting: glusterfs-0 is waited for\n",
         "  2026-01-02T03:04:05Z ! glusterfs-0 Rejected: it was rejected\n",
     ] {
-        ensure!(hurt.out.contains(line), "{line:?} is missing: {}", hurt.out);
+        ensure!(unhealthy.out.contains(line), "{line:?} is missing: {}", unhealthy.out);
     }
     let json: Value = serde_json::from_str(&status(&["-o", "json"])?.out)?;
     ensure!(

@@ -1,18 +1,18 @@
-//! Installing and taking away, on a real control plane.
+//! stead install and uninstall on a real control plane.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use stead_testbed::{Binaries, ControlPlane, Options};
 
-/// What a command said, and how it ended.
-struct Said {
+/// The result of a command.
+struct CommandOutput {
     out: String,
     err: String,
     code: Option<i32>,
 }
 
-fn stead(plane: &ControlPlane, args: &[&str]) -> Result<Said> {
+fn stead(plane: &ControlPlane, args: &[&str]) -> Result<CommandOutput> {
     let output = Command::new(crate::stead()?)
         .args(args)
         .arg("--kubeconfig")
@@ -21,7 +21,7 @@ fn stead(plane: &ControlPlane, args: &[&str]) -> Result<Said> {
         .output()
         .context("running stead")?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() })
+    Ok(CommandOutput { out: text(output.stdout), err: text(output.stderr), code: output.status.code() })
 }
 
 const OBJECTS: &str = r#"
@@ -49,15 +49,15 @@ const FOREIGN: &str = r#"
    "versions": [{"name": "v1beta1", "served": true, "storage": true,
      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}"#;
 
-/// What there is of Stead in the cluster, by name.
-async fn left(plane: &ControlPlane) -> Result<Vec<String>> {
+/// Returns the names of Stead's objects in the cluster.
+async fn stead_objects(plane: &ControlPlane) -> Result<Vec<String>> {
     let kinds = "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding,ns";
     let names = plane.kubectl(&["get", kinds, "-o", "name"]).await?.ok()?;
     let ours = |name: &&str| name.contains("stead") || name.contains("openstack.org");
     Ok(names.lines().filter(ours).map(str::to_owned).collect())
 }
 
-/// The revisions of all that is installed: they stay where nothing is written.
+/// Returns the resourceVersions of all installed objects: they change only with a write.
 async fn revisions(plane: &ControlPlane) -> Result<String> {
     let kinds = "crd,clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding,ns";
     let form = "jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
@@ -65,7 +65,7 @@ async fn revisions(plane: &ControlPlane) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn installing_and_taking_away() -> Result<()> {
+async fn install_and_uninstall() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let plane = ControlPlane::start(&binaries, Options::default()).await?;
 
@@ -75,11 +75,11 @@ async fn installing_and_taking_away() -> Result<()> {
     let looked = stead(&plane, &["install", "--dry-run"])?;
     assert_eq!(looked.code, Some(0), "{}", looked.err);
     assert!(looked.out.contains("create     deployment/stead-operator in stead-system"), "{}", looked.out);
-    assert_eq!(left(&plane).await?, Vec::<String>::new(), "looking leaves nothing behind");
+    assert_eq!(stead_objects(&plane).await?, Vec::<String>::new(), "a dry run writes nothing");
 
     let first = stead(&plane, &["install", "--yes", "--no-wait"])?;
     assert_eq!(first.code, Some(0), "{}", first.err);
-    // Kubernetes itself writes to some of it a moment after it was made.
+    // Kubernetes updates some objects a moment after they are created.
     for (form, kind) in
         [("condition=Established", "crd"), ("jsonpath={.status.observedGeneration}", "validatingadmissionpolicy")]
     {
@@ -89,21 +89,21 @@ async fn installing_and_taking_away() -> Result<()> {
     let before = revisions(&plane).await?;
     let second = stead(&plane, &["install", "--yes", "--no-wait"])?;
     assert!(second.out.contains("nothing to change.\n") && second.err.is_empty(), "{}{}", second.out, second.err);
-    assert_eq!(revisions(&plane).await?, before, "a second time, nothing is written");
+    assert_eq!(revisions(&plane).await?, before, "a second install writes nothing");
     let more = stead(&plane, &["install", "--dry-run", "--replicas", "1"])?;
     assert!(more.out.contains("change     deployment/stead-operator in stead-system: spec.replicas\n"), "{}", more.out);
-    // There are no nodes: the operator does not come up, and that is said.
+    // Without nodes the operator does not become available, which is reported.
     let waited = stead(&plane, &["install", "--yes", "--timeout", "1s"])?;
     assert_eq!(waited.code, Some(1));
     assert!(waited.err.contains("deployment/stead-operator is not available after 1s"), "{}", waited.err);
 
     plane.kubectl_with(&["apply", "-f", "-"], OBJECTS).await?.ok()?;
-    // Half of it is gone already.
+    // A part of it is deleted already.
     plane.kubectl(&["-n", "stead-system", "delete", "deployment", "stead-operator"]).await?.ok()?;
     let gone = stead(&plane, &["uninstall", "--yes", "--timeout", "300s"])?;
     assert_eq!(gone.code, Some(0), "{}", gone.err);
     assert!(gone.out.ends_with("To delete:\n  kubectl -n default delete pvc glance-0\n"), "{}", gone.out);
-    assert_eq!(left(&plane).await?, Vec::<String>::new());
+    assert_eq!(stead_objects(&plane).await?, Vec::<String>::new());
     let claims = plane.kubectl(&["get", "pvc", "-o", "name"]).await?.ok()?;
     assert_eq!(claims.trim(), "persistentvolumeclaim/glance-0", "claims are kept");
     let nothing = stead(&plane, &["uninstall", "--yes"])?;
@@ -124,7 +124,7 @@ async fn installing_and_taking_away() -> Result<()> {
         plane.kubectl(&["get", "crd", "topologies.topology.openstack.org", "-o", "jsonpath={.spec}"]).await?.ok()?;
     assert_eq!(still, foreign);
     assert_eq!(
-        left(&plane).await?,
+        stead_objects(&plane).await?,
         ["customresourcedefinition.apiextensions.k8s.io/topologies.topology.openstack.org"]
     );
     Ok(())

@@ -1,33 +1,33 @@
-//! What somebody reads who has written a Topology that does not do what they meant: the answer to `kubectl apply`, the
-//! conditions, and `stead explain`, on the real control plane.
+//! The messages for a Topology that does not do what its author meant: the output of `kubectl apply`, the conditions,
+//! and `stead explain`, on the real control plane.
 
 use anyhow::{Context, Result};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use stead_stage::{Stage, until_some};
+use stead_stage::{Stage, wait_for};
 use stead_testbed::{Binaries, ClusterSpec, Options};
 
-use crate::scene::{PATIENCE, Scene, condition};
+use crate::scene::{RESULT_TIMEOUT, Scene, condition};
 
 const POD: &str = "pod/glance-default-single-0";
 const API: &str = "glanceapi/glance-default-single";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newcomer_is_told() -> Result<()> {
+async fn common_mistakes_are_explained() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let stead = crate::stead()?;
     let stage = Stage::open(&binaries, &stead, Options::default(), ClusterSpec::seven()).await?;
-    stage.define().await?;
-    let operator = stage.operate(&stage.plane.kubeconfig(), &[]).await?;
+    stage.install_definitions().await?;
+    let operator = stage.start_operator(&stage.plane.kubeconfig(), &[]).await?;
     let read = all(&stage).await.with_context(|| operator.log().unwrap_or_default())?;
     let golden = [selector(), draft(), label(), zone(), missing()];
     for (golden, read) in golden.iter().zip(&read) {
         golden.assert_eq(read);
     }
-    operator.end().await
+    operator.stop().await
 }
 
-/// One after the other: where a pod would go depends on the pods that are there.
+/// Sequentially: the placement of a pod depends on the existing pods.
 async fn all(stage: &Stage) -> Result<[String; 5]> {
     Ok([
         a_selector_that_matches_nothing(stage).await?,
@@ -38,43 +38,43 @@ async fn all(stage: &Stage) -> Result<[String; 5]> {
     ])
 }
 
-/// What is read, one after the other.
-struct Reading<'a> {
+/// The collected output.
+struct Transcript<'a> {
     scene: Scene<'a>,
     text: String,
 }
 
-impl<'a> Reading<'a> {
-    async fn open(stage: &'a Stage, space: &'a str) -> Result<Reading<'a>> {
-        Ok(Reading { scene: Scene::open(stage, space).await?, text: String::new() })
+impl<'a> Transcript<'a> {
+    async fn open(stage: &'a Stage, space: &'a str) -> Result<Transcript<'a>> {
+        Ok(Transcript { scene: Scene::open(stage, space).await?, text: String::new() })
     }
 
-    /// A Topology is applied, and a Glance that follows it.
-    async fn applies(&mut self, topology: &str, spec: Value) -> Result<()> {
+    /// Applies a Topology and a Glance that uses it.
+    async fn apply(&mut self, topology: &str, spec: Value) -> Result<()> {
         self.text += &self.scene.topology(topology, spec).await?;
-        self.follows(topology, json!({})).await
+        self.apply_glance(topology, json!({})).await
     }
 
-    /// The same with a pod that will run, and so on one node: which of several it is would be chosen at random.
-    async fn applies_on_one_node(&mut self, topology: &str, spec: Value) -> Result<()> {
+    /// Like `apply`, with the pod bound to one node: otherwise the scheduler would choose one at random.
+    async fn apply_on_one_node(&mut self, topology: &str, spec: Value) -> Result<()> {
         self.text += &self.scene.topology(topology, spec).await?;
-        self.follows(topology, json!({"kubernetes.io/hostname": "worker-1"})).await
+        self.apply_glance(topology, json!({"kubernetes.io/hostname": "worker-1"})).await
     }
 
-    async fn follows(&mut self, topology: &str, nodes: Value) -> Result<()> {
+    async fn apply_glance(&mut self, topology: &str, nodes: Value) -> Result<()> {
         let api = json!({"default": {"type": "single", "replicas": 1, "nodeSelector": nodes}});
         self.scene.glance(api, json!({"name": topology})).await.map(drop)
     }
 
-    /// A condition is read, once it says something that holds `word`.
-    async fn tells(&mut self, what: &str, kind: &str, word: &str) -> Result<()> {
-        let text = self.says(what, kind, word).await?;
+    /// Adds a condition to the output, once its text contains `word`.
+    async fn add_condition(&mut self, what: &str, kind: &str, word: &str) -> Result<()> {
+        let text = self.wait_for_condition(what, kind, word).await?;
         self.text += &format!("\n{what}: {text}\n");
         Ok(())
     }
 
-    /// A condition, once it says something that holds `word`.
-    async fn says(&self, what: &str, kind: &str, word: &str) -> Result<String> {
+    /// Waits until the text of a condition contains `word`, and returns it.
+    async fn wait_for_condition(&self, what: &str, kind: &str, word: &str) -> Result<String> {
         let scene = &self.scene;
         let said = |object: Option<Value>| {
             let object = object.unwrap_or_default();
@@ -83,83 +83,83 @@ impl<'a> Reading<'a> {
                 format!("{kind} is {} ({}): {}", text("status"), text("reason"), text("message"))
             })
         };
-        until_some(&format!("{} {what} {kind}: {word}", scene.space), PATIENCE, async || {
+        wait_for(&format!("{} {what} {kind}: {word}", scene.space), RESULT_TIMEOUT, async || {
             Ok(said(scene.get(what).await?).filter(|text| text.contains(word)))
         })
         .await
     }
 
-    async fn explains(&mut self, what: &str) -> Result<()> {
+    async fn explain(&mut self, what: &str) -> Result<()> {
         let args = ["explain", what, "-n", self.scene.space];
-        let (code, answer, complaint) = self.scene.stage.stead_ran(&args).await?;
-        self.text += &format!("\n$ stead {}\n{answer}{complaint}(exit code {})\n", args.join(" "), code.unwrap_or(-1));
+        let (code, stdout, stderr) = self.scene.stage.run_stead(&args).await?;
+        self.text += &format!("\n$ stead {}\n{stdout}{stderr}(exit code {})\n", args.join(" "), code.unwrap_or(-1));
         Ok(())
     }
 }
 
 async fn a_label_that_no_node_has(stage: &Stage) -> Result<String> {
-    let mut reading = Reading::open(stage, "label").await?;
+    let mut transcript = Transcript::open(stage, "label").await?;
     let spread =
         json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]);
-    reading.applies("spread", json!({"topologySpreadConstraints": spread})).await?;
-    reading.tells(API, "PodsScheduled", "Possible fix").await?;
-    reading.tells("topology/spread", "Satisfiable", "False").await?;
-    reading.says("glance/glance", "Ready", "Deployment in progress").await?;
-    reading.explains("topology/spread").await?;
-    reading.explains("glance/glance").await?;
-    reading.explains(POD).await?;
-    Ok(reading.text)
+    transcript.apply("spread", json!({"topologySpreadConstraints": spread})).await?;
+    transcript.add_condition(API, "PodsScheduled", "Possible fix").await?;
+    transcript.add_condition("topology/spread", "Satisfiable", "False").await?;
+    transcript.wait_for_condition("glance/glance", "Ready", "Deployment in progress").await?;
+    transcript.explain("topology/spread").await?;
+    transcript.explain("glance/glance").await?;
+    transcript.explain(POD).await?;
+    Ok(transcript.text)
 }
 
 async fn a_zone_that_is_not_there(stage: &Stage) -> Result<String> {
-    let mut reading = Reading::open(stage, "zone").await?;
+    let mut transcript = Transcript::open(stage, "zone").await?;
     let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["zoneD"]}]}]);
     let affinity =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
-    reading.applies("zone-d", json!({"affinity": affinity})).await?;
-    reading.tells(API, "PodsScheduled", "Possible fix").await?;
-    reading.tells("topology/zone-d", "Satisfiable", "False").await?;
-    reading.says("glance/glance", "Ready", "Deployment in progress").await?;
-    reading.explains("topology/zone-d").await?;
-    reading.explains("glance/glance").await?;
-    reading.explains(POD).await?;
-    Ok(reading.text)
+    transcript.apply("zone-d", json!({"affinity": affinity})).await?;
+    transcript.add_condition(API, "PodsScheduled", "Possible fix").await?;
+    transcript.add_condition("topology/zone-d", "Satisfiable", "False").await?;
+    transcript.wait_for_condition("glance/glance", "Ready", "Deployment in progress").await?;
+    transcript.explain("topology/zone-d").await?;
+    transcript.explain("glance/glance").await?;
+    transcript.explain(POD).await?;
+    Ok(transcript.text)
 }
 
 async fn a_topology_that_is_missing(stage: &Stage) -> Result<String> {
-    let mut reading = Reading::open(stage, "missing").await?;
-    reading.scene.topology("spread-pods", json!({"topologySpreadConstraints": []})).await?;
-    reading.follows("spread-pod", json!({})).await?;
-    reading.tells(API, "TopologyReady", "not found").await?;
-    reading.tells("glance/glance", "Ready", "not found").await?;
-    reading.explains("glance/glance").await?;
-    reading.explains("topology/spread-pod").await?;
-    Ok(reading.text)
+    let mut transcript = Transcript::open(stage, "missing").await?;
+    transcript.scene.topology("spread-pods", json!({"topologySpreadConstraints": []})).await?;
+    transcript.apply_glance("spread-pod", json!({})).await?;
+    transcript.add_condition(API, "TopologyReady", "not found").await?;
+    transcript.add_condition("glance/glance", "Ready", "not found").await?;
+    transcript.explain("glance/glance").await?;
+    transcript.explain("topology/spread-pod").await?;
+    Ok(transcript.text)
 }
 
 async fn a_selector_that_matches_nothing(stage: &Stage) -> Result<String> {
-    let mut reading = Reading::open(stage, "selector").await?;
+    let mut transcript = Transcript::open(stage, "selector").await?;
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "glance"}}}]);
-    reading.applies_on_one_node("spread", json!({"topologySpreadConstraints": spread})).await?;
-    reading.tells(API, "Ready", "Setup complete").await?;
-    reading.tells("topology/spread", "Satisfiable", "False").await?;
-    reading.says("glance/glance", "Ready", "Setup complete").await?;
-    reading.explains("topology/spread").await?;
-    reading.explains("glance/glance").await?;
-    Ok(reading.text)
+    transcript.apply_on_one_node("spread", json!({"topologySpreadConstraints": spread})).await?;
+    transcript.add_condition(API, "Ready", "Setup complete").await?;
+    transcript.add_condition("topology/spread", "Satisfiable", "False").await?;
+    transcript.wait_for_condition("glance/glance", "Ready", "Setup complete").await?;
+    transcript.explain("topology/spread").await?;
+    transcript.explain("glance/glance").await?;
+    Ok(transcript.text)
 }
 
 async fn the_spelling_of_the_draft(stage: &Stage) -> Result<String> {
-    let mut reading = Reading::open(stage, "draft").await?;
+    let mut transcript = Transcript::open(stage, "draft").await?;
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"service": "glance"}}}]);
-    reading.applies_on_one_node("spread", json!({"topologySpreadConstraint": spread})).await?;
-    reading.tells(API, "Ready", "Setup complete").await?;
-    reading.tells("topology/spread", "Satisfiable", "True").await?;
-    reading.tells("topology/spread", "DraftSpelling", "True").await?;
-    reading.explains("topology/spread").await?;
-    Ok(reading.text)
+    transcript.apply_on_one_node("spread", json!({"topologySpreadConstraint": spread})).await?;
+    transcript.add_condition(API, "Ready", "Setup complete").await?;
+    transcript.add_condition("topology/spread", "Satisfiable", "True").await?;
+    transcript.add_condition("topology/spread", "DraftSpelling", "True").await?;
+    transcript.explain("topology/spread").await?;
+    Ok(transcript.text)
 }
 
 fn label() -> Expect {

@@ -1,20 +1,19 @@
-//! Recoveries with something in the way: killed after every single write, and with words that are not true, or
-//! not any more.
+//! Disturbed recoveries: killed after every single write, and with confirmations that are false or outdated.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use stead_machines::{Api, Machines, Violation};
-use stead_stage::disks::{DiskStage, PATIENCE};
-use stead_stage::until;
+use stead_stage::disks::{DiskStage, TIMEOUT};
+use stead_stage::wait_until;
 use stead_testbed::{Binaries, FaultProxy};
 use tokio::process::{Child, Command};
 
 use crate::stead;
 
-/// So long may a call take, on a machine with much else to do.
-const MOST: Duration = Duration::from_secs(300);
+/// How long a call may take, on a busy machine.
+const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 async fn open() -> Result<Option<DiskStage>> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(None) };
@@ -24,7 +23,7 @@ async fn open() -> Result<Option<DiskStage>> {
     DiskStage::open(&binaries, &stead()?).await.map(Some)
 }
 
-/// Calls `stead recover` through a proxy, and waits for nothing.
+/// Starts `stead recover` through a proxy.
 fn call(stage: &DiskStage, proxy: &FaultProxy, args: &[&str]) -> Result<Child> {
     let kubeconfig = proxy.kubeconfig(stage.plane.folder(), "admin", stage.plane.token())?;
     Command::new(stead()?)
@@ -39,18 +38,18 @@ fn call(stage: &DiskStage, proxy: &FaultProxy, args: &[&str]) -> Result<Child> {
         .context("running stead")
 }
 
-/// Calls again and again, each call being killed after its first write, until one has nothing to write; how many were
-/// killed.
+/// Runs the command again and again, each time killed after its first write, until one has nothing to write. Returns
+/// how many were killed.
 async fn killed_after_each_write(stage: &DiskStage, proxy: &FaultProxy, args: &[&str]) -> Result<u64> {
-    let made = || proxy.written().iter().filter(|write| write.was_made()).count() as u64;
+    let made = || proxy.written().iter().filter(|write| write.succeeded()).count() as u64;
     let before = made();
     for _ in 0..100 {
         proxy.hold_after(Some(made() + 1));
         let mut child = call(stage, proxy, args)?;
         let ended = tokio::select! {
             status = child.wait() => Some(status?),
-            () = proxy.held() => None,
-            () = tokio::time::sleep(MOST) => bail!("{args:?}: neither a write nor an end within {MOST:?}"),
+            () = proxy.wait_until_held() => None,
+            () = tokio::time::sleep(CALL_TIMEOUT) => bail!("{args:?}: neither a write nor an end within {CALL_TIMEOUT:?}"),
         };
         let Some(status) = ended else {
             child.kill().await?;
@@ -66,81 +65,82 @@ async fn killed_after_each_write(stage: &DiskStage, proxy: &FaultProxy, args: &[
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_every_single_write() -> Result<()> {
     let Some(stage) = open().await? else { return Ok(()) };
-    let old = stage.writes("db").await?;
+    let old = stage.start_writer("db").await?;
     let proxy = FaultProxy::start(&stage.plane, 1).await?;
     let target = format!("node/{}", old.node);
-    stage.machines.silence(&old.node).await?;
-    stage.is_silent(&old.node).await?;
+    stage.machines.suspend(&old.node).await?;
+    stage.wait_until_unreachable(&old.node).await?;
     let killed = killed_after_each_write(&stage, &proxy, &[&target, "--yes", "--confirm-off", "suspended"]).await?;
     ensure!(killed >= 5, "only {killed} writes");
-    let new = stage.writer("db", &old.uid).await?;
+    let new = stage.ready_writer("db", &old.uid).await?;
     ensure!(new.node != old.node, "{new:?}");
-    // On its way back too: what is left of one who was killed after the record was closed goes as well.
+    // On the return too: what a run left that was killed after closing the record is removed.
     stage.machines.resume(&old.node).await?;
     let killed = killed_after_each_write(&stage, &proxy, &[&target, "--yes", "--wait-return"]).await?;
     ensure!(killed >= 3, "only {killed} writes");
-    ensure!(stage.is_free(&old.node).await?, "something of it is left on {}", old.node);
-    stage.nobody_was_hurt()
+    ensure!(stage.has_no_recovery(&old.node).await?, "something of the recovery is left on {}", old.node);
+    stage.check_violations()
 }
 
-/// Somebody truly says that a machine is off; before the API server answers, it is resumed, and then cut off while it
-/// writes: these words are not about that silence.
+/// A user rightly confirms that a machine is off. Before the API server answers, the machine is resumed, and then loses
+/// its network while it writes: the confirmation is not about that outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn words_that_are_not_true_any_more_when_they_arrive() -> Result<()> {
+async fn a_confirmation_that_is_outdated_when_it_arrives() -> Result<()> {
     let Some(stage) = open().await? else { return Ok(()) };
-    let old = stage.writes("db").await?;
+    let old = stage.start_writer("db").await?;
     let proxy = FaultProxy::start(&stage.plane, 1).await?;
     let target = format!("node/{}", old.node);
     let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
     let is_back = async || {
         let back = async || Ok(stage.kubectl(&["get", "node", &old.node, "-o", ready]).await? == "True");
-        until("the node is back", PATIENCE, back).await
+        wait_until("the node is back", TIMEOUT, back).await
     };
     let mut child = None;
     for _ in 0..5 {
-        stage.machines.silence(&old.node).await?;
-        stage.is_silent(&old.node).await?;
+        stage.machines.suspend(&old.node).await?;
+        stage.wait_until_unreachable(&old.node).await?;
         proxy.hold_after(Some(0));
         let called = Instant::now();
         let held = call(&stage, &proxy, &[&target, "--yes", "--confirm-off", "suspended"])?;
         stage.machines.resume(&old.node).await?;
         is_back().await?;
         stage.machines.cut(&[&old.node], Api::Unreachable).await?;
-        stage.is_silent(&old.node).await?;
-        // Nobody waits for an answer for more than 30 s: if all this took longer, it is for nothing.
+        stage.wait_until_unreachable(&old.node).await?;
+        // A request is given up after 30 s: if all this took longer, the attempt is useless.
         if called.elapsed() < Duration::from_secs(25) {
             child = Some(held);
             break;
         }
         drop(held);
-        stage.machines.mend().await?;
+        stage.machines.rejoin_all().await?;
         is_back().await?;
     }
     proxy.hold_after(None);
     let child = child.context("this machine is too slow")?;
-    let output = tokio::time::timeout(MOST, child.wait_with_output()).await.context("the call does not end")??;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1) && said.contains("confirm again"), "{output:?}");
-    ensure!(stage.is_free(&old.node).await?, "a machine that writes was put out of service");
-    ensure!(!proxy.written().iter().any(|write| write.was_made()), "{:?}", proxy.written());
-    stage.nobody_was_hurt()
+    let output =
+        tokio::time::timeout(CALL_TIMEOUT, child.wait_with_output()).await.context("the call does not end")??;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && stderr.contains("confirm again"), "{output:?}");
+    ensure!(stage.has_no_recovery(&old.node).await?, "a machine that writes was tainted");
+    ensure!(!proxy.written().iter().any(|write| write.succeeded()), "{:?}", proxy.written());
+    stage.check_violations()
 }
 
-/// The one way to get two writers, on storage that does not take disks away; and that it would be seen.
+/// The only way to get two writers, on storage that does not revoke access; the witness detects it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_false_word_is_seen_by_the_witness() -> Result<()> {
+async fn a_false_confirmation_is_detected_by_the_witness() -> Result<()> {
     let Some(stage) = open().await? else { return Ok(()) };
-    let old = stage.writes("db").await?;
-    stage.machines.disks().forget(true);
+    let old = stage.start_writer("db").await?;
+    stage.machines.disks().ignore_detach(true);
     stage.machines.cut(&[&old.node], Api::Unreachable).await?;
-    stage.is_silent(&old.node).await?;
+    stage.wait_until_unreachable(&old.node).await?;
     let target = format!("node/{}", old.node);
-    let (code, _, said) = stage.stead(&["recover", &target, "--yes", "--confirm-off", "it must be"]).await?;
-    ensure!(code == Some(0), "{said}");
-    let new = stage.writer("db", &old.uid).await?;
+    let (code, _, stderr) = stage.stead(&["recover", &target, "--yes", "--confirm-off", "it must be"]).await?;
+    ensure!(code == Some(0), "{stderr}");
+    let new = stage.ready_writer("db", &old.uid).await?;
     let violations = stage.machines.violations();
     let seen =
         |v: &Violation| matches!(v, Violation::TwoWriters(two) if [&two[0].uid, &two[1].uid] == [&old.uid, &new.uid]);
-    ensure!(violations.iter().any(seen), "the witness has not seen it: {violations:?}");
+    ensure!(violations.iter().any(seen), "the witness did not detect it: {violations:?}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Topologies and those who refer to them, on the real control plane: the OpenStack operators' own functional cases
-//! about topology, and what they leave out. Each scene has a namespace of its own; all are played at the same time.
+//! Topologies and the objects that refer to them, on the real control plane: the functional tests of the OpenStack
+//! operators about topology, and further cases. Each scene has its own namespace; all run at the same time.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -16,14 +16,14 @@ async fn topologies_are_followed() -> Result<()> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(()) };
     let stead = crate::stead()?;
     let stage = Stage::open(&binaries, &stead, Options::default(), ClusterSpec::seven()).await?;
-    stage.define().await?;
-    let operator = stage.operate(&stage.plane.kubeconfig(), &[]).await?;
+    stage.install_definitions().await?;
+    let operator = stage.start_operator(&stage.plane.kubeconfig(), &[]).await?;
     let played = tokio::try_join!(
         referred_to_by_a_glance(&stage),
         overridden_by_an_api(&stage),
         in_another_namespace(&stage),
         missing_for_a_control_plane(&stage),
-        handed_down_by_a_control_plane(&stage),
+        passed_on_by_a_control_plane(&stage),
         missing_then_created(&stage),
         edited(&stage),
         deleted_while_in_use(&stage),
@@ -32,7 +32,7 @@ async fn topologies_are_followed() -> Result<()> {
         namespace_deleted(&stage),
     );
     played.with_context(|| operator.log().unwrap_or_default())?;
-    operator.end().await
+    operator.stop().await
 }
 
 fn named(name: &str) -> Value {
@@ -47,7 +47,7 @@ fn single() -> Value {
     json!({"default": {"type": "single", "replicas": 1}})
 }
 
-/// The Topology of the operators' own tests.
+/// The Topology of the OpenStack operators' tests.
 fn sample() -> Value {
     json!([{
         "maxSkew": 1,
@@ -67,8 +67,8 @@ fn in_zone_a() -> Value {
     ]}}})
 }
 
-/// The anti-affinity that stays unless a Topology brings an affinity of its own.
-fn apart() -> Value {
+/// The default anti-affinity, which a Topology with an affinity replaces.
+fn default_affinity() -> Value {
     json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
         "weight": 100,
         "podAffinityTerm": {
@@ -87,7 +87,7 @@ fn not_found(name: &str) -> Value {
     json!(["False", "Error", message])
 }
 
-fn held(apis: &[&str]) -> Value {
+fn api_finalizers(apis: &[&str]) -> Value {
     json!(apis.iter().map(|api| format!("openstack.org/glanceapi-{api}")).collect::<Vec<_>>())
 }
 
@@ -95,10 +95,10 @@ fn users(users: &[(&str, &str)]) -> Value {
     json!(users.iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect::<Vec<_>>())
 }
 
-/// That a StatefulSet's pods are placed so.
-async fn placed(scene: &Scene<'_>, set: &str, affinity: Value, spread: Value) -> Result<()> {
-    scene.sees(set, "/spec/template/spec/topologySpreadConstraints", spread).await?;
-    scene.sees(set, "/spec/template/spec/affinity", affinity).await
+/// Waits until a StatefulSet's pods have this affinity and these spread constraints.
+async fn wait_until_placed(scene: &Scene<'_>, set: &str, affinity: Value, spread: Value) -> Result<()> {
+    scene.wait_for_field(set, "/spec/template/spec/topologySpreadConstraints", spread).await?;
+    scene.wait_for_field(set, "/spec/template/spec/affinity", affinity).await
 }
 
 /// A Glance refers to a Topology, then to another one, then to none.
@@ -107,31 +107,31 @@ async fn referred_to_by_a_glance(stage: &Stage) -> Result<()> {
     scene.topology("first", spread(sample())).await?;
     scene.topology("alt", spread(sample())).await?;
     scene.glance(single(), named("first")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", applied("first", "referred")).await?;
-    scene.says(SINGLE, "TopologyReady", completed()).await?;
-    scene.sees("topology/first", "/metadata/finalizers", held(&["default"])).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", applied("first", "referred")).await?;
+    scene.wait_for_condition(SINGLE, "TopologyReady", completed()).await?;
+    scene.wait_for_field("topology/first", "/metadata/finalizers", api_finalizers(&["default"])).await?;
     let both = [("Glance", "glance"), ("GlanceAPI", "glance-default-single")];
-    scene.sees("topology/first", "/status/usedBy", users(&both)).await?;
-    placed(&scene, SET, apart(), sample()).await?;
-    scene.says(SINGLE, "Ready", json!(["True", "Ready", "Setup complete"])).await?;
+    scene.wait_for_field("topology/first", "/status/usedBy", users(&both)).await?;
+    wait_until_placed(&scene, SET, default_affinity(), sample()).await?;
+    scene.wait_for_condition(SINGLE, "Ready", json!(["True", "Ready", "Setup complete"])).await?;
 
     scene.glance(single(), named("alt")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", applied("alt", "referred")).await?;
-    scene.sees("topology/alt", "/metadata/finalizers", held(&["default"])).await?;
-    scene.sees("topology/first", "/metadata/finalizers", Value::Null).await?;
-    scene.sees("topology/first", "/status/usedBy", json!([])).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", applied("alt", "referred")).await?;
+    scene.wait_for_field("topology/alt", "/metadata/finalizers", api_finalizers(&["default"])).await?;
+    scene.wait_for_field("topology/first", "/metadata/finalizers", Value::Null).await?;
+    scene.wait_for_field("topology/first", "/status/usedBy", json!([])).await?;
 
     scene.glance(single(), Value::Null).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
-    scene.says(SINGLE, "TopologyReady", Value::Null).await?;
-    placed(&scene, SET, apart(), Value::Null).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
+    scene.wait_for_condition(SINGLE, "TopologyReady", Value::Null).await?;
+    wait_until_placed(&scene, SET, default_affinity(), Value::Null).await?;
     for topology in ["topology/first", "topology/alt"] {
-        scene.sees(topology, "/metadata/finalizers", Value::Null).await?;
+        scene.wait_for_field(topology, "/metadata/finalizers", Value::Null).await?;
     }
     Ok(())
 }
 
-/// An API has a reference of its own, which wins; and one without a name, which opts out.
+/// An API's own reference wins; one without a name opts out.
 async fn overridden_by_an_api(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "overridden").await?;
     let own = json!([{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
@@ -140,20 +140,20 @@ async fn overridden_by_an_api(stage: &Stage) -> Result<()> {
     scene.topology("t1", spread(own.clone())).await?;
     let api = |reference: Value| json!({"default": {"type": "single", "replicas": 1, "topologyRef": reference}});
     scene.glance(api(named("t1")), named("t0")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", applied("t1", "overridden")).await?;
-    placed(&scene, SET, apart(), own).await?;
-    scene.sees("topology/t1", "/metadata/finalizers", held(&["default"])).await?;
-    scene.sees("topology/t0", "/metadata/finalizers", Value::Null).await?;
-    scene.sees("topology/t1", "/status/usedBy", users(&[("GlanceAPI", "glance-default-single")])).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", applied("t1", "overridden")).await?;
+    wait_until_placed(&scene, SET, default_affinity(), own).await?;
+    scene.wait_for_field("topology/t1", "/metadata/finalizers", api_finalizers(&["default"])).await?;
+    scene.wait_for_field("topology/t0", "/metadata/finalizers", Value::Null).await?;
+    scene.wait_for_field("topology/t1", "/status/usedBy", users(&[("GlanceAPI", "glance-default-single")])).await?;
 
     scene.glance(api(json!({})), named("t0")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
-    scene.says(SINGLE, "TopologyReady", Value::Null).await?;
-    placed(&scene, SET, apart(), Value::Null).await?;
-    scene.sees("topology/t1", "/metadata/finalizers", Value::Null).await
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
+    scene.wait_for_condition(SINGLE, "TopologyReady", Value::Null).await?;
+    wait_until_placed(&scene, SET, default_affinity(), Value::Null).await?;
+    scene.wait_for_field("topology/t1", "/metadata/finalizers", Value::Null).await
 }
 
-/// A Topology is looked for in one's own namespace only; any other is refused where it is written.
+/// A Topology has to be in the same namespace; a reference to another one is rejected.
 async fn in_another_namespace(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "elsewhere").await?;
     let foreign = json!({"name": "t", "namespace": "default"});
@@ -185,10 +185,10 @@ async fn in_another_namespace(stage: &Stage) -> Result<()> {
             "spec.glance.template.glanceAPIs[default].topologyRef",
         ),
     ] {
-        let (code, said) = scene.try_to_apply(version, kind, "refused", rest).await?;
+        let (code, output) = scene.try_to_apply(version, kind, "refused", rest).await?;
         let expected =
             format!("{field}.namespace: Invalid value: \"default\": Customizing namespace field is not supported");
-        ensure!(code == Some(1) && said.contains(&expected), "{kind} {field}: {code:?} {said}");
+        ensure!(code == Some(1) && output.contains(&expected), "{kind} {field}: {code:?} {output}");
     }
     Ok(())
 }
@@ -205,65 +205,66 @@ fn plane(reference: Option<&str>, template_reference: Option<&str>) -> Value {
     spec
 }
 
-/// A control plane refers to what is not there: nothing is made until it is.
+/// A control plane refers to a missing Topology: nothing is created until it exists.
 async fn missing_for_a_control_plane(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "plane-missing").await?;
     scene.control_plane(plane(Some("late"), None)).await?;
-    scene.says("oscp/plane", "TopologyReady", not_found("late")).await?;
-    scene.says("oscp/plane", "Ready", not_found("late")).await?;
-    ensure!(scene.get("glance/glance").await?.is_none(), "a Glance was made all the same");
+    scene.wait_for_condition("oscp/plane", "TopologyReady", not_found("late")).await?;
+    scene.wait_for_condition("oscp/plane", "Ready", not_found("late")).await?;
+    ensure!(scene.get("glance/glance").await?.is_none(), "a Glance was created anyway");
     scene.topology("late", spread(sample())).await?;
-    scene.says("oscp/plane", "TopologyReady", completed()).await?;
-    scene.sees("glance/glance", "/spec/topologyRef", applied("late", "plane-missing")).await?;
-    placed(&scene, SET, apart(), sample()).await
+    scene.wait_for_condition("oscp/plane", "TopologyReady", completed()).await?;
+    scene.wait_for_field("glance/glance", "/spec/topologyRef", applied("late", "plane-missing")).await?;
+    wait_until_placed(&scene, SET, default_affinity(), sample()).await
 }
 
-/// A control plane's reference reaches the Glance; the template's own wins; without one there is none.
-async fn handed_down_by_a_control_plane(stage: &Stage) -> Result<()> {
+/// A control plane's reference is passed on to the Glance; the template's own reference wins; without either there is
+/// none.
+async fn passed_on_by_a_control_plane(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "plane").await?;
     for name in ["first", "alt", "own"] {
         scene.topology(name, spread(sample())).await?;
     }
     scene.control_plane(plane(Some("first"), None)).await?;
-    scene.sees("glance/glance", "/spec/topologyRef", applied("first", "plane")).await?;
+    scene.wait_for_field("glance/glance", "/spec/topologyRef", applied("first", "plane")).await?;
     let all = [("OpenStackControlPlane", "plane"), ("Glance", "glance"), ("GlanceAPI", "glance-default-single")];
-    scene.sees("topology/first", "/status/usedBy", users(&all)).await?;
-    scene.says("oscp/plane", "TopologyReady", completed()).await?;
+    scene.wait_for_field("topology/first", "/status/usedBy", users(&all)).await?;
+    scene.wait_for_condition("oscp/plane", "TopologyReady", completed()).await?;
 
     scene.control_plane(plane(Some("alt"), None)).await?;
-    scene.sees("glance/glance", "/spec/topologyRef", applied("alt", "plane")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", applied("alt", "plane")).await?;
+    scene.wait_for_field("glance/glance", "/spec/topologyRef", applied("alt", "plane")).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", applied("alt", "plane")).await?;
 
     scene.control_plane(plane(Some("alt"), Some("own"))).await?;
-    scene.sees("glance/glance", "/spec/topologyRef", named("own")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", applied("own", "plane")).await?;
-    scene.sees("topology/alt", "/metadata/finalizers", Value::Null).await?;
+    scene.wait_for_field("glance/glance", "/spec/topologyRef", named("own")).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", applied("own", "plane")).await?;
+    scene.wait_for_field("topology/alt", "/metadata/finalizers", Value::Null).await?;
 
     scene.control_plane(plane(None, None)).await?;
-    scene.sees("glance/glance", "/spec/topologyRef", Value::Null).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
-    scene.says("oscp/plane", "TopologyReady", Value::Null).await?;
-    placed(&scene, SET, apart(), Value::Null).await?;
-    scene.sees("topology/own", "/metadata/finalizers", Value::Null).await
+    scene.wait_for_field("glance/glance", "/spec/topologyRef", Value::Null).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
+    scene.wait_for_condition("oscp/plane", "TopologyReady", Value::Null).await?;
+    wait_until_placed(&scene, SET, default_affinity(), Value::Null).await?;
+    scene.wait_for_field("topology/own", "/metadata/finalizers", Value::Null).await
 }
 
-/// A GlanceAPI waits for a Topology and says so; its Glance too. Once it is there, all goes on.
+/// A GlanceAPI waits for a Topology and reports it; its Glance too. When the Topology exists, both continue.
 async fn missing_then_created(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "missing").await?;
     scene.glance(single(), named("late")).await?;
-    scene.says(SINGLE, "TopologyReady", not_found("late")).await?;
-    scene.says(SINGLE, "Ready", not_found("late")).await?;
-    scene.says("glance/glance", "GlanceAPIReady", not_found("late")).await?;
-    scene.sees(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
-    ensure!(scene.get(SET).await?.is_none(), "a StatefulSet was made all the same");
+    scene.wait_for_condition(SINGLE, "TopologyReady", not_found("late")).await?;
+    scene.wait_for_condition(SINGLE, "Ready", not_found("late")).await?;
+    scene.wait_for_condition("glance/glance", "GlanceAPIReady", not_found("late")).await?;
+    scene.wait_for_field(SINGLE, "/status/lastAppliedTopology", Value::Null).await?;
+    ensure!(scene.get(SET).await?.is_none(), "a StatefulSet was created anyway");
     scene.topology("late", json!({"affinity": in_zone_a()})).await?;
-    scene.says(SINGLE, "TopologyReady", completed()).await?;
-    scene.sees("topology/late", "/metadata/finalizers", held(&["default"])).await?;
-    placed(&scene, SET, in_zone_a(), Value::Null).await?;
-    scene.says("glance/glance", "Ready", json!(["True", "Ready", "Setup complete"])).await
+    scene.wait_for_condition(SINGLE, "TopologyReady", completed()).await?;
+    scene.wait_for_field("topology/late", "/metadata/finalizers", api_finalizers(&["default"])).await?;
+    wait_until_placed(&scene, SET, in_zone_a(), Value::Null).await?;
+    scene.wait_for_condition("glance/glance", "Ready", json!(["True", "Ready", "Setup complete"])).await
 }
 
-/// What a Topology says changes: the pod template follows, with the workload's own labels where none are selected.
+/// A Topology changes: the pod template follows, with the workload's labels as selector if none is set.
 async fn edited(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "edited").await?;
     let bare = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]);
@@ -277,29 +278,29 @@ async fn edited(stage: &Stage) -> Result<()> {
     selected[0]["labelSelector"] = own;
     scene.topology("t", spread(bare)).await?;
     scene.glance(single(), named("t")).await?;
-    placed(&scene, SET, apart(), selected).await?;
-    scene.sees("topology/t", "/spec/topologySpreadConstraints/0/labelSelector", Value::Null).await?;
+    wait_until_placed(&scene, SET, default_affinity(), selected).await?;
+    scene.wait_for_field("topology/t", "/spec/topologySpreadConstraints/0/labelSelector", Value::Null).await?;
 
     scene.topology("t", spread(sample())).await?;
-    placed(&scene, SET, apart(), sample()).await?;
+    wait_until_placed(&scene, SET, default_affinity(), sample()).await?;
 
     let both = json!({"affinity": in_zone_a(), "topologySpreadConstraints": sample()});
     scene.topology("t", both).await?;
-    placed(&scene, SET, in_zone_a(), sample()).await?;
+    wait_until_placed(&scene, SET, in_zone_a(), sample()).await?;
 
-    // The spread is gone from the Topology, so it goes from the pods.
+    // The spread is removed from the Topology, and so from the pods.
     scene.topology("t", json!({"affinity": in_zone_a()})).await?;
-    placed(&scene, SET, in_zone_a(), Value::Null).await?;
-    scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await
+    wait_until_placed(&scene, SET, in_zone_a(), Value::Null).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", api_finalizers(&["default"])).await
 }
 
-/// A Topology that is in use stays until nobody uses it, says by whom it is held, and takes nobody new.
+/// A deleted Topology stays while it is used, reports its users, and accepts no new ones.
 async fn deleted_while_in_use(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "deleted").await?;
     scene.topology("t", spread(sample())).await?;
     scene.glance(single(), named("t")).await?;
-    scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
-    placed(&scene, SET, apart(), sample()).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", api_finalizers(&["default"])).await?;
+    wait_until_placed(&scene, SET, default_affinity(), sample()).await?;
     scene.delete("topology/t").await?;
     let since =
         scene.get("topology/t").await?.context("the Topology is gone")?["metadata"]["deletionTimestamp"].clone();
@@ -308,9 +309,9 @@ async fn deleted_while_in_use(stage: &Stage) -> Result<()> {
         "it was deleted at {since} and is kept until nobody uses it any more; it is used by Glance API default \
          (finalizer openstack.org/glanceapi-default)"
     );
-    scene.says("topology/t", "Terminating", json!(["True", "BeingDeleted", message])).await?;
-    scene.says(SINGLE, "TopologyReady", completed()).await?;
-    placed(&scene, SET, apart(), sample()).await?;
+    scene.wait_for_condition("topology/t", "Terminating", json!(["True", "BeingDeleted", message])).await?;
+    scene.wait_for_condition(SINGLE, "TopologyReady", completed()).await?;
+    wait_until_placed(&scene, SET, default_affinity(), sample()).await?;
 
     let mut two = single();
     two["late"] = json!({"type": "edge", "replicas": 1});
@@ -318,47 +319,47 @@ async fn deleted_while_in_use(stage: &Stage) -> Result<()> {
     let message = "Topology config create error occurred Topology.topology.openstack.org \"t\" is invalid: \
                    metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
                    found new finalizers []string{\"openstack.org/glanceapi-late\"}";
-    scene.says("glanceapi/glance-late-edge", "TopologyReady", json!(["False", "Error", message])).await?;
-    scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
+    scene.wait_for_condition("glanceapi/glance-late-edge", "TopologyReady", json!(["False", "Error", message])).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", api_finalizers(&["default"])).await?;
 
     scene.glance(single(), Value::Null).await?;
-    scene.is_gone("topology/t").await?;
-    scene.is_gone("glanceapi/glance-late-edge").await?;
-    placed(&scene, SET, apart(), Value::Null).await
+    scene.wait_until_deleted("topology/t").await?;
+    scene.wait_until_deleted("glanceapi/glance-late-edge").await?;
+    wait_until_placed(&scene, SET, default_affinity(), Value::Null).await
 }
 
-/// Two APIs follow one Topology, each with a finalizer of its own; one API goes, then the Glance.
+/// Two APIs use one Topology, each with its own finalizer; one API is deleted, then the Glance.
 async fn used_by_two_apis(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "two").await?;
     scene.topology("t", spread(sample())).await?;
     let mut two = single();
     two["far"] = json!({"type": "edge", "replicas": 1});
     scene.glance(two, named("t")).await?;
-    scene.says("glance/glance", "Ready", json!(["True", "Ready", "Setup complete"])).await?;
+    scene.wait_for_condition("glance/glance", "Ready", json!(["True", "Ready", "Setup complete"])).await?;
     let topology = scene.get("topology/t").await?.context("no Topology")?;
     let mut finalizers: Vec<&str> =
         topology["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     finalizers.sort_unstable();
-    ensure!(json!(finalizers) == held(&["default", "far"]), "finalizers {finalizers:?}");
+    ensure!(json!(finalizers) == api_finalizers(&["default", "far"]), "finalizers {finalizers:?}");
     let all = [("Glance", "glance"), ("GlanceAPI", "glance-default-single"), ("GlanceAPI", "glance-far-edge")];
-    scene.sees("topology/t", "/status/usedBy", users(&all)).await?;
-    placed(&scene, "sts/glance-far-edge-api", apart(), sample()).await?;
+    scene.wait_for_field("topology/t", "/status/usedBy", users(&all)).await?;
+    wait_until_placed(&scene, "sts/glance-far-edge-api", default_affinity(), sample()).await?;
 
     scene.glance(single(), named("t")).await?;
-    scene.is_gone("glanceapi/glance-far-edge").await?;
-    scene.is_gone("sts/glance-far-edge-api").await?;
-    scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
-    scene.sees("topology/t", "/status/usedBy", users(&all[..2])).await?;
+    scene.wait_until_deleted("glanceapi/glance-far-edge").await?;
+    scene.wait_until_deleted("sts/glance-far-edge-api").await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", api_finalizers(&["default"])).await?;
+    scene.wait_for_field("topology/t", "/status/usedBy", users(&all[..2])).await?;
 
     scene.delete("glance/glance").await?;
-    scene.is_gone("glance/glance").await?;
-    scene.is_gone(SINGLE).await?;
-    scene.is_gone(SET).await?;
-    scene.sees("topology/t", "/metadata/finalizers", Value::Null).await?;
-    scene.sees("topology/t", "/status/usedBy", json!([])).await
+    scene.wait_until_deleted("glance/glance").await?;
+    scene.wait_until_deleted(SINGLE).await?;
+    scene.wait_until_deleted(SET).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", Value::Null).await?;
+    scene.wait_for_field("topology/t", "/status/usedBy", json!([])).await
 }
 
-/// Both parts of a split API hold a Topology by one finalizer, which stays until both have let go.
+/// Both parts of a split API share one finalizer on a Topology, which stays until both have released it.
 async fn held_by_both_parts_of_an_api(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "split").await?;
     scene.topology("t", spread(sample())).await?;
@@ -368,26 +369,28 @@ async fn held_by_both_parts_of_an_api(stage: &Stage) -> Result<()> {
     let parts = ["external", "internal"];
     for part in parts {
         let api = format!("glanceapi/glance-default-{part}");
-        scene.sees(&api, "/status/lastAppliedTopology", applied("t", "split")).await?;
-        placed(&scene, &format!("sts/glance-default-{part}-api"), apart(), sample()).await?;
+        scene.wait_for_field(&api, "/status/lastAppliedTopology", applied("t", "split")).await?;
+        wait_until_placed(&scene, &format!("sts/glance-default-{part}-api"), default_affinity(), sample()).await?;
     }
-    scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", api_finalizers(&["default"])).await?;
     let all =
         [("Glance", "glance"), ("GlanceAPI", "glance-default-external"), ("GlanceAPI", "glance-default-internal")];
-    scene.sees("topology/t", "/status/usedBy", users(&all)).await?;
+    scene.wait_for_field("topology/t", "/status/usedBy", users(&all)).await?;
     scene.glance(split, Value::Null).await?;
-    scene.sees("topology/t", "/metadata/finalizers", Value::Null).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", Value::Null).await?;
     for part in parts {
-        scene.sees(&format!("glanceapi/glance-default-{part}"), "/status/lastAppliedTopology", Value::Null).await?;
+        scene
+            .wait_for_field(&format!("glanceapi/glance-default-{part}"), "/status/lastAppliedTopology", Value::Null)
+            .await?;
     }
     Ok(())
 }
 
-/// A namespace goes with all that is in it: nothing holds it up.
+/// A namespace is deleted with everything in it: nothing blocks it.
 async fn namespace_deleted(stage: &Stage) -> Result<()> {
     let scene = Scene::open(stage, "doomed").await?;
     scene.topology("t", spread(sample())).await?;
     scene.control_plane(plane(Some("t"), None)).await?;
-    scene.sees("topology/t", "/metadata/finalizers", held(&["default"])).await?;
+    scene.wait_for_field("topology/t", "/metadata/finalizers", api_finalizers(&["default"])).await?;
     stage.kubectl(&["delete", "namespace", "doomed", "--timeout=180s"]).await.map(drop)
 }

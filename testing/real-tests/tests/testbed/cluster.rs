@@ -1,4 +1,4 @@
-//! The stand-in nodes on the real control plane. Skipped where that is not built.
+//! The stand-in nodes on the real control plane. Skipped if the control plane is not built.
 
 use std::time::{Duration, Instant};
 
@@ -44,15 +44,15 @@ fn stateful_set(name: &str, replicas: u32, class: &str) -> Value {
     })
 }
 
-/// Asks kubectl until it says this.
+/// Runs kubectl until it prints this.
 async fn until(plane: &ControlPlane, seconds: u64, args: &[&str], expected: &str) {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
-        let said = plane.kubectl(args).await.unwrap();
-        if said.stdout.trim() == expected {
+        let output = plane.kubectl(args).await.unwrap();
+        if output.stdout.trim() == expected {
             return;
         }
-        assert!(Instant::now() < end, "{args:?} says {said:?}, not {expected}");
+        assert!(Instant::now() < end, "{args:?} printed {output:?}, not {expected}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -62,7 +62,7 @@ async fn until_ready(plane: &ControlPlane, name: &str, replicas: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stateful_sets_with_each_kind_of_storage_come_up_and_go() {
+async fn stateful_sets_with_each_kind_of_storage_start_and_stop() {
     let Some((plane, _nodes)) = cluster(Options::default()).await else { return };
     for class in ["lvms-local-storage", "cinder", "local-storage"] {
         apply(&plane, stateful_set(class, 3, class)).await;
@@ -91,14 +91,14 @@ async fn stateful_sets_with_each_kind_of_storage_come_up_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_node_is_not_ready_its_pods_move_and_it_comes_back() {
+async fn an_unreachable_node_loses_its_pods_and_comes_back() {
     let Some((plane, nodes)) = cluster(Options { fast: true, ..Options::default() }).await else { return };
     apply(&plane, stateful_set("db", 1, "local-storage")).await;
     until_ready(&plane, "db", "1").await;
     let pods: Api<Pod> = Api::default_namespaced(plane.client());
     let first = pods.get("db-0").await.unwrap();
     let node = first.spec.clone().unwrap().node_name.unwrap();
-    nodes.silence(&node).unwrap();
+    nodes.make_unreachable(&node).unwrap();
     let ready = ["get", "node", &node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}"];
     until(&plane, 30, &ready, "Unknown").await;
     let leaving = ["get", "pod", "db-0", "-o", "jsonpath={.metadata.deletionGracePeriodSeconds}"];
@@ -108,11 +108,11 @@ async fn a_silent_node_is_not_ready_its_pods_move_and_it_comes_back() {
     until_ready(&plane, "db", "1").await;
     assert_ne!(pods.get("db-0").await.unwrap().uid(), first.uid());
     nodes.ready().await.unwrap();
-    assert!(nodes.silence("no-such-node").is_err());
+    assert!(nodes.make_unreachable("no-such-node").is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_end_as_told() {
+async fn jobs_end_as_configured() {
     let Some((plane, nodes)) = cluster(Options::default()).await else { return };
     let job = |name: &str| {
         let spec = json!({ "restartPolicy": "Never", "containers": [{ "name": "a", "image": "x" }] });
@@ -123,7 +123,7 @@ async fn jobs_end_as_told() {
     };
     apply(&plane, job("good")).await;
     until(&plane, 60, &["get", "job", "good", "-o", "jsonpath={.status.succeeded}"], "1").await;
-    nodes.end_jobs(JobEnd::RunOn);
+    nodes.end_jobs(JobEnd::KeepRunning);
     apply(&plane, job("bad")).await;
     until(&plane, 60, &["get", "job", "bad", "-o", "jsonpath={.status.ready}"], "1").await;
     nodes.end_jobs(JobEnd::Fail);
@@ -139,14 +139,14 @@ async fn users_service_accounts_and_the_audit_log() {
     let plane = ControlPlane::start(&binaries, options).await.unwrap();
     plane.kubectl(&["create", "serviceaccount", "robot"]).await.unwrap().ok().unwrap();
     let robot = plane.service_account_token("default", "robot").await.unwrap();
-    // (The role `view` is empty here: a controller fills it.)
+    // (The role `view` is empty here: no controller aggregates it.)
     let role = ["create", "clusterrole", "see", "--verb=list", "--resource=pods"];
     plane.kubectl(&role).await.unwrap().ok().unwrap();
     let grant = ["create", "clusterrolebinding", "see", "--clusterrole=see", "--serviceaccount=default:robot"];
     plane.kubectl(&grant).await.unwrap().ok().unwrap();
     let pods = |client| Api::<Pod>::namespaced(client, "default");
     let robot = plane.client_for("robot", &robot).await.unwrap();
-    // RBAC hears of a binding by a watch, a moment later.
+    // RBAC uses a binding a moment later, by a watch.
     let end = Instant::now() + Duration::from_secs(60);
     while pods(robot.clone()).list(&ListParams::default()).await.is_err() {
         assert!(Instant::now() < end, "the binding has no effect");

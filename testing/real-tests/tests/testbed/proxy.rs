@@ -1,4 +1,4 @@
-//! What the proxy spoils, as a client sees it. Skipped where the real control plane is not built.
+//! The faults of the proxy, as a client sees them. Skipped if the real control plane is not built.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn faults_are_seen_by_a_client() {
     let direct: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
     let create = async |name: &str| maps.create(&PostParams::default(), &map(name)).await;
 
-    // Nothing goes wrong until it is told to, and the rights are those of the caller.
+    // There are no faults by default, and requests keep the caller's rights.
     create("a").await.unwrap();
     let eves: Api<ConfigMap> = Api::namespaced(proxy.client("evetoken").unwrap(), "default");
     assert_eq!(code(&eves.get("a").await.unwrap_err()), 403);
@@ -46,7 +46,7 @@ async fn faults_are_seen_by_a_client() {
     }
     assert!(direct.get_opt("refused").await.unwrap().is_none());
 
-    // The answer is lost, but the write was made.
+    // The answer is lost, but the write succeeded.
     proxy.set(Faults { lost_answer: 1.0, ..Faults::default() });
     assert_eq!(code(&create("lost").await.unwrap_err()), 0);
     assert!(direct.get_opt("lost").await.unwrap().is_some());
@@ -69,18 +69,18 @@ async fn a_watch_streams_until_it_stalls() {
     let mut good = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
     let stall_for = 10 * second;
     proxy.set(Faults { stall: 1.0, stall_within: Duration::ZERO, stall_for, ..Faults::default() });
-    let mut silent = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    let mut stalled = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
     direct.create(&PostParams::default(), &map("a")).await.unwrap();
     let event = tokio::time::timeout(60 * second, good.next()).await.unwrap().unwrap().unwrap();
     assert!(matches!(event, WatchEvent::Added(map) if map.metadata.name.as_deref() == Some("a")));
-    assert!(tokio::time::timeout(second, silent.next()).await.is_err(), "it says nothing, and does not end");
-    let end = tokio::time::timeout(60 * second, silent.next()).await.expect("it ends in the end");
+    assert!(tokio::time::timeout(second, stalled.next()).await.is_err(), "no event, and no end");
+    let end = tokio::time::timeout(60 * second, stalled.next()).await.expect("the watch ends");
     assert!(!matches!(end, Some(Ok(_))), "{end:?}");
     assert_eq!(proxy.tally().stalls, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_may_be_stale_and_all_may_be_held_after_a_write() {
+async fn reads_may_be_stale_and_answers_may_be_held_after_a_write() {
     let Some(binaries) = Binaries::find_or_skip() else { return };
     let plane = ControlPlane::start(&binaries, Options { bare: true, ..Options::default() }).await.unwrap();
     let proxy = FaultProxy::start(&plane, 1).await.unwrap();
@@ -88,7 +88,7 @@ async fn reads_may_be_stale_and_all_may_be_held_after_a_write() {
     let direct: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
     let count = async || maps.list(&ListParams::default()).await.unwrap().items.len();
 
-    // As before, as long as that is not too long ago; what was never answered is asked for.
+    // A read returns the earlier answer if it is recent enough; a new read is forwarded.
     proxy.set(Faults { stale: 1.0, stale_by: Duration::from_secs(60), ..Faults::default() });
     let before = count().await;
     direct.create(&PostParams::default(), &map("a")).await.unwrap();
@@ -97,12 +97,12 @@ async fn reads_may_be_stale_and_all_may_be_held_after_a_write() {
     proxy.set(Faults { stale: 1.0, stale_by: Duration::ZERO, ..Faults::default() });
     assert_eq!((count().await, proxy.tally().stale), (before + 1, 1));
 
-    // The write is made; neither its answer nor anybody else's comes.
+    // The write succeeds; neither its answer nor any other comes.
     proxy.set(Faults::default());
     proxy.hold_after(Some(1));
     let writer = maps.clone();
     let waits = tokio::spawn(async move { writer.create(&PostParams::default(), &map("b")).await });
-    proxy.held().await;
+    proxy.wait_until_held().await;
     assert!(direct.get_opt("b").await.unwrap().is_some());
     assert!(tokio::time::timeout(Duration::from_millis(300), maps.get("b")).await.is_err());
     assert!(!waits.is_finished());

@@ -1,4 +1,4 @@
-//! The cluster of the reports: two zones, Cinder-like storage, and the demo application as a process.
+//! The cluster of the reports: two zones, storage like Cinder, and the demo application as a process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
 use stead_machines::{Image, Images, Machines, Setup};
-use stead_stage::{until, until_some};
+use stead_stage::{wait_for, wait_until};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, Options};
 
 use super::Timers;
@@ -15,7 +15,7 @@ use super::Timers;
 const ZONE: &str = "topology.cinder.csi.openstack.org/zone";
 const REGION: &str = "failure-domain.beta.kubernetes.io/region";
 
-/// The machines of the volume's zone.
+/// The machines in the volume's zone.
 pub(super) const ZONE_A: [&str; 2] = ["node-3-nude", "node-4-nude"];
 
 /// The application's files.
@@ -26,8 +26,8 @@ pub(super) fn folder() -> PathBuf {
 pub(super) struct CinderStage {
     pub(super) plane: ControlPlane,
     pub(super) machines: Machines,
-    /// How long something may take.
-    patience: Duration,
+    /// Maximum time to wait for a change.
+    max_wait: Duration,
 }
 
 /// A pod of the application.
@@ -36,7 +36,7 @@ pub(super) struct Pod {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) node: String,
-    /// Since when it is as ready as it is.
+    /// The last transition time of its Ready condition.
     pub(super) since: Option<Timestamp>,
 }
 
@@ -62,7 +62,7 @@ impl CinderStage {
         let images = Images::default().with("cinder-demo", image);
         let machines = Machines::start(&plane, Setup { cluster, images, ..Setup::default() }).await?;
         machines.ready().await?;
-        Ok(CinderStage { plane, machines, patience: timers.patience() })
+        Ok(CinderStage { plane, machines, max_wait: timers.max_wait() })
     }
 
     async fn kubectl(&self, args: &[&str]) -> Result<String> {
@@ -75,9 +75,9 @@ impl CinderStage {
         Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    async fn find(&self, app: &str, is_it: impl Fn(&Value) -> bool) -> Result<Option<Pod>> {
+    async fn find(&self, app: &str, matches: impl Fn(&Value) -> bool) -> Result<Option<Pod>> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Ok(self.all(app).await?.iter().find(|pod| is_it(pod)).map(|pod| Pod {
+        Ok(self.all(app).await?.iter().find(|pod| matches(pod)).map(|pod| Pod {
             name: text(&pod["metadata"]["name"]),
             uid: text(&pod["metadata"]["uid"]),
             node: text(&pod["spec"]["nodeName"]),
@@ -85,57 +85,58 @@ impl CinderStage {
         }))
     }
 
-    /// Waits for a pod.
-    async fn awaits(&self, what: &str, app: &str, is_it: impl Fn(&Value) -> bool + Copy) -> Result<Pod> {
-        until_some(&format!("{app}: {what}"), self.patience, async || self.find(app, is_it).await).await
+    /// Waits for a pod that matches.
+    async fn wait_for_pod(&self, what: &str, app: &str, matches: impl Fn(&Value) -> bool + Copy) -> Result<Pod> {
+        wait_for(&format!("{app}: {what}"), self.max_wait, async || self.find(app, matches).await).await
     }
 
-    /// The application's pod that is ready, and not that of this uid.
-    pub(super) async fn pod(&self, app: &str, but: &str) -> Result<Pod> {
-        let is_it = |pod: &Value| ready(pod) && !leaves(pod) && pod["metadata"]["uid"] != but;
-        self.awaits("a pod is ready", app, is_it).await
+    /// Waits for a ready pod of the application whose uid is not `old_uid`.
+    pub(super) async fn ready_pod(&self, app: &str, old_uid: &str) -> Result<Pod> {
+        let matches = |pod: &Value| is_ready(pod) && !is_deleting(pod) && pod["metadata"]["uid"] != old_uid;
+        self.wait_for_pod("a pod is ready", app, matches).await
     }
 
-    /// The name of the pod that has a node and is not ready.
-    pub(super) async fn waiting(&self, app: &str) -> Result<String> {
-        let is_it = |pod: &Value| !ready(pod) && !leaves(pod) && pod["spec"]["nodeName"].is_string();
-        Ok(self.awaits("a pod waits", app, is_it).await?.name)
+    /// Waits for a pod that has a node and is not ready, and returns its name.
+    pub(super) async fn waiting_pod(&self, app: &str) -> Result<String> {
+        let matches = |pod: &Value| !is_ready(pod) && !is_deleting(pod) && pod["spec"]["nodeName"].is_string();
+        Ok(self.wait_for_pod("a pod waits", app, matches).await?.name)
     }
 
     /// Waits until a pod is Terminating.
-    pub(super) async fn stuck(&self, pod: &Pod) -> Result<()> {
-        until(&format!("{} is Terminating", pod.name), self.patience, async || {
+    pub(super) async fn wait_until_terminating(&self, pod: &Pod) -> Result<()> {
+        wait_until(&format!("{} is Terminating", pod.name), self.max_wait, async || {
             let path = format!("pod/{}", pod.name);
             let found = self.kubectl(&["get", &path, "-o", "json", "--ignore-not-found"]).await?;
-            Ok(serde_json::from_str::<Value>(&found).is_ok_and(|found| leaves(&found)))
+            Ok(serde_json::from_str::<Value>(&found).is_ok_and(|found| is_deleting(&found)))
         })
         .await
     }
 
     /// Waits until a Node object is gone.
-    pub(super) async fn gone(&self, node: &str) -> Result<()> {
+    pub(super) async fn wait_until_node_deleted(&self, node: &str) -> Result<()> {
         let gone = async || Ok(self.kubectl(&["get", "node", node, "--ignore-not-found"]).await?.is_empty());
-        until(&format!("the Node object of {node} is gone"), self.patience, gone).await
+        wait_until(&format!("the Node object of {node} is gone"), self.max_wait, gone).await
     }
 
     /// Waits for an event about a pod.
-    pub(super) async fn event(&self, reason: &str, pod: &str) -> Result<()> {
+    pub(super) async fn wait_for_event(&self, reason: &str, pod: &str) -> Result<()> {
         let selector = format!("involvedObject.name={pod},reason={reason}");
-        let told = async || {
+        let reported = async || {
             Ok(!self.kubectl(&["get", "events", "--field-selector", &selector, "-o", "name"]).await?.is_empty())
         };
-        until(&format!("an event {reason} about {pod}"), self.patience, told).await
+        wait_until(&format!("an event {reason} about {pod}"), self.max_wait, reported).await
     }
 
-    /// The volume of a claim.
+    /// Returns the volume of a claim.
     pub(super) async fn volume(&self, claim: &str) -> Result<String> {
         self.kubectl(&["get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}"]).await
     }
 
-    /// An error if two could write at once, or a disk was taken from one who wrote.
-    pub(super) fn nobody_was_hurt(&self) -> Result<()> {
+    /// Fails if two machines could write at the same time, or a disk was detached from a machine that was still
+    /// writing.
+    pub(super) fn check_violations(&self) -> Result<()> {
         let violations = self.machines.violations();
-        ensure!(violations.is_empty(), "the witness has seen: {violations:#?}");
+        ensure!(violations.is_empty(), "violations: {violations:#?}");
         Ok(())
     }
 }
@@ -144,10 +145,10 @@ fn readiness(pod: &Value) -> Option<&Value> {
     pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")
 }
 
-fn ready(pod: &Value) -> bool {
+fn is_ready(pod: &Value) -> bool {
     readiness(pod).is_some_and(|c| c["status"] == "True")
 }
 
-fn leaves(pod: &Value) -> bool {
+fn is_deleting(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }

@@ -17,15 +17,15 @@ use crate::Terminal;
 
 pub use recovery::play as recover;
 
-/// Plays the report with this `stead`, and prints it to `out`.
+/// Replays the report with this `stead`, and prints it to `out`.
 pub async fn play(binaries: &Binaries, stead: &Path, out: &mut (dyn Write + Send)) -> Result<()> {
     let options = Options { fast: true, ..Options::default() };
     let stage = Stage::open(binaries, stead, options, nodes(&[("crc", true)])).await?;
-    stage.define().await?;
-    let operator = stage.operate(&stage.plane.kubeconfig(), &[]).await?;
+    stage.install_definitions().await?;
+    let operator = stage.start_operator(&stage.plane.kubeconfig(), &[]).await?;
     let kubectl = binaries.program("kubectl");
     let terminal = Terminal::open(&stage.plane, &kubectl, stead, folder(), out)?;
-    Walk { stage, terminal }.all(operator).await
+    Replay { stage, terminal }.all(operator).await
 }
 
 /// The files that the report applies.
@@ -33,7 +33,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glance-report")
 }
 
-/// Nodes of these names; those that say so are of the control plane too.
+/// Returns a cluster with these nodes: name, and whether the node is also a control plane node.
 fn nodes(names: &[(&str, bool)]) -> ClusterSpec {
     let node = |(name, control_plane): &(&str, bool)| {
         let roles: &[&str] = if *control_plane { &["control-plane", "master", "worker"] } else { &["worker"] };
@@ -43,13 +43,13 @@ fn nodes(names: &[(&str, bool)]) -> ClusterSpec {
     ClusterSpec { nodes: names.iter().map(node).collect(), ..ClusterSpec::seven() }
 }
 
-/// A report that is being played.
-struct Walk<'a> {
+/// A replay of the report.
+struct Replay<'a> {
     stage: Stage,
     terminal: Terminal<'a>,
 }
 
-impl Walk<'_> {
+impl Replay<'_> {
     async fn all(mut self, operator: Operator) -> Result<()> {
         self.single_node().await?;
         self.seven_nodes().await?;

@@ -1,36 +1,36 @@
-//! What a client sees of a Glance with two replicas.
+//! Checks a Glance with two replicas as a client.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::glance::http::{Message, ask};
-use crate::glance::saw;
+use crate::glance::http::{Message, send};
+use crate::glance::passed;
 
 /// The media type of an image's bytes.
 const STREAM: &str = "application/octet-stream";
-/// So long is the image.
-const LENGTH: usize = 3_000_000;
+/// The size of the image in bytes.
+const IMAGE_SIZE: usize = 3_000_000;
 
-/// Somebody who uses one replica.
+/// A client of one replica.
 pub(crate) struct Client {
     server: String,
     token: Option<&'static str>,
 }
 
 impl Client {
-    /// A client of a replica.
+    /// Creates a client of a replica.
     pub(crate) fn new(server: String, token: Option<&'static str>) -> Client {
         Client { server, token }
     }
 
-    /// The same without a token.
+    /// Returns a client of the same replica without a token.
     pub(crate) fn without_token(&self) -> Client {
         Client { server: self.server.clone(), token: None }
     }
 
-    /// Reads what is at a path.
+    /// Sends a GET request.
     pub(crate) fn get(&self, path: &str) -> Result<Message> {
         self.send("GET", path, "application/json", b"")
     }
@@ -38,37 +38,37 @@ impl Client {
     fn send(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Result<Message> {
         let mut headers = vec![("Content-Type", kind)];
         headers.extend(self.token.map(|token| ("X-Auth-Token", token)));
-        ask(&self.server, method, path, &headers, body)
+        send(&self.server, method, path, &headers, body)
     }
 
-    /// Sends something, and expects a code.
+    /// Sends a request, and fails unless the response has this status code.
     fn expect(&self, code: u16, method: &str, path: &str, kind: &str, body: &[u8]) -> Result<Message> {
-        let answer = self.send(method, path, kind, body)?;
-        let said = String::from_utf8_lossy(&answer.body[..answer.body.len().min(1000)]).into_owned();
-        ensure!(answer.code() == code, "{method} {path}: {}, not {code}: {said}", answer.code());
-        Ok(answer)
+        let response = self.send(method, path, kind, body)?;
+        let text = String::from_utf8_lossy(&response.body[..response.body.len().min(1000)]).into_owned();
+        ensure!(response.code() == code, "{method} {path}: {}, not {code}: {text}", response.code());
+        Ok(response)
     }
 
     fn create(&self, name: &str) -> Result<String> {
         let image = json!({"name": name, "disk_format": "raw", "container_format": "bare"}).to_string();
-        let answer = self.expect(201, "POST", "/v2/images", "application/json", image.as_bytes())?;
-        let made: Value = serde_json::from_slice(&answer.body).context("the image that was made")?;
-        Ok(made["id"].as_str().context("an image without an id")?.to_owned())
+        let response = self.expect(201, "POST", "/v2/images", "application/json", image.as_bytes())?;
+        let created: Value = serde_json::from_slice(&response.body).context("the created image")?;
+        Ok(created["id"].as_str().context("the image has no id")?.to_owned())
     }
 
     fn status(&self, id: &str) -> Result<String> {
-        let answer = self.expect(200, "GET", &format!("/v2/images/{id}"), "application/json", b"")?;
-        let image: Value = serde_json::from_slice(&answer.body).context("an image")?;
+        let response = self.expect(200, "GET", &format!("/v2/images/{id}"), "application/json", b"")?;
+        let image: Value = serde_json::from_slice(&response.body).context("an image")?;
         Ok(image["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// An image is active, and holds just these bytes.
-    fn holds(&self, id: &str, bytes: &[u8]) -> Result<()> {
+    /// Checks that an image is active and has exactly this content.
+    fn check_content(&self, id: &str, bytes: &[u8]) -> Result<()> {
         ensure!(self.status(id)? == "active", "image {id} is not active");
         let read = self.expect(200, "GET", &format!("/v2/images/{id}/file"), STREAM, b"")?;
         ensure!(
             read.body == bytes,
-            "image {id}: {} bytes were read, not the {} that went in",
+            "image {id}: the {} bytes that were read are not the {} that were uploaded",
             read.body.len(),
             bytes.len()
         );
@@ -76,26 +76,26 @@ impl Client {
     }
 }
 
-/// An image goes in at one replica and comes out at the other, and goes where it came out.
+/// Uploads an image through one replica, and reads and deletes it through the other.
 pub(crate) fn upload(first: &Client, second: &Client) -> Result<()> {
-    let bytes = bytes();
+    let bytes = image_bytes();
     let id = first.create("uploaded")?;
     let file = format!("/v2/images/{id}/file");
     first.expect(204, "PUT", &file, STREAM, &bytes)?;
-    second.holds(&id, &bytes)?;
-    saw(&format!(
-        "an image of {LENGTH} bytes was uploaded through one replica and read byte for byte through the other"
+    second.check_content(&id, &bytes)?;
+    passed(&format!(
+        "an image of {IMAGE_SIZE} bytes was uploaded through one replica and read unchanged through the other"
     ));
     second.expect(204, "DELETE", &format!("/v2/images/{id}"), STREAM, b"")?;
     first.expect(404, "GET", &file, STREAM, b"")?;
-    saw("it was deleted through the other replica and is gone from both");
+    passed("it was deleted through the other replica and is gone from both");
     Ok(())
 }
 
-/// What is staged at one replica can be imported by asking the other: that one asks the first. It says to Keystone who
-/// it is to do so, and cannot without one.
+/// Stages an image at one replica and imports it through the other, which forwards the request to the first. It
+/// authenticates with Keystone for that, so this needs a Keystone.
 pub(crate) fn import(first: &Client, second: &Client) -> Result<()> {
-    let bytes = bytes();
+    let bytes = image_bytes();
     let id = first.create("imported")?;
     first.expect(204, "PUT", &format!("/v2/images/{id}/stage"), STREAM, &bytes)?;
     let method = json!({"method": {"name": "glance-direct"}}).to_string();
@@ -103,14 +103,14 @@ pub(crate) fn import(first: &Client, second: &Client) -> Result<()> {
     second.expect(202, "POST", &path, "application/json", method.as_bytes())?;
     let start = Instant::now();
     while second.status(&id)? != "active" {
-        ensure!(start.elapsed() < Duration::from_secs(30), "the image that was staged is never imported");
+        ensure!(start.elapsed() < Duration::from_secs(30), "the staged image is not imported");
         std::thread::sleep(Duration::from_millis(200));
     }
-    second.holds(&id, &bytes)?;
-    saw("an image was staged at one replica and its import asked of the other, which handed that on");
+    second.check_content(&id, &bytes)?;
+    passed("an image was staged at one replica and imported through the other, which forwarded the request");
     Ok(())
 }
 
-fn bytes() -> Vec<u8> {
-    (0..LENGTH).map(|i| u8::try_from((i * i + i / 251) % 256).unwrap_or(0)).collect()
+fn image_bytes() -> Vec<u8> {
+    (0..IMAGE_SIZE).map(|i| u8::try_from((i * i + i / 251) % 256).unwrap_or(0)).collect()
 }

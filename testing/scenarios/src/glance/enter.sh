@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs a command in a root of its own: the machine's, with a stage's files laid over it. It is run in a mount namespace
-# of its own, so that all of this is gone when the command ends.
+# Runs a command with a separate root directory: that of the machine, with the files of a stage as overlay. It must be
+# run in a new mount namespace, so that all mounts are gone when the command exits.
 #
 # enter STAGE HOSTNAME USER GROUP [SOURCE=TARGET | PATH]... -- COMMAND...
-#   SOURCE=TARGET  a folder, and where the command sees it
-#   PATH           a folder that the command has to reach under its own name
+#   SOURCE=TARGET  a folder, and its path for the command
+#   PATH           a folder that has the same path for the command
 set -o errexit -o nounset
 stage=$1 name=$2 user=$3 group=$4
 shift 4
@@ -22,7 +22,7 @@ while [[ $1 != -- ]]; do
     mkdir -p "$root$target"
     mount --bind "$source" "$root$target"
   fi
-  # The command's user has to get there.
+  # The user of the command needs access to the parent folders.
   above=$(dirname "$target")
   while [[ $above != / ]]; do
     chmod a+rx "$root$above"
@@ -32,7 +32,7 @@ while [[ $1 != -- ]]; do
 done
 shift
 hostname "$name"
-# No exec: a change of user would undo that the death of the one who waits for this shell is its own, and with it that
-# of all that runs here.
+# No exec: a change of user clears the parent death signal of this shell, and the processes of the command would survive
+# the parent.
 chroot "$root" setpriv --reuid="$user" --regid="$group" --clear-groups -- "$@" || exit $?
 exit 0

@@ -1,4 +1,4 @@
-//! As much of HTTP as a check of Glance needs, on both sides.
+//! The part of HTTP that the checks of Glance need, for client and server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A request or an answer.
+/// A request or a response.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// The first line, as its three words.
+    /// The three words of the first line.
     pub(crate) first: [String; 3],
-    /// The headers, their names in small letters.
+    /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Message {
-    /// Reads one. Without a length the body goes on to the end, where `to_end` allows that.
+    /// Reads a message. If there is no Content-Length and `to_end` is set, the body extends to the end of the stream.
     pub(crate) fn read(stream: &TcpStream, to_end: bool) -> Result<Message> {
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let mut reader = BufReader::new(stream);
@@ -50,14 +50,14 @@ impl Message {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The code of an answer.
+    /// Returns the status code of a response; 0 if there is none.
     pub(crate) fn code(&self) -> u16 {
         self.first[1].parse().unwrap_or(0)
     }
 }
 
-/// Asks a server. HTTP/1.0 has answers without pieces.
-pub(crate) fn ask(server: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Message> {
+/// Sends a request, and returns the response. HTTP/1.0 avoids chunked responses.
+pub(crate) fn send(server: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Message> {
     let mut stream = TcpStream::connect(server).with_context(|| format!("connecting to {server}"))?;
     let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {server}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {

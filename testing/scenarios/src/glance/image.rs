@@ -1,4 +1,4 @@
-//! What the image of a Glance holds besides what is mounted into it, and what its start script does.
+//! The files of Glance's container image, and what its start script does.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::glance::kubelet::{Container, write};
-use crate::glance::needed::Glance;
+use crate::glance::prerequisites::Glance;
 
-/// The image's first process: it stands aside.
+/// Replaces the image's init process: runs its arguments.
 const INIT: &str = r#"#!/bin/bash
 while [[ $1 == --?* ]]; do shift; done
 [[ $1 == -- ]] && shift
 exec "$@"
 "#;
 
-/// The image's start script once the files are in place. It traces its commands, as the newest one does.
+/// Replaces the image's start script after the files are in place. It traces its commands, as the newest script does.
 const START: &str = r#"#!/bin/bash
 set -o errexit -o pipefail -o nounset -o xtrace
 CMD=$(cat /run_command)
@@ -24,14 +24,14 @@ CMD=$(cat /run_command)
 exec ${CMD}
 "#;
 
-/// Lays out the image for a replica that answers at an address.
-pub(crate) fn lay_out(glance: &Glance, files: &Path, address: &str, hosts: &str) -> Result<()> {
+/// Writes the files of the image for a replica that listens at an address.
+pub(crate) fn write_files(glance: &Glance, files: &Path, address: &str, hosts: &str) -> Result<()> {
     let programs = glance.environment.join("bin");
     for name in ["glance-manage", "glance-cache-cleaner", "glance-cache-pruner"] {
         let script = format!("#!/bin/bash\nexec {} \"$@\"\n", programs.join(name).display());
         write(&files.join("usr/bin").join(name), script.as_bytes(), 0o755)?;
     }
-    // Glance 32 and newer have no server of their own. The package's one says so; a WSGI server takes its place.
+    // Since Glance 32, `glance-api` is no longer a server: a WSGI server replaces it.
     let server = format!(
         "#!/bin/bash\nexec {} --bind {address}:9292 --workers 1 --threads 4 glance.wsgi.api:application\n",
         programs.join("gunicorn").display(),
@@ -45,7 +45,7 @@ pub(crate) fn lay_out(glance: &Glance, files: &Path, address: &str, hosts: &str)
     copy(&glance.environment.join("etc/glance"), &files.join("etc/glance"))
 }
 
-/// Copies a folder.
+/// Copies a folder recursively.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in std::fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
         let entry = entry?;
@@ -59,7 +59,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts the files in place that the start script's own file names, and leaves the command where the script finds it.
+/// Copies the files that the start script's configuration lists, and writes the command file that the script reads.
 pub(crate) fn configure(files: &Path, container: &Container) -> Result<()> {
     let path = "var/lib/kolla/config_files/config.json";
     let config = std::fs::read(files.join(path)).with_context(|| format!("reading /{path}"))?;
@@ -73,31 +73,28 @@ pub(crate) fn configure(files: &Path, container: &Container) -> Result<()> {
         for found in matching(&inside(&source))? {
             let mut target = inside(&target);
             if source.ends_with('*') {
-                target.push(found.file_name().context("a file has a name")?);
+                target.push(found.file_name().context("a path without a file name")?);
             }
             write(&target, &std::fs::read(&found)?, mode)?;
             chown(&target, Some(owner(file)), Some(owner(file)))?;
         }
-        anyhow::ensure!(
-            file["optional"] == true || !matching(&inside(&source))?.is_empty(),
-            "{source}: there is no such file"
-        );
+        anyhow::ensure!(file["optional"] == true || !matching(&inside(&source))?.is_empty(), "{source}: no such file");
     }
     for folder in config["permissions"].as_array().into_iter().flatten() {
         let path = text(folder, "path");
         let mounted = container.mounts.iter().find(|(_, target)| *target == path);
         let folder_path = mounted.map_or_else(|| inside(&path), |(source, _)| source.clone());
-        std::fs::create_dir_all(&folder_path).with_context(|| format!("making {}", folder_path.display()))?;
+        std::fs::create_dir_all(&folder_path).with_context(|| format!("creating {}", folder_path.display()))?;
         chown(&folder_path, Some(owner(folder)), Some(owner(folder)))?;
         std::fs::set_permissions(&folder_path, PermissionsExt::from_mode(0o755))?;
     }
     write(&files.join("run_command"), text(&config, "command").as_bytes(), 0o644)
 }
 
-/// The file of this name, or all files of a folder where the name is a star.
+/// Returns the file with this path, or all files of the folder if the file name is `*`.
 fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     if path.file_name().is_some_and(|name| name == "*") {
-        let folder = path.parent().context("a file is in a folder")?;
+        let folder = path.parent().context("a path without a parent folder")?;
         let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Vec::new()) };
         return entries.map(|entry| Ok(entry?.path())).collect();
     }

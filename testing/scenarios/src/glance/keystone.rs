@@ -1,4 +1,4 @@
-//! A stand-in for Keystone: it gives a token to a user with the right password, and knows one more token.
+//! A stand-in for Keystone: it issues a token for the correct password, and accepts one more token.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -9,52 +9,52 @@ use serde_json::{Value, json};
 
 use crate::glance::http::Message;
 
-/// The token of somebody who may use a project.
+/// The token of a project member.
 pub(crate) const TOKEN: &str = "token-of-a-member";
 
-/// What Glance has limits for.
+/// The resources with limits in Glance.
 const LIMITS: [&str; 4] = ["image_size_total", "image_stage_total", "image_count_total", "image_count_uploading"];
 
-/// What a Keystone knows, and what it was asked.
+/// A running stand-in, and the requests that it received.
 pub(crate) struct Keystone {
     /// The password of the service's user.
     password: String,
-    /// How Keystone is reached by those who ask it.
+    /// The URL for clients.
     address: String,
-    /// The requests, in their order, with the code of each answer.
-    asked: Mutex<Vec<String>>,
+    /// The requests in order, with the status code of each response.
+    requests: Mutex<Vec<String>>,
 }
 
 impl Keystone {
-    /// Starts one. It runs as long as the chore.
+    /// Starts a stand-in. It runs until the scenario exits.
     pub(crate) fn start(bind: &str, address: &str, password: &str) -> Result<Arc<Keystone>> {
         let listener = TcpListener::bind(bind).with_context(|| format!("listening at {bind}"))?;
         let keystone = Arc::new(Keystone {
             password: password.to_owned(),
             address: address.to_owned(),
-            asked: Mutex::new(Vec::new()),
+            requests: Mutex::new(Vec::new()),
         });
-        let own = keystone.clone();
+        let server = keystone.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Somebody who hangs up is no reason to end.
-                let _ = own.serve(stream);
+                // A client that closes the connection must not stop the server.
+                let _ = server.serve(stream);
             }
         });
         Ok(keystone)
     }
 
-    /// What it was asked, and how it answered.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
+    /// Returns the requests in order, with the status code of each response.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().map(|requests| requests.clone()).unwrap_or_default()
     }
 
     fn serve(&self, mut stream: TcpStream) -> Result<()> {
         let request = Message::read(&stream, false)?;
         let [method, path, _] = &request.first;
-        let (code, token, body) = self.answer(method, path, &request);
-        if let Ok(mut asked) = self.asked.lock() {
-            asked.push(format!("{method} {path}: {code}"));
+        let (code, token, body) = self.respond(method, path, &request);
+        if let Ok(mut requests) = self.requests.lock() {
+            requests.push(format!("{method} {path}: {code}"));
         }
         let body = body.to_string();
         let token = token.map(|token| format!("X-Subject-Token: {token}\r\n")).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Keystone {
         Ok(())
     }
 
-    fn answer(&self, method: &str, path: &str, request: &Message) -> (u16, Option<&'static str>, Value) {
+    fn respond(&self, method: &str, path: &str, request: &Message) -> (u16, Option<&'static str>, Value) {
         let version = json!({
             "id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z",
             "links": [{"rel": "self", "href": format!("{}/v3/", self.address)}],

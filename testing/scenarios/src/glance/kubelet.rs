@@ -1,4 +1,4 @@
-//! As much of kubelet as a container of ours asks for: its environment, its command, its volumes.
+//! The part of the kubelet that Glance's containers need: environment, command and volumes.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,12 +16,12 @@ pub(crate) struct Container {
     pub(crate) command: Vec<String>,
     pub(crate) user: u32,
     pub(crate) group: u32,
-    /// Folders that are mounted: where they are, and where the container sees them.
+    /// The mounted folders: path on the machine, and path in the container.
     pub(crate) mounts: Vec<(PathBuf, String)>,
 }
 
-/// Makes one of a pod's containers ready. Files of Secrets are written below `files`; `folder` tells where the folder
-/// of another volume is.
+/// Prepares a container of a pod. Writes the files of Secrets below `files`; `folder` returns the folder of other
+/// volumes.
 pub(crate) fn container(
     rendered: &Rendered,
     pod: &Value,
@@ -37,7 +37,7 @@ pub(crate) fn container(
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
     let security = &found["securityContext"];
     let user = id(&security["runAsUser"]);
-    // An image's own group is left to the image; Glance's has the number of its user.
+    // Without runAsGroup the image decides; in Glance's image, group id and user id are the same.
     let group = if security["runAsGroup"].is_null() { user } else { id(&security["runAsGroup"]) };
     let shared = pod["securityContext"]["fsGroup"].is_u64().then(|| id(&pod["securityContext"]["fsGroup"]));
     let mut mounts = Vec::new();
@@ -45,10 +45,10 @@ pub(crate) fn container(
         let (volume, path) = (text(mount, "name")?, text(mount, "mountPath")?);
         let declared = pod["volumes"].as_array().into_iter().flatten().find(|v| v["name"] == volume);
         match declared.map(|v| &v["secret"]).filter(|s| !s.is_null()) {
-            Some(secret) => place(rendered, secret, mount, files, path)?,
+            Some(secret) => write_secret(rendered, secret, mount, files, path)?,
             None => {
                 let folder = folder(volume);
-                std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+                std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
                 if let Some(shared) = shared {
                     chown(&folder, None, Some(shared))?;
                     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o2775))?;
@@ -81,8 +81,8 @@ fn environment(rendered: &Rendered, container: &Value) -> Result<BTreeMap<String
     Ok(environment)
 }
 
-/// Writes the files of a Secret where a container mounts it.
-fn place(rendered: &Rendered, secret: &Value, mount: &Value, files: &Path, path: &str) -> Result<()> {
+/// Writes the files of a Secret to its mount path.
+fn write_secret(rendered: &Rendered, secret: &Value, mount: &Value, files: &Path, path: &str) -> Result<()> {
     let name = text(secret, "secretName")?;
     let mode = secret["defaultMode"].as_u64().and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644);
     let data = rendered.secret(name)?;
@@ -104,10 +104,10 @@ fn place(rendered: &Rendered, secret: &Value, mount: &Value, files: &Path, path:
     named.iter().try_for_each(|(file, content)| write(&target.join(file), content, mode))
 }
 
-/// Writes a file of a mode, with the folders that it is in.
+/// Writes a file with a mode, and creates its parent folders.
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let folder = path.parent().context("a file is in a folder")?;
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let folder = path.parent().context("a path without a parent folder")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode))?;
     Ok(())
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_expanded_as_kubernetes_does() {
+    fn variables_are_expanded_as_in_kubernetes() {
         let environment = BTreeMap::from([("A".to_owned(), "x$y".to_owned())]);
         for (text, expected) in [
             ("a $(A) b", "a x$y b"),

@@ -1,8 +1,8 @@
-//! A real Glance, started from what the loops render: nothing that it is configured by is typed here.
+//! Starts a real Glance from the objects that the loops render: its configuration comes only from these objects.
 //!
-//! The loops make their objects of a Glance; its database Job, two replicas of its StatefulSet and its purge CronJob
-//! are then run from these objects, each in a root of its own where the paths in the rendered files are true as they
-//! stand. What an image would bring is laid out beside it.
+//! The loops render the objects of a Glance. Its database Job, two replicas of its StatefulSet and its purge CronJob
+//! then run as processes from these objects, each with a separate root directory in which the paths of the rendered
+//! files are valid. The files that the container image would contain are added.
 
 mod checks;
 mod database;
@@ -10,8 +10,8 @@ mod http;
 mod image;
 mod keystone;
 mod kubelet;
-mod needed;
 mod options;
+mod prerequisites;
 mod process;
 mod rendered;
 mod scenario;
@@ -26,10 +26,10 @@ use stead_testbed::{Outcome, skip};
 use crate::glance::database::Database;
 use crate::glance::scenario::{Scenario, play};
 
-/// What is kept.
+/// Which scenarios to play, and what to keep.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Keep the folder with what was rendered, laid out and said.
+    /// Keep the folder with rendered files, root directories and logs.
     #[arg(long)]
     keep: bool,
     /// Play only one of the scenarios.
@@ -37,59 +37,59 @@ pub(crate) struct Args {
     only: Option<Scenario>,
 }
 
-/// A folder that goes with the chore.
-struct Temporary {
+/// A folder that is deleted at the end of the scenario, unless `keep` is set.
+struct TemporaryFolder {
     path: PathBuf,
     keep: bool,
 }
 
-impl Temporary {
-    fn new(keep: bool) -> Result<Temporary> {
+impl TemporaryFolder {
+    fn new(keep: bool) -> Result<TemporaryFolder> {
         let path = std::env::temp_dir().join(format!("stead-glance-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Temporary { path, keep })
+        std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(TemporaryFolder { path, keep })
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if self.keep {
             println!("kept: {}", self.path.display());
         } else if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            println!("left behind: {}: {error}", self.path.display());
+            println!("cannot remove {}: {error}", self.path.display());
         }
     }
 }
 
-/// Addresses of this machine that no other run of the chore uses, so that each party can have the port it expects.
+/// Loopback addresses that no other run of this scenario uses, so that each process can use its standard port.
 pub(crate) struct Addresses {
     run: u32,
 }
 
 impl Addresses {
-    fn of(&self, party: u32) -> String {
-        format!("127.77.{}.{party}", self.run)
+    fn address(&self, process: u32) -> String {
+        format!("127.77.{}.{process}", self.run)
     }
 
-    /// The database's.
+    /// Returns the address of the database.
     pub(crate) fn database(&self) -> String {
-        self.of(1)
+        self.address(1)
     }
 
-    /// Keystone's.
+    /// Returns the address of Keystone.
     pub(crate) fn keystone(&self) -> String {
-        self.of(2)
+        self.address(2)
     }
 
-    /// A replica's.
+    /// Returns the address of a replica.
     pub(crate) fn replica(&self, index: u32) -> String {
-        self.of(10 + index)
+        self.address(10 + index)
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let start = Instant::now();
-    let glance = match needed::find()? {
+    let glance = match prerequisites::find()? {
         Ok(glance) => glance,
         Err(missing) => {
             skip(&missing);
@@ -97,10 +97,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         }
     };
     println!("{}", glance.versions);
-    // Dropped last: what runs in it is dropped before it.
-    let folder = Temporary::new(args.keep)?;
+    // Dropped last, after the processes that run in it.
+    let folder = TemporaryFolder::new(args.keep)?;
     let addresses = Addresses { run: std::process::id() % 250 + 1 };
-    match all(&glance, &folder.path, &addresses, args.only) {
+    match play_all(&glance, &folder.path, &addresses, args.only) {
         Ok(()) => {
             println!("glance: passed, {} s", start.elapsed().as_secs());
             Ok(Outcome::Passed)
@@ -112,17 +112,22 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
 }
 
-fn all(glance: &needed::Glance, folder: &Path, addresses: &Addresses, only: Option<Scenario>) -> Result<()> {
+fn play_all(
+    glance: &prerequisites::Glance,
+    folder: &Path,
+    addresses: &Addresses,
+    only: Option<Scenario>,
+) -> Result<()> {
     let database = Database::start(folder, &addresses.database())?;
     for scenario in Scenario::value_variants().iter().copied().filter(|s| only.is_none_or(|only| only == *s)) {
         println!("\n{scenario}");
-        play(glance, &database, &folder.join(scenario.word()), addresses, scenario)
+        play(glance, &database, &folder.join(scenario.name()), addresses, scenario)
             .with_context(|| scenario.to_string())?;
     }
     Ok(())
 }
 
-/// Says what was seen.
-fn saw(what: &str) {
+/// Prints a passed check.
+fn passed(what: &str) {
     println!("  {what}");
 }

@@ -1,4 +1,4 @@
-//! Programs that end with the chore, and containers as programs in a root of their own.
+//! Processes that are killed with the scenario, and containers as processes with a separate root directory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,45 +8,45 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::glance::kubelet::Container;
-use crate::glance::needed::Glance;
+use crate::glance::prerequisites::Glance;
 
-/// A program that runs until this is dropped, and no longer than the chore in any case.
+/// A process that is killed when this value is dropped, or when the scenario exits.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    /// Starts a program whose output goes to a file.
+    /// Starts a program, with its output in a file.
     pub(crate) fn start(command: &Command, log: &Path) -> Result<Running> {
         let file = File::create(log).with_context(|| format!("writing {}", log.display()))?;
         let program = command.get_program().to_string_lossy().into_owned();
-        let mut bound = Command::new("setpriv");
-        bound.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+        let mut wrapped = Command::new("setpriv");
+        wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
         if let Some(folder) = command.get_current_dir() {
-            bound.current_dir(folder);
+            wrapped.current_dir(folder);
         }
-        let child = bound.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn();
+        let child = wrapped.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn();
         Ok(Running { child: child.with_context(|| format!("running {program}"))?, log: log.to_owned() })
     }
 
-    /// Waits until something holds. A program that ends before that has failed.
+    /// Waits until `holds` returns true. Fails if the process exits before that.
     pub(crate) fn wait_until(&mut self, what: &str, limit: Duration, holds: &dyn Fn() -> bool) -> Result<()> {
         let start = Instant::now();
         while !holds() {
-            let ended = self.child.try_wait()?;
+            let exited = self.child.try_wait()?;
             ensure!(
-                ended.is_none() && start.elapsed() < limit,
-                "{what}: not reached; the program said\n{}",
-                self.said()
+                exited.is_none() && start.elapsed() < limit,
+                "timed out waiting until {what}; the end of the log:\n{}",
+                self.log_tail()
             );
             std::thread::sleep(Duration::from_millis(200));
         }
         Ok(())
     }
 
-    /// The last lines of what it said.
-    pub(crate) fn said(&self) -> String {
+    /// Returns the last lines of the output.
+    pub(crate) fn log_tail(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let lines: Vec<&str> = text.lines().collect();
@@ -56,35 +56,35 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A place for the root of a container.
-pub(crate) struct Stage {
+/// The root directory of a container.
+pub(crate) struct ContainerRoot {
     folder: PathBuf,
     hostname: String,
 }
 
-impl Stage {
-    /// Makes one in a folder of its own.
-    pub(crate) fn new(folder: &Path, hostname: &str) -> Result<Stage> {
+impl ContainerRoot {
+    /// Creates a root directory in this folder.
+    pub(crate) fn new(folder: &Path, hostname: &str) -> Result<ContainerRoot> {
         for part in ["files", "own"] {
             let part = folder.join(part);
-            std::fs::create_dir_all(&part).with_context(|| format!("making {}", part.display()))?;
+            std::fs::create_dir_all(&part).with_context(|| format!("creating {}", part.display()))?;
         }
-        Ok(Stage { folder: folder.to_owned(), hostname: hostname.to_owned() })
+        Ok(ContainerRoot { folder: folder.to_owned(), hostname: hostname.to_owned() })
     }
 
-    /// Where the files are that lie over the machine's own.
+    /// Returns the folder with the files that overlay those of the machine.
     pub(crate) fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    /// The program that runs a container. When it is killed, all that runs in the container is: its processes are a
-    /// namespace of their own.
+    /// Returns the command that runs a container. If it is killed, all processes of the container are killed, because
+    /// they have a separate PID namespace.
     pub(crate) fn command(&self, glance: &Glance, container: &Container) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--uts", "--pid", "--fork", "--kill-child=KILL", "--"]);

@@ -1,4 +1,4 @@
-//! The objects that the loops make of a Glance, as a cluster would then hold them.
+//! The objects that the loops render for a Glance, as a cluster would store them.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Map, Value, json};
 use stead_loops::{Failures, LoopSettings, ObjectKey, Store, World, Write, step, trim};
 
-/// The namespace that it all is in.
+/// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "openstack";
 
-/// All objects, by key, with what is in their Secrets.
+/// All objects by key, including the content of Secrets.
 pub(crate) struct Rendered {
     objects: BTreeMap<ObjectKey, Value>,
     writes: u64,
 }
 
 impl Rendered {
-    /// Runs the loops on what is given until they want nothing more. Jobs are done as soon as they are made.
-    pub(crate) fn settle(given: Vec<Value>) -> Result<Rendered> {
+    /// Runs the loops on the given objects until they write nothing more. Jobs are complete as soon as they are
+    /// created.
+    pub(crate) fn render(given: Vec<Value>) -> Result<Rendered> {
         let mut rendered = Rendered { objects: BTreeMap::new(), writes: 0 };
         for object in given {
-            rendered.take(object)?;
+            rendered.apply(object)?;
         }
         let settings = LoopSettings {
             replace_default_anti_affinity: false,
@@ -41,21 +42,21 @@ impl Rendered {
                 let now = jiff::Timestamp::UNIX_EPOCH;
                 let world = World { store: &store, cluster: None, failures: &failures, now, settings: &settings };
                 for write in step(&world, &key).writes {
-                    rendered.make(write)?;
+                    rendered.write(write)?;
                 }
             }
             if rendered.objects == before {
                 return Ok(rendered);
             }
         }
-        bail!("the loops do not come to rest");
+        bail!("the loops keep writing");
     }
 
-    fn make(&mut self, write: Write) -> Result<()> {
+    fn write(&mut self, write: Write) -> Result<()> {
         match write {
-            Write::Apply { object, .. } => self.take(object),
+            Write::Apply { object, .. } => self.apply(object),
             Write::Status { object } => {
-                let live = self.live(&ObjectKey::of(&object).context("a status of nothing")?)?;
+                let live = self.live(&ObjectKey::of(&object).context("a status without an object name")?)?;
                 live["status"] = object["status"].clone();
                 Ok(())
             }
@@ -72,8 +73,8 @@ impl Rendered {
         }
     }
 
-    /// Takes an object over as the API server would: what others said about it stays.
-    fn take(&mut self, mut object: Value) -> Result<()> {
+    /// Applies an object as the API server would: fields of other managers are kept.
+    fn apply(&mut self, mut object: Value) -> Result<()> {
         let key = ObjectKey::of(&object).context("an object without a name")?;
         self.writes += 1;
         if key.kind == "Job" {
@@ -104,20 +105,20 @@ impl Rendered {
         self.objects.get_mut(key).with_context(|| format!("no {} {}", key.kind, key.name))
     }
 
-    /// The object of a kind and name.
+    /// Returns the object with this kind and name.
     pub(crate) fn get(&self, kind: &str, name: &str) -> Result<&Value> {
         let key = ObjectKey::new(kind, NAMESPACE, name);
-        self.objects.get(&key).with_context(|| format!("the loops made no {kind} {name}"))
+        self.objects.get(&key).with_context(|| format!("the loops rendered no {kind} {name}"))
     }
 
-    /// The objects of a kind.
+    /// Returns the objects of a kind.
     pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.objects.iter().filter(move |(key, _)| key.kind == kind).map(|(_, object)| object)
     }
 
-    /// What is in a Secret, by its keys.
+    /// Returns the decoded content of a Secret by key.
     pub(crate) fn secret(&self, name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
-        let data = self.get("Secret", name)?["data"].as_object().context("a Secret without data")?;
+        let data = self.get("Secret", name)?["data"].as_object().context("the Secret has no data")?;
         let decode = |(key, value): (&String, &Value)| {
             let value = BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
             Ok((key.clone(), value.with_context(|| format!("Secret {name}, key {key}"))?))
@@ -126,14 +127,14 @@ impl Rendered {
     }
 }
 
-/// A Secret that somebody wrote.
+/// Returns a Secret.
 pub(crate) fn secret(name: &str, data: &[(&str, &str)]) -> Value {
     let data: Map<String, Value> =
         data.iter().map(|(key, value)| ((*key).to_owned(), BASE64_STANDARD.encode(value).into())).collect();
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data})
 }
 
-/// A Service that something is reached by.
+/// Returns a Service.
 pub(crate) fn service(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {}})
 }

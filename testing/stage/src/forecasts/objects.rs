@@ -2,39 +2,38 @@
 
 use serde_json::{Value, json};
 
-use super::situation::{Patience, Situation, Storage, Workload, Zone};
+use super::situation::{Situation, Storage, TolerationTime, Workload, Zone};
 
-/// The node label that says for which situation's pods a node is.
-pub(super) const FOR: &str = "stead.test/for";
+/// The node label with the situation whose pods can use the node.
+pub(super) const SITUATION_LABEL: &str = "stead.test/for";
 
-/// The value of that label on nodes that are for all.
-pub(super) const ALL: &str = "all";
+/// The value of that label on nodes that all situations can use.
+pub(super) const ALL_SITUATIONS: &str = "all";
 
 /// The node label of a zone.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The name of the pods' container.
+/// The container name of the pods.
 pub(super) const CONTAINER: &str = "waits";
 
-/// The program of the pods: it waits, and ends when it is asked to.
-const WAITS: &str = "trap 'exit 0' TERM; sleep infinity & wait";
+/// The program of the pods: waits for SIGTERM.
+const POD_PROGRAM: &str = "trap 'exit 0' TERM; sleep infinity & wait";
 
-/// Where the pods should be, if they may.
+/// The node that the pods prefer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rather {
-    /// On the node that something happens to.
-    There,
-    /// On any other.
-    Elsewhere,
+pub(super) enum PreferredNode {
+    /// The node of the situation.
+    Own,
+    /// Any other node.
+    Other,
 }
 
-/// All of a situation's objects but its namespace. `third` is how long a pod tolerates that does so for a third of the
-/// usual time.
-pub(super) fn objects(situation: &Situation, rather: Rather, third: u64) -> Value {
+/// Returns the objects of a situation, without its namespace. `third` is a third of the default toleration in seconds.
+pub(super) fn objects(situation: &Situation, preferred: PreferredNode, third: u64) -> Value {
     let mut items = Vec::new();
     let by_template = matches!(situation.workload, Workload::Ordered(_) | Workload::Parallel(_));
     items.extend(claim(situation).filter(|_| !by_template));
-    items.push(workload(situation, template(situation, rather, third)));
+    items.push(workload(situation, template(situation, preferred, third)));
     json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
@@ -48,7 +47,7 @@ fn claim(situation: &Situation) -> Option<Value> {
     }))
 }
 
-/// The class of a kind of storage, and its driver's name.
+/// Returns the storage class of a kind of storage, which is also the name of its driver.
 pub(super) fn class(storage: Storage) -> Option<&'static str> {
     match storage {
         Storage::None => None,
@@ -59,20 +58,20 @@ pub(super) fn class(storage: Storage) -> Option<&'static str> {
     }
 }
 
-fn template(situation: &Situation, rather: Rather, third: u64) -> Value {
+fn template(situation: &Situation, preferred: PreferredNode, third: u64) -> Value {
     let name = situation.name();
-    let among = |values: &[&str]| json!([{ "key": FOR, "operator": "In", "values": values }]);
-    let host = if rather == Rather::There { "In" } else { "NotIn" };
+    let among = |values: &[&str]| json!([{ "key": SITUATION_LABEL, "operator": "In", "values": values }]);
+    let host = if preferred == PreferredNode::Own { "In" } else { "NotIn" };
     let host = json!([{ "key": "kubernetes.io/hostname", "operator": host, "values": [name] }]);
     let mut spec = json!({
         "terminationGracePeriodSeconds": 5,
         "affinity": { "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution":
-                { "nodeSelectorTerms": [{ "matchExpressions": among(&[&name, ALL]) }] },
+                { "nodeSelectorTerms": [{ "matchExpressions": among(&[&name, ALL_SITUATIONS]) }] },
             "preferredDuringSchedulingIgnoredDuringExecution":
                 [{ "weight": 100, "preference": { "matchExpressions": host } }],
         } },
-        "containers": [{ "name": CONTAINER, "image": "waits", "command": ["sh", "-c", WAITS] }],
+        "containers": [{ "name": CONTAINER, "image": "waits", "command": ["sh", "-c", POD_PROGRAM] }],
     });
     if situation.storage != Storage::None {
         spec["containers"][0]["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
@@ -80,10 +79,10 @@ fn template(situation: &Situation, rather: Rather, third: u64) -> Value {
             spec["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
         }
     }
-    let seconds = match situation.patience {
-        Patience::Default => None,
-        Patience::Third => Some(json!(third)),
-        Patience::Endless => Some(Value::Null),
+    let seconds = match situation.toleration {
+        TolerationTime::Default => None,
+        TolerationTime::Third => Some(json!(third)),
+        TolerationTime::Forever => Some(Value::Null),
     };
     if let Some(seconds) = seconds {
         let toleration = |key: &str| {
@@ -121,15 +120,15 @@ fn workload(situation: &Situation, template: Value) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": name, "namespace": name }, "spec": spec })
 }
 
-/// The nodes of a situation: name, zone and whose pods they are for.
+/// Returns the nodes of a situation: name, zone and the situation whose pods can use them.
 pub(super) fn nodes(situation: &Situation) -> Vec<(String, String, String)> {
-    let (name, mates) = (situation.name(), situation.mates());
-    let all = std::iter::once(name.clone()).chain(mates);
+    let (name, others) = (situation.name(), situation.other_nodes());
+    let all = std::iter::once(name.clone()).chain(others);
     all.map(|node| (node, format!("zone-{name}"), name.clone())).collect()
 }
 
-/// The nodes of a situation's zone that are silent before anything else happens.
-pub(super) fn silent_before(situation: &Situation) -> Vec<String> {
-    let count = if situation.zone == Zone::Disturbed { 2 } else { 0 };
-    situation.mates().into_iter().take(count).collect()
+/// Returns the nodes in a situation's zone that are unreachable from the start.
+pub(super) fn unreachable_before(situation: &Situation) -> Vec<String> {
+    let count = if situation.zone == Zone::MostlyUnreachable { 2 } else { 0 };
+    situation.other_nodes().into_iter().take(count).collect()
 }

@@ -1,136 +1,136 @@
-//! What can happen to a pod, drawn at random.
+//! Random situations: a workload, its storage, and what happens to its node.
 
 use std::fmt;
 
 use crate::disturb::SeededRandom;
 
-/// The ways out, as the forecasts name them.
-pub const WAYS: [&str; 6] =
+/// The options, as named in the JSON output of `stead explain`.
+pub const OPTIONS: [&str; 6] =
     ["do-nothing", "node-returns", "force-delete-pod", "delete-node", "out-of-service", "recreate-strategy"];
 
-/// Who makes the pods.
+/// The controller of the pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// A Deployment that ends its old pods first.
+    /// A Deployment with strategy Recreate: old pods are deleted first.
     Recreate(u32),
-    /// A Deployment that starts its new pods first.
+    /// A Deployment with strategy RollingUpdate: new pods are created first.
     Rolling(u32),
-    /// A StatefulSet, whose pods are made one after the other.
+    /// A StatefulSet that creates its pods one after the other.
     Ordered(u32),
-    /// A StatefulSet, whose pods are made side by side.
+    /// A StatefulSet that creates its pods in parallel.
     Parallel(u32),
-    /// Nobody.
+    /// A pod without a controller.
     Bare,
 }
 
-/// What the pods' data is on.
+/// The storage of the pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// They have none.
+    /// No storage.
     None,
-    /// Storage that every node can use at the same time, and that is not attached.
+    /// Storage that all nodes can use at the same time, without attaching.
     Shared,
-    /// A disk, which is attached to one node at a time.
+    /// A disk that is attached to one node at a time.
     Disk,
-    /// A disk that only the nodes of its zone can have.
+    /// A disk that can be attached only to the nodes of its zone.
     ZoneDisk,
-    /// The node's own.
+    /// Local storage of the node.
     Local,
 }
 
-/// The zone of the node.
+/// The other nodes in the zone of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zone {
-    /// The node is all of it.
+    /// There is no other node.
     Alone,
-    /// Another node is there, and well.
+    /// There is one other node, and it is Ready.
     Shared,
-    /// Of three others two were silent before.
-    Disturbed,
+    /// There are three other nodes, and two of them are already unreachable.
+    MostlyUnreachable,
 }
 
-/// What happens to the node.
+/// The event that the forecast is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// It is suspended.
-    Frozen,
-    /// Its kubelet does not reach the API server; its processes run on.
-    CutOff,
-    /// It loses its power.
-    Killed,
-    /// Nothing; but the Deployment is updated, and its new pod wants to be elsewhere.
+pub enum Trigger {
+    /// The node is suspended.
+    Suspended,
+    /// The node's kubelet cannot reach the API server; its containers keep running.
+    Disconnected,
+    /// The node loses power.
+    PowerLost,
+    /// The node is healthy, but the Deployment is updated, and its new pod prefers another node.
     Updated,
 }
 
-/// What a person does before anybody asks.
+/// What a person does before `stead explain` is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meddling {
+pub enum ManualAction {
     /// Nothing.
     Nothing,
-    /// Deletes the pod, just before its node falls silent.
-    DeletedBefore,
-    /// The same, and the last that its kubelet says is that the pod has ended.
-    EndedBefore,
+    /// Deletes the pod just before its node fails.
+    PodDeletedBefore,
+    /// The same, and the last status that the kubelet reports is that the pod has terminated.
+    PodTerminatedBefore,
     /// Deletes the pod.
-    Deleted,
-    /// Deletes the pod by force.
-    Forced,
+    PodDeleted,
+    /// Force-deletes the pod.
+    PodForceDeleted,
     /// Deletes the Node object.
     NodeDeleted,
 }
 
-/// How long the pods tolerate a node that is silent.
+/// How long the pods tolerate an unreachable node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// As long as the cluster has it.
+pub enum TolerationTime {
+    /// The default of the cluster.
     Default,
-    /// A third of that.
+    /// A third of the default.
     Third,
-    /// For ever.
-    Endless,
+    /// Forever.
+    Forever,
 }
 
-/// One of them.
+/// A situation in which a forecast is made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Situation {
-    /// Which.
+    /// The number of the situation within its seed.
     pub number: u32,
-    /// The way out that is taken.
-    pub way: &'static str,
-    /// Who makes the pods.
+    /// The option that is chosen.
+    pub option: &'static str,
+    /// The controller of the pods.
     pub workload: Workload,
-    /// What their data is on.
+    /// The storage of the pods.
     pub storage: Storage,
-    /// The zone of the node.
+    /// The other nodes in the zone of the node.
     pub zone: Zone,
-    /// What happens to the node.
-    pub fault: Fault,
-    /// What a person does meanwhile.
-    pub meddling: Meddling,
-    /// How long the pods tolerate it.
-    pub patience: Patience,
-    /// Whether the pod that waits is asked about, where there is one, rather than the one that is in its way.
-    pub about_new: bool,
-    /// Whether `stead recover` is used, where that is the way, rather than the taint by hand.
-    pub recovers: bool,
-    /// When the question is asked: this part of the time in which something changes by itself.
-    pub asked: f64,
-    /// When the person meddles: this part of the time until then.
-    pub meddles: f64,
+    /// The event that the forecast is about.
+    pub trigger: Trigger,
+    /// What a person does before `stead explain` is called.
+    pub manual_action: ManualAction,
+    /// How long the pods tolerate an unreachable node.
+    pub toleration: TolerationTime,
+    /// Whether to explain the waiting pod, if there is one, instead of the pod that blocks it.
+    pub explains_waiting_pod: bool,
+    /// Whether to use `stead recover`, if it is part of the option, instead of applying the taint manually.
+    pub uses_recover: bool,
+    /// When `stead explain` is called, as a fraction of the time in which the cluster changes by itself.
+    pub explain_at: f64,
+    /// When the person acts, as a fraction of the time until `stead explain` is called.
+    pub act_at: f64,
 }
 
 impl Situation {
-    /// The situation of this number, from a seed. Six in a row have all ways among them.
+    /// Draws the situation with this number from a seed. Six consecutive situations cover all options.
     pub fn draw(seed: u64, number: u32) -> Situation {
         let mut random = SeededRandom(seed.wrapping_mul(1_000_003).wrapping_add(number.into()));
-        let mut part = || f64::from(random.below(1000)) / 1000.0;
-        let (asked, meddles) = (part(), part());
-        let way = WAYS[number as usize % WAYS.len()];
-        let updated = way == "recreate-strategy" || (way == "do-nothing" && random.below(5) == 0);
+        let mut fraction = || f64::from(random.below(1000)) / 1000.0;
+        let (explain_at, act_at) = (fraction(), fraction());
+        let option = OPTIONS[number as usize % OPTIONS.len()];
+        let updated = option == "recreate-strategy" || (option == "do-nothing" && random.below(5) == 0);
         let of = |random: &mut SeededRandom, all: &[Storage]| all[random.below(all.len() as u32) as usize];
         let zone = match random.below(5) {
             0 | 1 => Zone::Alone,
-            4 if !updated => Zone::Disturbed,
+            4 if !updated => Zone::MostlyUnreachable,
             _ => Zone::Shared,
         };
         let storage = match (updated, zone) {
@@ -141,7 +141,7 @@ impl Situation {
                 &[Storage::None, Storage::Shared, Storage::Disk, Storage::Disk, Storage::ZoneDisk, Storage::Local],
             ),
         };
-        // Two pods of a Deployment have one claim: with a disk they would have to be on one node.
+        // The pods of a Deployment share one claim: with a disk they would have to be on the same node.
         let several = matches!(storage, Storage::None | Storage::Shared);
         let replicas = 1 + u32::from(random.below(3) == 0);
         let workload = match random.below(9) {
@@ -153,61 +153,61 @@ impl Situation {
             _ => Workload::Bare,
         };
         let movable = storage == Storage::Disk || (storage == Storage::ZoneDisk && zone != Zone::Alone);
-        let meddling = match random.below(8) {
-            _ if updated => Meddling::Nothing,
-            0 => Meddling::DeletedBefore,
-            1 => Meddling::Deleted,
-            2 if movable && workload != Workload::Bare && way != "force-delete-pod" => Meddling::Forced,
-            4 => Meddling::EndedBefore,
-            3 if matches!(way, "do-nothing" | "force-delete-pod") => Meddling::NodeDeleted,
-            _ => Meddling::Nothing,
+        let manual_action = match random.below(8) {
+            _ if updated => ManualAction::Nothing,
+            0 => ManualAction::PodDeletedBefore,
+            1 => ManualAction::PodDeleted,
+            2 if movable && workload != Workload::Bare && option != "force-delete-pod" => ManualAction::PodForceDeleted,
+            4 => ManualAction::PodTerminatedBefore,
+            3 if matches!(option, "do-nothing" | "force-delete-pod") => ManualAction::NodeDeleted,
+            _ => ManualAction::Nothing,
         };
-        let fault = match random.below(3) {
-            _ if updated => Fault::Updated,
-            0 => Fault::Frozen,
-            1 => Fault::CutOff,
-            _ => Fault::Killed,
+        let trigger = match random.below(3) {
+            _ if updated => Trigger::Updated,
+            0 => Trigger::Suspended,
+            1 => Trigger::Disconnected,
+            _ => Trigger::PowerLost,
         };
-        let patience = match random.below(8) {
-            0 => Patience::Third,
-            1 => Patience::Endless,
-            _ => Patience::Default,
+        let toleration = match random.below(8) {
+            0 => TolerationTime::Third,
+            1 => TolerationTime::Forever,
+            _ => TolerationTime::Default,
         };
-        let (about_new, recovers) = (random.below(2) == 0, random.below(2) == 0);
+        let (explains_waiting_pod, uses_recover) = (random.below(2) == 0, random.below(2) == 0);
         Situation {
             number,
-            way,
+            option,
             workload,
             storage,
             zone,
-            fault,
-            meddling,
-            patience,
-            about_new,
-            recovers,
-            asked,
-            meddles,
+            trigger,
+            manual_action,
+            toleration,
+            explains_waiting_pod,
+            uses_recover,
+            explain_at,
+            act_at,
         }
     }
 
-    /// The node that it happens to, and the situation's namespace.
+    /// Returns the name of the node of the situation, which is also the name of the namespace.
     pub fn name(&self) -> String {
         format!("s{:02}", self.number)
     }
 
-    /// The other nodes of its zone.
-    pub fn mates(&self) -> Vec<String> {
+    /// Returns the other nodes in the zone.
+    pub fn other_nodes(&self) -> Vec<String> {
         let count = match self.zone {
             Zone::Alone => 0,
             Zone::Shared => 1,
-            Zone::Disturbed => 3,
+            Zone::MostlyUnreachable => 3,
         };
         (0..count).map(|n| format!("{}-{n}", self.name())).collect()
     }
 }
 
 impl Workload {
-    /// How many pods there are.
+    /// Returns the number of pods.
     pub fn replicas(self) -> u32 {
         match self {
             Workload::Recreate(n) | Workload::Rolling(n) | Workload::Ordered(n) | Workload::Parallel(n) => n,
@@ -215,7 +215,7 @@ impl Workload {
         }
     }
 
-    /// Whether a pod's successor has its name.
+    /// Whether a replacement pod has the name of the old pod.
     pub fn keeps_names(self) -> bool {
         matches!(self, Workload::Ordered(_) | Workload::Parallel(_) | Workload::Bare)
     }
@@ -235,32 +235,32 @@ impl fmt::Display for Situation {
             Storage::None => ", no storage",
             Storage::Shared => ", shared storage",
             Storage::Disk => ", disk",
-            Storage::ZoneDisk => ", disk of the zone",
+            Storage::ZoneDisk => ", zonal disk",
             Storage::Local => ", local storage",
         })?;
         f.write_str(match self.zone {
             Zone::Alone => ", alone in its zone",
             Zone::Shared => "",
-            Zone::Disturbed => ", most of its zone silent",
+            Zone::MostlyUnreachable => ", most of its zone unreachable",
         })?;
-        f.write_str(match self.patience {
-            Patience::Default => "",
-            Patience::Third => ", tolerates it for a third",
-            Patience::Endless => ", tolerates it for ever",
+        f.write_str(match self.toleration {
+            TolerationTime::Default => "",
+            TolerationTime::Third => ", a third of the default toleration",
+            TolerationTime::Forever => ", tolerates it forever",
         })?;
-        f.write_str(match self.fault {
-            Fault::Frozen => "; suspended",
-            Fault::CutOff => "; cut off",
-            Fault::Killed => "; without power",
-            Fault::Updated => "; updated",
+        f.write_str(match self.trigger {
+            Trigger::Suspended => "; suspended",
+            Trigger::Disconnected => "; disconnected",
+            Trigger::PowerLost => "; power lost",
+            Trigger::Updated => "; updated",
         })?;
-        f.write_str(match self.meddling {
-            Meddling::Nothing => "",
-            Meddling::DeletedBefore => ", pod deleted before",
-            Meddling::EndedBefore => ", pod deleted and ended before",
-            Meddling::Deleted => ", pod deleted",
-            Meddling::Forced => ", pod deleted by force",
-            Meddling::NodeDeleted => ", Node deleted",
+        f.write_str(match self.manual_action {
+            ManualAction::Nothing => "",
+            ManualAction::PodDeletedBefore => ", pod deleted before",
+            ManualAction::PodTerminatedBefore => ", pod deleted and terminated before",
+            ManualAction::PodDeleted => ", pod deleted",
+            ManualAction::PodForceDeleted => ", pod force-deleted",
+            ManualAction::NodeDeleted => ", Node deleted",
         })
     }
 }
@@ -270,25 +270,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_list_of_situations() {
+    fn a_seed_determines_all_situations() {
         let all = |seed| (0..60).map(|n| Situation::draw(seed, n)).collect::<Vec<_>>();
         assert_eq!(all(1), all(1));
         assert_ne!(all(1), all(2));
-        for way in WAYS {
-            assert_eq!(all(1).iter().filter(|s| s.way == way).count(), 10, "{way}");
+        for option in OPTIONS {
+            assert_eq!(all(1).iter().filter(|s| s.option == option).count(), 10, "{option}");
         }
         let drawn = all(1);
-        let has = |what: &str, is: &dyn Fn(&Situation) -> bool| assert!(drawn.iter().any(is), "none with {what}");
+        let has =
+            |what: &str, is: &dyn Fn(&Situation) -> bool| assert!(drawn.iter().any(is), "no situation with {what}");
         for storage in [Storage::None, Storage::Shared, Storage::Disk, Storage::ZoneDisk, Storage::Local] {
             has(&format!("{storage:?}"), &|s| s.storage == storage);
         }
-        for meddling in
-            [Meddling::DeletedBefore, Meddling::EndedBefore, Meddling::Deleted, Meddling::Forced, Meddling::NodeDeleted]
-        {
-            has(&format!("{meddling:?}"), &|s| s.meddling == meddling);
+        for manual_action in [
+            ManualAction::PodDeletedBefore,
+            ManualAction::PodTerminatedBefore,
+            ManualAction::PodDeleted,
+            ManualAction::PodForceDeleted,
+            ManualAction::NodeDeleted,
+        ] {
+            has(&format!("{manual_action:?}"), &|s| s.manual_action == manual_action);
         }
-        for fault in [Fault::Frozen, Fault::CutOff, Fault::Killed, Fault::Updated] {
-            has(&format!("{fault:?}"), &|s| s.fault == fault);
+        for trigger in [Trigger::Suspended, Trigger::Disconnected, Trigger::PowerLost, Trigger::Updated] {
+            has(&format!("{trigger:?}"), &|s| s.trigger == trigger);
         }
         has("a bare pod", &|s| s.workload == Workload::Bare);
         has("several pods", &|s| s.workload.replicas() > 1);

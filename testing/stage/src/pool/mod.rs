@@ -1,14 +1,14 @@
-//! A Gluster pool on a real control plane: the output of `stead gluster manifests` applied, real glusterd in pods that
-//! are processes.
+//! A Gluster pool on a real control plane, created with `stead gluster manifests`: real glusterd in pods that are
+//! processes.
 //!
-//! Assertions about the pool use the output of each peer's own `gluster peer status`.
+//! The checks use the output of `gluster peer status` on every peer.
 
 mod files;
-mod friends;
 mod measure;
+mod membership;
+mod peer_status;
 mod random;
 mod scenes;
-mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,30 +21,30 @@ use serde_json::Value;
 use stead_machines::{Image, Images, Machines, Setup};
 use stead_testbed::{Binaries, ClusterSpec, ControlPlane, NodeSpec, Options};
 
-use crate::until;
+use crate::wait_until;
 
 pub use files::Client;
-pub use friends::Friend;
-pub use measure::{Figures, measure};
-pub use random::runs;
-pub use scenes::{on_the_nodes_network, play};
+pub use measure::{Measurements, measure};
+pub use peer_status::PeerStatusEntry;
+pub use random::play_random;
+pub use scenes::{play, play_on_host_network};
 
-/// The pool's name, as in the report.
+/// The pool's name, as in the field report.
 pub const NAME: &str = "glusterfs";
 
-/// The namespace, as in the report.
+/// The namespace, as in the field report.
 pub const NAMESPACE: &str = "default";
 
 /// The container with glusterd.
 const CONTAINER: &str = "gluster";
 
-/// The image of the pods. No registry has it: it is this machine's own file system, with Gluster installed.
+/// The image of the pods: the file system of the local machine, with Gluster installed.
 const IMAGE: &str = "gluster";
 
-/// How long a pool may take to become whole: nodes have to be found dead, volumes detached, pods moved.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+/// The timeout until a pool is healthy: nodes have to be marked unreachable, volumes detached, pods moved.
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A pool and the cluster that it is in.
+/// A pool and its cluster.
 pub struct PoolStage {
     /// The control plane.
     pub plane: ControlPlane,
@@ -53,7 +53,7 @@ pub struct PoolStage {
     stead: PathBuf,
 }
 
-/// Whether pods can be processes here and Gluster is installed. If not, it is said aloud.
+/// Whether pods can run as processes and Gluster is installed. Prints what is missing.
 pub fn can_run_or_skip() -> bool {
     if !Machines::can_run_or_skip() {
         return false;
@@ -66,7 +66,7 @@ pub fn can_run_or_skip() -> bool {
 }
 
 impl PoolStage {
-    /// Starts a control plane with fast timers, two nodes in each of three zones, and one for a client.
+    /// Starts a control plane with fast timers, two nodes in each of three zones, and a node for a client.
     pub async fn open(binaries: &Binaries, stead: &Path) -> Result<PoolStage> {
         let plane = ControlPlane::start(binaries, Options { fast: true, egress: true, ..Options::default() }).await?;
         let images =
@@ -79,7 +79,7 @@ impl PoolStage {
         Ok(stage)
     }
 
-    /// Applies what `stead gluster manifests` prints for three pods with volumes of a zone.
+    /// Applies the output of `stead gluster manifests`: three pods with zonal volumes, unless `flags` say otherwise.
     pub async fn install(&self, flags: &[&str]) -> Result<()> {
         let mut args = vec!["gluster", "manifests", "--image", IMAGE, "--stead-image", "stead"];
         args.extend(["--storage-class", "cinder", "--node-selector", "gluster=yes"]);
@@ -88,44 +88,41 @@ impl PoolStage {
         self.kubectl_with(&["apply", "-f", "-"], &manifests).await.map(drop)
     }
 
-    /// Runs `stead` against this cluster; what it prints.
+    /// Runs `stead` against this cluster. Returns standard output.
     pub async fn stead(&self, args: &[&str]) -> Result<String> {
         crate::stead(&self.stead, &self.plane, args).await
     }
 
-    /// Runs kubectl; what it prints, or an error with what it complained of.
+    /// Runs kubectl. Returns standard output, or an error with standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with(args, "").await
     }
 
-    /// Runs kubectl with something to read, for `-f -`.
+    /// Runs kubectl with standard input, for `-f -`.
     pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<String> {
         let ran = self.plane.kubectl_with(args, input).await?;
         ran.ok().with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
-    /// Scales the pool as the report does.
+    /// Scales the StatefulSet of the pool.
     pub async fn scale(&self, replicas: u32) -> Result<()> {
         self.kubectl(&["scale", "statefulsets", NAME, &format!("--replicas={replicas}")]).await.map(drop)
     }
 
-    /// A pod as the API server has it, if it has it.
+    /// Returns a pod; none if it does not exist.
     pub async fn pod(&self, ordinal: u32) -> Result<Option<Value>> {
         let text = self.kubectl(&["get", "pod", &pod(ordinal), "-o", "json", "--ignore-not-found"]).await?;
         Ok(if text.trim().is_empty() { None } else { Some(serde_json::from_str(&text)?) })
     }
 
-    /// The node that a pod is on.
+    /// Returns the node of a pod.
     pub async fn node_of(&self, ordinal: u32) -> Result<String> {
         let found = self.pod(ordinal).await?.with_context(|| format!("no pod {}", pod(ordinal)))?;
-        Ok(found["spec"]["nodeName"]
-            .as_str()
-            .with_context(|| format!("pod {} is on no node", pod(ordinal)))?
-            .to_owned())
+        Ok(found["spec"]["nodeName"].as_str().with_context(|| format!("pod {} has no node", pod(ordinal)))?.to_owned())
     }
 
-    /// What a command prints in a pod; an error if it fails.
-    pub async fn inside(&self, ordinal: u32, command: &[&str]) -> Result<String> {
+    /// Runs a command in a pod. Returns standard output, or an error if it fails.
+    pub async fn exec(&self, ordinal: u32, command: &[&str]) -> Result<String> {
         let output = self.machines.exec(NAMESPACE, &pod(ordinal), CONTAINER, command).await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -133,12 +130,12 @@ impl PoolStage {
         Ok(out)
     }
 
-    /// The others, as a peer's own `gluster peer status` prints them.
-    pub async fn friends(&self, ordinal: u32) -> Result<Vec<Friend>> {
-        friends::read(&self.inside(ordinal, &["gluster", "--mode=script", "peer", "status"]).await?)
+    /// Returns the other peers according to `gluster peer status` in a pod.
+    pub async fn peers(&self, ordinal: u32) -> Result<Vec<PeerStatusEntry>> {
+        peer_status::parse(&self.exec(ordinal, &["gluster", "--mode=script", "peer", "status"]).await?)
     }
 
-    /// The identities, as each peer has its own.
+    /// Returns the UUID of each peer, as stored by the peer itself.
     pub async fn identities(&self, replicas: u32) -> Result<BTreeMap<u32, String>> {
         let mut identities = BTreeMap::new();
         for ordinal in 0..replicas {
@@ -148,76 +145,76 @@ impl PoolStage {
     }
 
     async fn identity(&self, ordinal: u32) -> Result<String> {
-        let info = self.inside(ordinal, &["cat", "/var/lib/glusterd/glusterd.info"]).await?;
+        let info = self.exec(ordinal, &["cat", "/var/lib/glusterd/glusterd.info"]).await?;
         let uuid = info.lines().find_map(|line| line.strip_prefix("UUID="));
-        Ok(uuid.with_context(|| format!("{} has no identity", pod(ordinal)))?.to_owned())
+        Ok(uuid.with_context(|| format!("{} has no UUID", pod(ordinal)))?.to_owned())
     }
 
-    /// What keeps the pool from being whole: each of so many pods is Ready, and sees each of the others, by its name and
-    /// its own identity, in the cluster and connected, and nobody else.
-    pub async fn faults(&self, replicas: u32) -> Result<Vec<String>> {
-        let mut faults = Vec::new();
+    /// Returns why the pool is not healthy. It is healthy if all pods are Ready, and each peer lists exactly the other
+    /// peers, with their host names and UUIDs, as connected.
+    pub async fn problems(&self, replicas: u32) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
         let mut identities = BTreeMap::new();
         for ordinal in 0..replicas {
             match self.identity(ordinal).await {
                 Ok(identity) => drop(identities.insert(ordinal, identity)),
-                Err(error) => faults.push(format!("{error:#}")),
+                Err(error) => problems.push(format!("{error:#}")),
             }
             match self.pod(ordinal).await? {
                 Some(found) if is_ready(&found) => {}
-                _ => faults.push(format!("{} is not ready", pod(ordinal))),
+                _ => problems.push(format!("{} is not ready", pod(ordinal))),
             }
         }
         for ordinal in identities.keys() {
-            match self.friends(*ordinal).await {
-                Ok(found) => faults.extend(friends::faults(*ordinal, &found, &identities, replicas)),
-                Err(error) => faults.push(format!("{error:#}")),
+            match self.peers(*ordinal).await {
+                Ok(found) => problems.extend(peer_status::problems(*ordinal, &found, &identities, replicas)),
+                Err(error) => problems.push(format!("{error:#}")),
             }
         }
-        Ok(faults)
+        Ok(problems)
     }
 
-    /// Waits until the pool is whole.
-    pub async fn whole(&self, replicas: u32, limit: Duration) -> Result<()> {
+    /// Waits until the pool is healthy.
+    pub async fn wait_until_healthy(&self, replicas: u32, limit: Duration) -> Result<()> {
         let end = Instant::now() + limit;
         loop {
-            let faults = self.faults(replicas).await?;
-            if faults.is_empty() {
+            let problems = self.problems(replicas).await?;
+            if problems.is_empty() {
                 return Ok(());
             }
-            let words = || self.last_words(replicas);
-            ensure!(Instant::now() < end, "the pool is not whole:\n{}\n{}", faults.join("\n"), words());
+            let logs = || self.log_tails(replicas);
+            ensure!(Instant::now() < end, "the pool is not healthy:\n{}\n{}", problems.join("\n"), logs());
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
     }
 
-    /// What the agents said last.
-    fn last_words(&self, replicas: u32) -> String {
-        let mut words = String::new();
+    /// Returns the last lines of the agents' logs.
+    fn log_tails(&self, replicas: u32) -> String {
+        let mut text = String::new();
         for ordinal in 0..replicas {
             let log = self.machines.logs(NAMESPACE, &pod(ordinal), CONTAINER).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(25)..].join("\n");
-            words.push_str(&format!("── {}\n{tail}\n", pod(ordinal)));
+            text.push_str(&format!("── {}\n{tail}\n", pod(ordinal)));
         }
-        words
+        text
     }
 
-    /// Waits until a pod is another one than that of this uid, or is gone.
-    pub async fn replaced(&self, ordinal: u32, uid: &str) -> Result<()> {
-        until(&format!("{} is another pod", pod(ordinal)), PATIENCE, async || {
+    /// Waits until a pod no longer has this uid, or does not exist.
+    pub async fn wait_until_replaced(&self, ordinal: u32, uid: &str) -> Result<()> {
+        wait_until(&format!("{} is replaced", pod(ordinal)), TIMEOUT, async || {
             Ok(self.pod(ordinal).await?.is_none_or(|found| found["metadata"]["uid"] != uid))
         })
         .await
     }
 
-    /// A pod's uid.
+    /// Returns a pod's uid.
     pub async fn uid(&self, ordinal: u32) -> Result<String> {
         let found = self.pod(ordinal).await?.with_context(|| format!("no pod {}", pod(ordinal)))?;
         Ok(found["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The uids of those of these pods that exist: one in the middle of its replacement is missing for a moment.
+    /// Returns the uids of these pods. A pod that is being replaced is missing for a moment.
     pub async fn uids(&self, ordinals: Range<u32>) -> Result<BTreeSet<String>> {
         let mut uids = BTreeSet::new();
         for ordinal in ordinals {
@@ -228,24 +225,24 @@ impl PoolStage {
     }
 }
 
-/// A pod's name.
+/// Returns the name of a pod.
 pub fn pod(ordinal: u32) -> String {
     format!("{NAME}-{ordinal}")
 }
 
-/// The name by which the peers know a pod.
+/// Returns the host name of a peer.
 pub fn host(ordinal: u32) -> String {
     format!("{NAME}-{ordinal}.{NAME}.{NAMESPACE}.svc.cluster.local")
 }
 
-/// Whether a pod is Ready.
+/// Whether a pod is Ready and not Terminating.
 fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     pod["metadata"]["deletionTimestamp"].is_null()
         && conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
 }
 
-/// Two nodes in each of three zones, and one for a client.
+/// Returns two nodes in each of three zones, and a node for a client.
 fn cluster() -> ClusterSpec {
     let node = |name: String, labels: &[(&str, &str)]| NodeSpec {
         name,

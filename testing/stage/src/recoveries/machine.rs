@@ -1,4 +1,4 @@
-//! The machine of a run, and its true state at each moment.
+//! The machine of a run, and the history of its actual state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 use jiff::Timestamp;
 use stead_machines::{Api, Machines};
 
-use super::draw::MachineAction;
-use super::story::Story;
+use super::run_log::RunLog;
+use super::run_spec::MachineAction;
 
-/// What its processes do.
+/// Whether the processes of the machine run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
@@ -17,119 +17,119 @@ enum Power {
     Off,
 }
 
-/// How it stands.
+/// The state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct MachineState {
     power: Power,
-    cut_off: bool,
-    /// It is being started or resumed: nobody may say that it is off, and nothing is heard of it.
-    waking: bool,
+    disconnected: bool,
+    /// The machine is being booted or resumed: it is not off, but has no heartbeat yet.
+    starting: bool,
 }
 
-/// As a machine is in the beginning.
-const WELL: Standing = Standing { power: Power::On, cut_off: false, waking: false };
+/// The state of a machine at the start of a run.
+const HEALTHY: MachineState = MachineState { power: Power::On, disconnected: false, starting: false };
 
-/// A machine to which things are done, one at a time.
+/// A machine that fails and returns. Actions are performed one at a time.
 pub(super) struct Machine<'a> {
     machines: &'a Machines,
     pub(super) name: String,
-    story: &'a Story,
+    log: &'a RunLog,
     turn: tokio::sync::Mutex<()>,
-    /// How it stood from when on, the last being now.
-    history: Mutex<Vec<(Timestamp, Standing)>>,
+    /// The states with the time of their start; the last one is current.
+    history: Mutex<Vec<(Timestamp, MachineState)>>,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(machines: &'a Machines, name: String, story: &'a Story) -> Machine<'a> {
-        let history = Mutex::new(vec![(Timestamp::now(), WELL)]);
-        Machine { machines, name, story, turn: tokio::sync::Mutex::default(), history }
+    pub(super) fn new(machines: &'a Machines, name: String, log: &'a RunLog) -> Machine<'a> {
+        let history = Mutex::new(vec![(Timestamp::now(), HEALTHY)]);
+        Machine { machines, name, log, turn: tokio::sync::Mutex::default(), history }
     }
 
-    fn history(&self) -> MutexGuard<'_, Vec<(Timestamp, Standing)>> {
+    fn history(&self) -> MutexGuard<'_, Vec<(Timestamp, MachineState)>> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self) -> Standing {
-        self.history().last().map_or(WELL, |(_, standing)| *standing)
+    fn state(&self) -> MachineState {
+        self.history().last().map_or(HEALTHY, |(_, state)| *state)
     }
 
-    fn stands(&self, standing: Standing) {
-        self.history().push((Timestamp::now(), standing));
+    fn set_state(&self, state: MachineState) {
+        self.history().push((Timestamp::now(), state));
     }
 
-    /// Whether somebody who has a look can truly say that it is off.
+    /// Whether a person can truthfully confirm that the machine is off.
     pub(super) fn is_off(&self) -> bool {
-        self.standing().power != Power::On
+        self.state().power != Power::On
     }
 
-    /// Whether it is powered off, and not only suspended.
+    /// Whether the machine is powered off, and not only suspended.
     pub(super) fn is_powered_off(&self) -> bool {
-        self.standing().power == Power::Off
+        self.state().power == Power::Off
     }
 
-    /// Whether its kubelet is heard of.
-    pub(super) fn is_heard(&self) -> bool {
-        self.standing() == WELL
+    /// Whether the kubelet sends heartbeats.
+    pub(super) fn has_heartbeat(&self) -> bool {
+        self.state() == HEALTHY
     }
 
-    /// Whether its kubelet was heard of for all of this time.
-    pub(super) fn was_heard(&self, from: Timestamp, to: Timestamp) -> bool {
+    /// Whether the kubelet sent heartbeats during all of this time.
+    pub(super) fn had_heartbeat(&self, from: Timestamp, to: Timestamp) -> bool {
         let history = self.history();
         let ends = history.iter().skip(1).map(|(end, _)| *end).chain([Timestamp::MAX]);
         history
             .iter()
             .zip(ends)
             .filter(|((begin, _), end)| *begin < to && *end > from)
-            .all(|((_, standing), _)| *standing == WELL)
+            .all(|((_, state), _)| *state == HEALTHY)
     }
 
-    /// Does it; what is so already, or cannot be, is left out.
-    pub(super) async fn does(&self, action: MachineAction) -> Result<()> {
+    /// Performs an action. An action that has no effect in the current state is skipped.
+    pub(super) async fn perform(&self, action: MachineAction) -> Result<()> {
         let _turn = self.turn.lock().await;
-        let (now, name) = (self.standing(), self.name.as_str());
+        let (now, name) = (self.state(), self.name.as_str());
         match action {
             MachineAction::Suspend if now.power == Power::On => {
-                self.machines.silence(name).await?;
-                self.stands(Standing { power: Power::Suspended, ..now });
+                self.machines.suspend(name).await?;
+                self.set_state(MachineState { power: Power::Suspended, ..now });
             }
             MachineAction::Resume if now.power == Power::Suspended => {
-                self.stands(Standing { power: Power::On, waking: true, ..now });
+                self.set_state(MachineState { power: Power::On, starting: true, ..now });
                 self.machines.resume(name).await?;
-                self.stands(Standing { power: Power::On, ..now });
+                self.set_state(MachineState { power: Power::On, ..now });
             }
             MachineAction::PowerOff if now.power != Power::Off => {
                 self.machines.kill(name).await?;
-                self.stands(Standing { power: Power::Off, ..now });
+                self.set_state(MachineState { power: Power::Off, ..now });
             }
             MachineAction::Boot => {
                 if now.power != Power::Off {
                     self.machines.kill(name).await?;
                 }
-                self.stands(Standing { power: Power::On, waking: true, ..now });
+                self.set_state(MachineState { power: Power::On, starting: true, ..now });
                 self.machines.boot(name).await?;
-                self.stands(Standing { power: Power::On, ..now });
+                self.set_state(MachineState { power: Power::On, ..now });
             }
-            MachineAction::CutOff if !now.cut_off => {
+            MachineAction::Disconnect if !now.disconnected => {
                 self.machines.cut(&[name], Api::Unreachable).await?;
-                self.stands(Standing { cut_off: true, ..now });
+                self.set_state(MachineState { disconnected: true, ..now });
             }
-            MachineAction::Rejoin if now.cut_off => {
+            MachineAction::Reconnect if now.disconnected => {
                 self.machines.rejoin(name).await?;
-                self.stands(Standing { cut_off: false, ..now });
+                self.set_state(MachineState { disconnected: false, ..now });
             }
             _ => return Ok(()),
         }
-        self.story.tell(format!("{name}: {action:?}"));
+        self.log.add(format!("{name}: {action:?}"));
         Ok(())
     }
 
-    /// All is well with it again.
-    pub(super) async fn comes_back(&self) -> Result<()> {
-        self.does(MachineAction::Rejoin).await?;
-        match self.standing().power {
+    /// Makes the machine healthy again.
+    pub(super) async fn restore(&self) -> Result<()> {
+        self.perform(MachineAction::Reconnect).await?;
+        match self.state().power {
             Power::On => Ok(()),
-            Power::Suspended => self.does(MachineAction::Resume).await,
-            Power::Off => self.does(MachineAction::Boot).await,
+            Power::Suspended => self.perform(MachineAction::Resume).await,
+            Power::Off => self.perform(MachineAction::Boot).await,
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Random recoveries on the real control plane. A node with pods that write to volumes is lost. People call `stead
-//! recover` through an API server that is slow, stale or fails; they are killed after any write and call again, two at
-//! a time; the machine comes back at any moment. A volume never has two writers, and at the end nothing is lost or
-//! left behind.
+//! Random recoveries on the real control plane. A node with pods that write to volumes fails. People run `stead
+//! recover` through an API server that is slow, stale or failing. Their processes are killed after any write and
+//! started again, two at a time, and the machine comes back at any moment. A volume must never have two writers, and at
+//! the end nothing may be lost or left behind.
 //!
-//! Every `--confirm-off` here is true: the machine is off at that moment. It may come back afterwards.
+//! Every `--confirm-off` is true when it is given: the machine is off. It may come back afterwards.
 
 mod checks;
 mod cluster;
-mod draw;
-mod lines;
 mod machine;
 mod person;
 mod run;
-mod scene;
-mod story;
+mod run_log;
+mod run_spec;
+mod workloads;
+mod writer_lines;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -27,35 +27,35 @@ use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, O
 
 use crate::disturb::SeededRandom;
 use cluster::Cluster;
-use draw::Draw;
-pub use run::Ended;
 use run::Run;
-use story::Story;
+pub use run::RunResult;
+use run_log::RunLog;
+use run_spec::RunSpec;
 
-/// The labels that say in which zone a node is, and which it is.
+/// The node labels of the zone and of the host name.
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
 
 /// The storage class of the disks.
 const CLASS: &str = "disks";
 
-/// A DaemonSet that tolerates everything.
+/// The name of a DaemonSet that tolerates all taints.
 const AGENT: &str = "agent";
 
-/// The nodes of a lane: one is lost, two are there to take over.
-const NODES: usize = 3;
+/// The number of nodes in a lane: one fails, two can run the replacement pods.
+const NODES_PER_LANE: usize = 3;
 
-/// The zone of a lane.
+/// Returns the zone of a lane.
 fn zone(lane: usize) -> String {
     format!("zone-{lane}")
 }
 
-/// A node of a lane.
+/// Returns the name of a node of a lane.
 fn node(lane: usize, index: usize) -> String {
     format!("n-{lane}-{index}")
 }
 
-/// A cluster with lanes, in each of which a run can be played while others are in theirs.
+/// A cluster with lanes. In each lane one run can be played at a time.
 pub struct RecoveryStage {
     plane: ControlPlane,
     machines: Machines,
@@ -63,24 +63,24 @@ pub struct RecoveryStage {
     lanes: usize,
 }
 
-/// What a run was, and how it ended.
+/// A run that was played.
 #[derive(Debug)]
-pub struct Played {
-    /// Its number, from 0.
+pub struct PlayedRun {
+    /// The number of the run, from 0.
     pub number: u32,
-    /// What was drawn.
-    pub drawn: String,
-    /// How long it took.
-    pub took: Duration,
-    /// What was done, and when.
-    pub story: String,
-    /// What came of it.
-    pub ended: Result<Ended>,
+    /// A description of the run.
+    pub spec: String,
+    /// The duration of the run.
+    pub duration: Duration,
+    /// What was done, with times.
+    pub log: String,
+    /// The result, or why the run failed.
+    pub result: Result<RunResult>,
 }
 
 impl RecoveryStage {
-    /// Starts a control plane with fast timers, and the nodes of so many lanes. With fewer than two a lost node would be
-    /// one of few.
+    /// Starts a control plane with fast timers, and the nodes of `lanes` lanes. There should be at least two: with
+    /// fewer nodes, one failed node is a large part of the cluster.
     pub async fn open(binaries: &Binaries, stead: &Path, lanes: usize) -> Result<RecoveryStage> {
         let user = |(name, token): (&str, &str)| User {
             name: name.into(),
@@ -95,7 +95,7 @@ impl RecoveryStage {
             labels: [(ZONE.to_owned(), zone(lane))].into(),
             ..NodeSpec::default()
         };
-        let nodes = (0..lanes).flat_map(|lane| (0..NODES).map(move |index| spec(lane, index))).collect();
+        let nodes = (0..lanes).flat_map(|lane| (0..NODES_PER_LANE).map(move |index| spec(lane, index))).collect();
         let driver = DriverSpec { name: "disk.test".into(), topology: Some(ZONE.into()), attach: true, disk: true };
         let cluster = ClusterSpec { nodes, drivers: vec![driver.clone()], ..ClusterSpec::default() };
         let machines = Machines::start(&plane, Setup { cluster, ..Setup::default() }).await?;
@@ -103,7 +103,7 @@ impl RecoveryStage {
         let stage = RecoveryStage { plane, machines, stead: stead.to_owned(), lanes };
         let class = json!({ "metadata": { "name": CLASS }, "provisioner": driver.name,
                             "volumeBindingMode": "WaitForFirstConsumer" });
-        stage.cluster().make("/apis/storage.k8s.io/v1/storageclasses", &class).await?;
+        stage.cluster().create("/apis/storage.k8s.io/v1/storageclasses", &class).await?;
         let agent = json!({
             "metadata": { "name": AGENT },
             "spec": {
@@ -112,8 +112,8 @@ impl RecoveryStage {
                     "tolerations": [{ "operator": "Exists" }], "containers": [{ "name": AGENT, "image": "sleeper" }] } },
             },
         });
-        stage.cluster().make("/apis/apps/v1/namespaces/default/daemonsets", &agent).await?;
-        // As many nodes at once as there are lanes: how many there may be is another test's.
+        stage.cluster().create("/apis/apps/v1/namespaces/default/daemonsets", &agent).await?;
+        // Allow a recovery in each lane at the same time; other tests cover these limits.
         let policy = format!("atOnce: {lanes}\natOncePerZone: {lanes}\n");
         std::fs::write(stage.policy(true), &policy).context("writing a policy")?;
         let policy = format!("{policy}detachRevokes: [{}]\n", driver.name);
@@ -125,41 +125,41 @@ impl RecoveryStage {
         Cluster(self.plane.client())
     }
 
-    /// The policy file: for storage that goes on serving a machine, or for storage that does not.
-    fn policy(&self, loose: bool) -> PathBuf {
-        self.plane.folder().join(if loose { "policy-loose.yaml" } else { "policy.yaml" })
+    /// Returns the policy file, for storage whose detach does not revoke the access of a machine, or for storage whose
+    /// detach does.
+    fn policy(&self, detach_does_not_revoke: bool) -> PathBuf {
+        self.plane.folder().join(if detach_does_not_revoke { "policy-loose.yaml" } else { "policy.yaml" })
     }
 
-    /// Plays the runs of these numbers, as many at a time as there are lanes; `say` hears of each when it is over.
-    pub async fn play(&self, numbers: Range<u32>, seed: u64, say: &mut impl FnMut(Played)) {
+    /// Plays the runs with these numbers, one per lane at a time. Calls `say` with each run when it is over.
+    pub async fn play(&self, numbers: Range<u32>, seed: u64, say: &mut impl FnMut(PlayedRun)) {
         let (numbers, say) = (RefCell::new(numbers), RefCell::new(say));
         let lane = async |lane| {
             loop {
                 let number = numbers.borrow_mut().next();
                 let Some(number) = number else { return };
-                let played = self.one(lane, number, seed).await;
+                let played = self.play_one(lane, number, seed).await;
                 (say.borrow_mut())(played);
             }
         };
         futures::future::join_all((0..self.lanes).map(lane)).await;
     }
 
-    /// One run.
-    async fn one(&self, lane: usize, number: u32, seed: u64) -> Played {
+    async fn play_one(&self, lane: usize, number: u32, seed: u64) -> PlayedRun {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(number.into());
-        let draw = Draw::new(&mut SeededRandom(seed), number);
-        let (began, story) = (Instant::now(), Story::default());
-        let ended = async {
-            let run = Run::new(self, lane, number, &draw, &story, seed).await?;
-            let ended = run.play().await;
-            run.tell_all().await;
-            if ended.is_err() {
-                // The next run in this lane has a machine that is well.
-                run.give_up().await;
+        let spec = RunSpec::draw(&mut SeededRandom(seed), number);
+        let (began, log) = (Instant::now(), RunLog::default());
+        let result = async {
+            let run = Run::new(self, lane, number, &spec, &log, seed).await?;
+            let result = run.play().await;
+            run.log_details().await;
+            if result.is_err() {
+                // The next run in this lane needs a healthy machine.
+                run.clean_up_after_failure().await;
             }
-            ended
+            result
         };
-        let ended = ended.await;
-        Played { number, drawn: draw.to_string(), took: began.elapsed(), story: story.to_string(), ended }
+        let result = result.await;
+        PlayedRun { number, spec: spec.to_string(), duration: began.elapsed(), log: log.to_string(), result }
     }
 }

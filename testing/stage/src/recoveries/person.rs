@@ -1,4 +1,4 @@
-//! A person who calls `stead recover` through a faulty API server, and is killed.
+//! A person who runs `stead recover` through a faulty API server. The process can be killed after any write.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,26 +8,26 @@ use anyhow::{Context, Result};
 use stead_testbed::{ControlPlane, FaultProxy, Faults};
 use tokio::process::Command;
 
-use super::story::Story;
+use super::run_log::RunLog;
 
-/// Longer than any call may take by its own `--timeout`.
-const LONGEST: Duration = Duration::from_secs(100);
+/// The timeout of a call: longer than its own `--timeout`.
+const CALL_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Somebody, with a way of their own to the API server.
+/// A person, with a separate proxy to the API server.
 pub(super) struct Person<'a> {
     pub(super) name: &'static str,
     pub(super) proxy: FaultProxy,
     kubeconfig: PathBuf,
     log: PathBuf,
     stead: &'a Path,
-    story: &'a Story,
+    run_log: &'a RunLog,
 }
 
-/// What becomes of a call at a write after which all wait.
+/// What to do with a call when the proxy holds it after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    GoesOn,
-    Killed,
+pub(super) enum HeldCall {
+    Continue,
+    Kill,
 }
 
 impl<'a> Person<'a> {
@@ -38,26 +38,26 @@ impl<'a> Person<'a> {
         seed: u64,
         faults: Faults,
         stead: &'a Path,
-        story: &'a Story,
+        run_log: &'a RunLog,
     ) -> Result<Person<'a>> {
         let proxy = FaultProxy::start(plane, seed).await?;
         proxy.set(faults);
         let kubeconfig = proxy.kubeconfig(plane.folder(), name, token)?;
         let log = kubeconfig.with_extension("log");
-        Ok(Person { name, proxy, kubeconfig, log, stead, story })
+        Ok(Person { name, proxy, kubeconfig, log, stead, run_log })
     }
 
-    /// So many writes were made by now.
-    pub(super) fn made(&self) -> u64 {
-        self.proxy.written().iter().filter(|write| write.was_made()).count() as u64
+    /// Returns the number of writes so far.
+    pub(super) fn write_count(&self) -> u64 {
+        self.proxy.written().iter().filter(|write| write.succeeded()).count() as u64
     }
 
-    /// Calls `stead recover`; the exit code, none if it was killed. Where the proxy holds everybody, it is asked what
-    /// becomes of the call.
-    pub(super) async fn calls(
+    /// Runs `stead recover`. Returns the exit code; none if it was killed. When the proxy holds the call, `held`
+    /// decides what happens.
+    pub(super) async fn call(
         &self,
         args: &[&str],
-        mut held: impl AsyncFnMut() -> Result<Fate>,
+        mut held: impl AsyncFnMut() -> Result<HeldCall>,
     ) -> Result<Option<i32>> {
         let file = std::fs::File::create(&self.log).with_context(|| format!("writing {}", self.log.display()))?;
         let name = self.name;
@@ -72,22 +72,22 @@ impl<'a> Person<'a> {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("running {}", self.stead.display()))?;
-        self.story.tell(format!("{name} calls: recover {}", args.join(" ")));
-        let late = tokio::time::sleep(LONGEST);
-        tokio::pin!(late);
+        self.run_log.add(format!("{name} runs: stead recover {}", args.join(" ")));
+        let timeout = tokio::time::sleep(CALL_TIMEOUT);
+        tokio::pin!(timeout);
         let code = loop {
             tokio::select! {
                 status = child.wait() => break status?.code(),
-                () = self.proxy.held() => if held().await? == Fate::Killed {
-                    child.kill().await.context("killing a call")?;
+                () = self.proxy.wait_until_held() => if held().await? == HeldCall::Kill {
+                    child.kill().await.context("killing `stead recover`")?;
                     break None;
                 },
-                () = &mut late => anyhow::bail!("{name}: a call has not ended after {LONGEST:?}"),
+                () = &mut timeout => anyhow::bail!("{name}: `stead recover` has not exited after {CALL_TIMEOUT:?}"),
             }
         };
-        let said = std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
-        let how = code.map_or("was killed".to_owned(), |code| format!("ended with {code}"));
-        self.story.tell(format!("{name}'s call {how}; {} writes by now\n{said}", self.made()));
+        let output = std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
+        let how = code.map_or("was killed".to_owned(), |code| format!("exited with {code}"));
+        self.run_log.add(format!("{name}'s call {how}; {} writes so far\n{output}", self.write_count()));
         Ok(code)
     }
 }

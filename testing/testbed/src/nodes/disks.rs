@@ -8,10 +8,10 @@ use tokio::sync::watch;
 
 use super::pods::Kubelets;
 
-/// The disks of a cluster, each at one machine at a time, as a cloud's block storage has them.
+/// A cloud's block storage: each disk is attached to one machine at a time.
 ///
-/// It is asked by way of VolumeAttachments, or by hand past Kubernetes ([`Disks::remove`]), and can be told to be slow,
-/// to fail, or to say that it has detached what it has not.
+/// It is controlled by VolumeAttachments, or directly, bypassing Kubernetes ([`Disks::remove`]). It can be made slow,
+/// made to fail, or made to report a detach that it has not done.
 pub struct Disks {
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -20,15 +20,16 @@ pub struct Disks {
 
 #[derive(Default)]
 struct State {
-    /// By volume, the machine that has it.
+    /// By volume, the machine that it is attached to.
     holders: BTreeMap<String, String>,
-    /// By volume, why it is not detached.
-    stuck: BTreeMap<String, String>,
-    attach_takes: Duration,
-    detach_takes: Duration,
-    forgetful: bool,
-    /// Machines from which nothing is taken.
-    kept: BTreeSet<String>,
+    /// By volume, the error of a detach.
+    detach_errors: BTreeMap<String, String>,
+    attach_delay: Duration,
+    detach_delay: Duration,
+    /// Whether machines keep disks that are reported as detached.
+    ignores_detach: bool,
+    /// Machines that keep disks that are reported as detached.
+    ignores_detach_on: BTreeSet<String>,
 }
 
 impl Disks {
@@ -45,78 +46,79 @@ impl Disks {
         self.changed.send_replace(());
     }
 
-    /// The machine that has a volume.
+    /// Returns the machine that a volume is attached to.
     pub fn holder(&self, volume: &str) -> Option<String> {
         self.state().holders.get(volume).cloned()
     }
 
-    /// From now on a detach of this volume fails with these words, until they are taken back.
-    pub fn keep(&self, volume: &str, why: Option<&str>) {
-        self.change(|state| match why {
-            Some(why) => drop(state.stuck.insert(volume.to_owned(), why.to_owned())),
-            None => drop(state.stuck.remove(volume)),
+    /// Makes a detach of this volume fail with this message; none makes it succeed again.
+    pub fn fail_detach(&self, volume: &str, message: Option<&str>) {
+        self.change(|state| match message {
+            Some(message) => drop(state.detach_errors.insert(volume.to_owned(), message.to_owned())),
+            None => drop(state.detach_errors.remove(volume)),
         });
     }
 
-    /// How long it takes from now on to attach a volume, and to detach one. At first it is no time.
-    pub fn take(&self, attach: Duration, detach: Duration) {
-        self.change(|state| (state.attach_takes, state.detach_takes) = (attach, detach));
+    /// Sets how long it takes to attach and to detach a volume. The default is zero.
+    pub fn set_delays(&self, attach: Duration, detach: Duration) {
+        self.change(|state| (state.attach_delay, state.detach_delay) = (attach, detach));
     }
 
-    /// From now on a detach says that it was done, but the machine keeps the disk and can write to it: as storage does
+    /// Sets whether a detach is reported as done although the machine keeps the disk and can write to it, like storage
     /// that cannot fence a client.
-    pub fn forget(&self, forgetful: bool) {
-        self.change(|state| state.forgetful = forgetful);
+    pub fn ignore_detach(&self, ignore: bool) {
+        self.change(|state| state.ignores_detach = ignore);
     }
 
-    /// The same for one machine only.
-    pub fn forget_at(&self, node: &str, forgetful: bool) {
+    /// Like [`Disks::ignore_detach`], for one machine only.
+    pub fn ignore_detach_on(&self, node: &str, ignore: bool) {
         self.change(|state| {
-            if forgetful {
-                state.kept.insert(node.to_owned());
+            if ignore {
+                state.ignores_detach_on.insert(node.to_owned());
             } else {
-                state.kept.remove(node);
+                state.ignores_detach_on.remove(node);
             }
         });
     }
 
-    /// Takes a disk from a machine past Kubernetes, as `openstack server remove volume` does. Whether the machine had it.
+    /// Detaches a disk from a machine without Kubernetes, like `openstack server remove volume`. Returns whether it was
+    /// attached.
     pub fn remove(&self, volume: &str, node: &str) -> bool {
-        let had = self.pull(volume, node);
+        let attached = self.remove_holder(volume, node);
         self.changed.send_replace(());
-        had
+        attached
     }
 
-    fn pull(&self, volume: &str, node: &str) -> bool {
+    fn remove_holder(&self, volume: &str, node: &str) -> bool {
         let mut state = self.state();
         if state.holders.get(volume).is_none_or(|holder| holder != node) {
             return false;
         }
-        // Under the lock: nobody gets the disk before this machine has lost it.
-        if !state.forgetful && !state.kept.contains(node) {
+        // Under the lock: no other machine gets the disk before this one has lost it.
+        if !state.ignores_detach && !state.ignores_detach_on.contains(node) {
             self.kubelets.detached(volume, node);
         }
         state.holders.remove(volume);
         true
     }
 
-    /// Takes note of a disk that was attached before this storage was there.
+    /// Adds a disk that was attached before this process started.
     pub(super) fn adopt(&self, volume: &str, node: &str) {
         self.state().holders.entry(volume.to_owned()).or_insert_with(|| node.to_owned());
         self.kubelets.attached(volume, node);
     }
 
     pub(super) async fn attach(&self, volume: &str, node: &str) -> Result<(), String> {
-        let time = {
+        let delay = {
             let mut state = self.state();
             let holder = state.holders.entry(volume.to_owned()).or_insert_with(|| node.to_owned());
             if holder != node {
                 return Err(format!("disk {volume} is attached to a different instance ({holder})"));
             }
-            state.attach_takes
+            state.attach_delay
         };
-        tokio::time::sleep(time).await;
-        // It may have been taken away by hand meanwhile.
+        tokio::time::sleep(delay).await;
+        // It may have been removed directly meanwhile.
         let state = self.state();
         if state.holders.get(volume).is_some_and(|holder| holder == node) {
             self.kubelets.attached(volume, node);
@@ -125,22 +127,22 @@ impl Disks {
     }
 
     pub(super) async fn detach(&self, volume: &str, node: &str) -> Result<(), String> {
-        let time = self.state().detach_takes;
-        if !time.is_zero() && self.holder(volume).as_deref() == Some(node) {
-            tokio::time::sleep(time).await;
+        let delay = self.state().detach_delay;
+        if !delay.is_zero() && self.holder(volume).as_deref() == Some(node) {
+            tokio::time::sleep(delay).await;
         }
-        if let Some(why) = self.state().stuck.get(volume) {
-            return Err(why.clone());
+        if let Some(message) = self.state().detach_errors.get(volume) {
+            return Err(message.clone());
         }
-        if self.pull(volume, node) {
-            // Somebody may wait for it.
+        if self.remove_holder(volume, node) {
+            // Another machine may wait for it.
             self.changed.send_replace(());
         }
         Ok(())
     }
 
-    /// The volume is no more.
-    pub(super) fn removed(&self, volume: &str) {
+    /// Deletes a volume.
+    pub(super) fn delete(&self, volume: &str) {
         self.change(|state| drop(state.holders.remove(volume)));
     }
 }
@@ -151,17 +153,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_disk_is_at_one_machine_at_a_time() {
+    async fn a_disk_is_attached_to_one_machine_at_a_time() {
         let disks = Disks::new(watch::Sender::new(()), Arc::new(Delays));
         assert_eq!(disks.attach("v", "a").await, Ok(()));
         assert_eq!(disks.attach("v", "a").await, Ok(()));
         let refused = disks.attach("v", "b").await.unwrap_err();
         assert_eq!(refused, "disk v is attached to a different instance (a)");
-        disks.keep("v", Some("the hypervisor does not answer"));
+        disks.fail_detach("v", Some("the hypervisor does not answer"));
         assert_eq!(disks.detach("v", "a").await.unwrap_err(), "the hypervisor does not answer");
         assert_eq!(disks.holder("v").as_deref(), Some("a"));
-        disks.keep("v", None);
-        // Another machine's detach does nothing to it.
+        disks.fail_detach("v", None);
+        // A detach from another machine has no effect.
         assert_eq!(disks.detach("v", "b").await, Ok(()));
         assert_eq!(disks.holder("v").as_deref(), Some("a"));
         assert_eq!(disks.detach("v", "a").await, Ok(()));

@@ -1,4 +1,4 @@
-//! The heartbeats of nodes, on a thread of their own, so that nothing else in this process can delay them.
+//! The heartbeats of nodes, on a separate thread, so that nothing else in this process can delay them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 use super::machine;
 use super::world::World;
 
-/// A thread that renews the leases of the nodes. It ends with this value.
+/// A thread that renews the leases of the nodes. It stops when this value is dropped.
 pub(super) struct Heartbeats {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Heartbeats {
-    /// Starts the thread. It has a connection of its own to the API server.
+    /// Starts the thread, with its own connection to the API server.
     pub(super) fn start(config: kube::Config, world: Arc<World>) -> Result<Heartbeats> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("a runtime for heartbeats")?;
@@ -30,7 +30,7 @@ impl Heartbeats {
                 for node in &world.spec.nodes {
                     nodes.spawn(machine::renew_lease(client.clone(), world.clone(), node.name.clone()));
                 }
-                // It comes when the value is dropped too.
+                // Also returns when the sender is dropped.
                 let _ = stopped.await;
             });
         };
@@ -43,7 +43,7 @@ impl Drop for Heartbeats {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It can only fail by a panic, which it has reported itself.
+            // It fails only after a panic, which was reported already.
             let _ = thread.join();
         }
     }

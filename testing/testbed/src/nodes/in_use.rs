@@ -1,13 +1,13 @@
-//! Which volumes a node uses, and what of that the API server has been told.
+//! Which volumes a node uses, and which of them were reported to the API server.
 //!
-//! The attach-detach controller takes a volume off the node's list of attached volumes, and then checks whether it is
-//! in use; a kubelet reports that it is in use, and then checks whether it is attached. One of the two sees the other.
-//! That holds only for what the API server has: what a kubelet merely intends to report protects nothing.
+//! The attach/detach controller removes a volume from the node's `volumesAttached`, and then checks `volumesInUse`; a
+//! kubelet reports the volume in `volumesInUse`, and then checks `volumesAttached`. So one of them always sees the
+//! other's write. A volume that the kubelet has not reported yet is not protected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The volumes in use at all nodes.
+/// The volumes in use on all nodes.
 #[derive(Default)]
 pub(super) struct InUse(Mutex<BTreeMap<String, AtNode>>);
 
@@ -15,8 +15,8 @@ pub(super) struct InUse(Mutex<BTreeMap<String, AtNode>>);
 struct AtNode {
     /// By volume, the pods that use it.
     pods: BTreeMap<String, BTreeSet<String>>,
-    /// Those that the API server has as in use, whatever is being written.
-    told: BTreeSet<String>,
+    /// The volumes that the API server has as in use, and that no pending write removes.
+    reported: BTreeSet<String>,
 }
 
 impl InUse {
@@ -24,15 +24,15 @@ impl InUse {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pod uses volumes. Whether that is news.
-    pub(super) fn take(&self, node: &str, pod: &str, volumes: &[String]) -> bool {
+    /// Adds a pod's volumes. Returns whether this changes anything.
+    pub(super) fn add(&self, node: &str, pod: &str, volumes: &[String]) -> bool {
         let mut all = self.all();
         let pods = &mut all.entry(node.to_owned()).or_default().pods;
-        let news = volumes.iter().filter(|volume| pods.entry((*volume).clone()).or_default().insert(pod.to_owned()));
-        news.count() > 0
+        let added = volumes.iter().filter(|volume| pods.entry((*volume).clone()).or_default().insert(pod.to_owned()));
+        added.count() > 0
     }
 
-    /// A pod uses no volume any more. Whether that is news.
+    /// Removes a pod's volumes. Returns whether a volume is no longer in use.
     pub(super) fn release(&self, node: &str, pod: &str) -> bool {
         let mut all = self.all();
         let Some(at) = all.get_mut(node) else { return false };
@@ -44,24 +44,25 @@ impl InUse {
         at.pods.len() < before
     }
 
-    /// What is to be told now, and whether the API server has just that. What is not among it counts as untold.
-    pub(super) fn to_tell(&self, node: &str) -> (Vec<String>, bool) {
+    /// Returns the volumes to report, and whether the API server has exactly these. All others count as not reported
+    /// from now on.
+    pub(super) fn to_report(&self, node: &str) -> (Vec<String>, bool) {
         let mut all = self.all();
         let at = all.entry(node.to_owned()).or_default();
         let used: Vec<String> = at.pods.keys().cloned().collect();
-        let known = at.told.iter().eq(&used);
-        at.told.retain(|volume| at.pods.contains_key(volume));
+        let known = at.reported.iter().eq(&used);
+        at.reported.retain(|volume| at.pods.contains_key(volume));
         (used, known)
     }
 
-    /// The API server has this.
-    pub(super) fn told(&self, node: &str, volumes: Vec<String>) {
-        self.all().entry(node.to_owned()).or_default().told = volumes.into_iter().collect();
+    /// Records what the API server has.
+    pub(super) fn set_reported(&self, node: &str, volumes: Vec<String>) {
+        self.all().entry(node.to_owned()).or_default().reported = volumes.into_iter().collect();
     }
 
-    /// Whether the API server has all of these as in use, and will until they are released.
-    pub(super) fn are_told(&self, node: &str, volumes: &[String]) -> bool {
-        self.all().get(node).is_some_and(|at| volumes.iter().all(|volume| at.told.contains(volume)))
+    /// Whether the API server has all of these as in use, and keeps them until they are released.
+    pub(super) fn are_reported(&self, node: &str, volumes: &[String]) -> bool {
+        self.all().get(node).is_some_and(|at| volumes.iter().all(|volume| at.reported.contains(volume)))
     }
 }
 
@@ -70,35 +71,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_about_to_be_taken_back_protects_nobody() {
+    fn a_volume_about_to_be_unreported_is_not_protected() {
         let (in_use, volume) = (InUse::default(), ["v".to_owned()]);
-        assert!(in_use.take("n", "old", &volume));
-        assert!(!in_use.take("n", "old", &volume), "it is news once");
-        assert!(!in_use.are_told("n", &volume), "nothing has been said");
-        let (used, known) = in_use.to_tell("n");
+        assert!(in_use.add("n", "old", &volume));
+        assert!(!in_use.add("n", "old", &volume), "it changes once");
+        assert!(!in_use.are_reported("n", &volume), "nothing was reported");
+        let (used, known) = in_use.to_report("n");
         assert!(!known);
-        in_use.told("n", used);
-        assert!(in_use.are_told("n", &volume));
-        // The next pod comes when it is being written that nobody has the volume.
+        in_use.set_reported("n", used);
+        assert!(in_use.are_reported("n", &volume));
+        // The next pod arrives while the removal of the volume is being written.
         assert!(in_use.release("n", "old"));
-        assert_eq!(in_use.to_tell("n"), (vec![], false));
-        assert!(in_use.take("n", "new", &volume));
-        assert!(!in_use.are_told("n", &volume));
-        in_use.told("n", vec![]);
-        assert!(!in_use.are_told("n", &volume));
-        assert_eq!(in_use.to_tell("n"), (volume.to_vec(), false));
-        in_use.told("n", volume.to_vec());
-        assert!(in_use.are_told("n", &volume));
-        assert_eq!(in_use.to_tell("n"), (volume.to_vec(), true));
+        assert_eq!(in_use.to_report("n"), (vec![], false));
+        assert!(in_use.add("n", "new", &volume));
+        assert!(!in_use.are_reported("n", &volume));
+        in_use.set_reported("n", vec![]);
+        assert!(!in_use.are_reported("n", &volume));
+        assert_eq!(in_use.to_report("n"), (volume.to_vec(), false));
+        in_use.set_reported("n", volume.to_vec());
+        assert!(in_use.are_reported("n", &volume));
+        assert_eq!(in_use.to_report("n"), (volume.to_vec(), true));
     }
 
     #[test]
-    fn a_volume_that_goes_from_hand_to_hand_stays_in_use() {
+    fn a_volume_handed_over_between_reports_stays_in_use() {
         let (in_use, volume) = (InUse::default(), ["v".to_owned()]);
-        in_use.take("n", "old", &volume);
-        in_use.told("n", volume.to_vec());
+        in_use.add("n", "old", &volume);
+        in_use.set_reported("n", volume.to_vec());
         in_use.release("n", "old");
-        in_use.take("n", "new", &volume);
-        assert!(in_use.are_told("n", &volume), "nobody has said otherwise");
+        in_use.add("n", "new", &volume);
+        assert!(in_use.are_reported("n", &volume), "no report without it was written");
     }
 }

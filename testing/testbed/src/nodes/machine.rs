@@ -1,4 +1,4 @@
-//! A node: its registration, its heartbeats and its status.
+//! A node: registration, heartbeats and status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use super::world::World;
 use crate::ClusterSpec;
 use crate::spec::{NodeSpec, seconds};
 
-/// Where kubelets keep their leases.
+/// The namespace of the kubelets' leases.
 const LEASES: &str = "kube-node-lease";
 
-/// As the API server writes points in time.
+/// Returns the current time in the API server's format.
 pub(super) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Makes the nodes, what drivers each has, and the drivers.
+/// Creates the CSIDrivers, Nodes and CSINodes.
 pub(super) async fn register(client: &Client, spec: &ClusterSpec) -> Result<()> {
     for driver in &spec.drivers {
         let driver = json!({ "metadata": { "name": driver.name }, "spec": { "attachRequired": driver.attach } });
-        put::<CSIDriver>(client, driver).await?;
+        ensure_exists::<CSIDriver>(client, driver).await?;
     }
     for node in &spec.nodes {
         register_node(client, node, spec).await?;
@@ -38,17 +38,17 @@ pub(super) async fn register(client: &Client, spec: &ClusterSpec) -> Result<()> 
     Ok(())
 }
 
-/// Makes a node and what drivers it has, as a kubelet does when it starts.
+/// Creates the Node and CSINode, like a kubelet when it starts.
 pub(super) async fn register_node(client: &Client, node: &NodeSpec, spec: &ClusterSpec) -> Result<()> {
-    put::<Node>(client, node_object(node, spec)).await?;
+    ensure_exists::<Node>(client, node_object(node, spec)).await?;
     let api: Api<Node> = Api::all(client.clone());
-    let made = api.get(&node.name).await.with_context(|| format!("node {}", node.name))?;
-    let drivers = csi_node(node, spec, &made);
-    // One that is left from an object of the same name would go as that one did: it is given to the new one, or, if it
-    // has gone meanwhile, made anew.
+    let created = api.get(&node.name).await.with_context(|| format!("node {}", node.name))?;
+    let drivers = csi_node(node, spec, &created);
+    // A CSINode left from an earlier Node of the same name would be garbage-collected: it gets the new Node as owner,
+    // or is created again if it was deleted meanwhile.
     let api: Api<CSINode> = Api::all(client.clone());
     loop {
-        put::<CSINode>(client, drivers.clone()).await?;
+        ensure_exists::<CSINode>(client, drivers.clone()).await?;
         match api.patch(&node.name, &PatchParams::default(), &Patch::Merge(&drivers)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             patched => return patched.map(drop).with_context(|| format!("the drivers of node {}", node.name)),
@@ -56,7 +56,7 @@ pub(super) async fn register_node(client: &Client, node: &NodeSpec, spec: &Clust
     }
 }
 
-/// What makes an object go when the node's object goes.
+/// The owner reference that deletes an object with its Node.
 fn owned_by(node: &Node) -> Value {
     json!([{ "apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid() }])
 }
@@ -68,7 +68,7 @@ fn node_object(node: &NodeSpec, spec: &ClusterSpec) -> Value {
     {
         labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
-    // Without the annotation kubelet would attach volumes by itself.
+    // Without this annotation the attach/detach controller ignores the node.
     let annotations = json!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
     let index = spec.nodes.iter().position(|n| n.name == node.name).unwrap_or_default() + 1;
     let id = spec.cloud.as_ref().map(|cloud| format!("{cloud}:///{index:08x}-0000-4000-8000-000000000000"));
@@ -86,57 +86,57 @@ fn csi_node(node: &NodeSpec, spec: &ClusterSpec, owner: &Node) -> Value {
     json!({ "metadata": { "name": node.name, "ownerReferences": owned_by(owner) }, "spec": { "drivers": drivers } })
 }
 
-/// Makes an object, or leaves the one that is there.
-async fn put<K>(client: &Client, object: Value) -> Result<()>
+/// Creates an object if it does not exist.
+async fn ensure_exists<K>(client: &Client, object: Value) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let api: Api<K> = Api::all(client.clone());
-    let object: K = serde_json::from_value(object).context("an object of a stand-in")?;
+    let object: K = serde_json::from_value(object).context("invalid object")?;
     match api.create(&PostParams::default(), &object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(e) => Err(e).with_context(|| format!("making {} {}", K::kind(&()), object.name_any())),
+        Err(e) => Err(e).with_context(|| format!("creating {} {}", K::kind(&()), object.name_any())),
     }
 }
 
-/// Shows every so often that the node lives. Nothing else is done here, so that nothing can be in its way.
+/// Renews the node's lease periodically. It does nothing else, so that nothing delays it.
 pub(super) async fn renew_lease(client: Client, world: Arc<World>, name: String) {
     let leases: Api<Lease> = Api::namespaced(client, LEASES);
     let mut tick = tokio::time::interval(seconds(world.spec.heartbeat_seconds).max(Duration::from_millis(100)));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        world.awake(&name).await;
+        world.wait_until_reachable(&name).await;
         let time = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        // A kubelet renews its lease four times while it lasts.
-        let lasts = (4.0 * world.spec.heartbeat_seconds).ceil() as u32;
-        let spec = json!({ "holderIdentity": name, "leaseDurationSeconds": lasts, "renewTime": time });
+        // A kubelet renews its lease four times per lease duration.
+        let duration = (4.0 * world.spec.heartbeat_seconds).ceil() as u32;
+        let spec = json!({ "holderIdentity": name, "leaseDurationSeconds": duration, "renewTime": time });
         let patch = Patch::Merge(json!({ "spec": spec }));
         if let Err(kube::Error::Api(status)) = leases.patch(&name, &PatchParams::default(), &patch).await
             && status.code == 404
-            // As a kubelet has it: without a node there is no lease.
+            // Like a kubelet: no lease without a Node.
             && let Some(node) = world.node(&name)
         {
             let meta = json!({ "name": name, "namespace": LEASES, "ownerReferences": owned_by(&node) });
             let lease = json!({ "metadata": meta, "spec": spec });
             if let Ok(lease) = serde_json::from_value(lease) {
-                // One that fails is tried again in a moment.
+                // A failure is retried in the next period.
                 let _ = leases.create(&PostParams::default(), &lease).await;
             }
         }
     }
 }
 
-/// Says what the node is, whenever the API server holds something else.
+/// Writes the node's status whenever the API server has a different one.
 pub(super) async fn report_status(world: Arc<World>, name: String) {
     let nodes: Api<Node> = Api::all(world.client.clone());
     let mut changed = world.changed();
     let Some(spec) = world.spec.nodes.iter().find(|node| node.name == name) else { return };
     loop {
-        world.awake(&name).await;
+        world.wait_until_reachable(&name).await;
         changed.mark_unchanged();
-        let (in_use, known) = world.in_use.to_tell(&name);
+        let (in_use, known) = world.in_use.to_report(&name);
         let up_to_date = world.node(&name).is_some_and(|node| {
             known
                 && is_ready(&node)
@@ -147,9 +147,9 @@ pub(super) async fn report_status(world: Arc<World>, name: String) {
         if !up_to_date {
             let patch = Patch::Strategic(json!({ "status": status(&world, spec, &in_use) }));
             if nodes.patch_status(&name, &PatchParams::default(), &patch).await.is_ok() {
-                world.told_in_use(&name, in_use);
+                world.set_reported_in_use(&name, in_use);
             }
-            // What was written has to be seen before it is compared again.
+            // Give the watch time to deliver the write before the next comparison.
             tokio::time::sleep(Duration::from_millis(100)).await;
         } else if changed.changed().await.is_err() {
             return;
@@ -157,7 +157,7 @@ pub(super) async fn report_status(world: Arc<World>, name: String) {
     }
 }
 
-/// Whether the API server has a node as Ready.
+/// Whether a node is Ready.
 pub(super) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")

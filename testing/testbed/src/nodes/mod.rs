@@ -1,9 +1,9 @@
 //! Stand-ins for machines, kubelets and storage. They use only the public API.
 //!
-//! They see the cluster through watches (`world.rs`). What they do is in a file each: a node's lease (`heartbeats.rs`)
-//! and status (`machine.rs`), the life of a pod (`pods.rs`, with its status as data in `pod_status.rs`), volumes
-//! created for claims (`provision.rs`), attached to nodes (`attach.rs`) by the storage (`disks.rs`), reported as in
-//! use (`in_use.rs`) and awaited by pods (`mounts.rs`), and what a cloud reports about its machines (`cloud.rs`).
+//! They see the cluster through watches (`world.rs`). Each task has a file: a node's lease (`heartbeats.rs`) and status
+//! (`machine.rs`), the lifecycle of a pod (`pods.rs`, with its status in `pod_status.rs`), volumes that are created for
+//! claims (`provision.rs`), attached to nodes (`attach.rs`) by the storage (`disks.rs`), reported as in use
+//! (`in_use.rs`) and awaited by pods (`mounts.rs`), and what a cloud reports about its machines (`cloud.rs`).
 
 mod attach;
 mod cloud;
@@ -33,7 +33,7 @@ use heartbeats::Heartbeats;
 pub use pods::Kubelets;
 pub use world::{World, observe};
 
-/// How the containers of a Job end.
+/// How the containers of a Job terminate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
     /// With exit code 0.
@@ -41,25 +41,25 @@ pub enum JobEnd {
     /// With exit code 1.
     Fail,
     /// Not at all.
-    RunOn,
+    KeepRunning,
 }
 
-/// Nodes with kubelets and storage drivers. They go silent, all at once, when this value is dropped.
+/// Nodes with kubelets and storage drivers. They all become unreachable when this value is dropped.
 pub struct Nodes {
     world: Arc<World>,
     _heartbeats: Heartbeats,
-    /// Aborted when it is dropped.
+    /// Aborted on drop.
     _tasks: JoinSet<()>,
 }
 
 impl Nodes {
-    /// Registers the nodes and the drivers, and starts what they do. Nodes that are there already are taken over, with
-    /// the pods on them.
+    /// Registers the nodes and the drivers, and starts them. Existing nodes of the same names are taken over, with
+    /// their pods.
     pub async fn start(plane: &ControlPlane, spec: ClusterSpec) -> Result<Nodes> {
         Nodes::start_with(plane, spec, Arc::new(pods::Delays)).await
     }
 
-    /// The same, with somebody else who leads the lives of the pods.
+    /// Like [`Nodes::start`], with another implementation of the kubelets.
     pub async fn start_with(plane: &ControlPlane, spec: ClusterSpec, kubelets: Arc<dyn Kubelets>) -> Result<Nodes> {
         let client = plane.client();
         machine::register(&client, &spec).await?;
@@ -79,68 +79,69 @@ impl Nodes {
         Ok(Nodes { world, _heartbeats: heartbeats, _tasks: tasks })
     }
 
-    /// What the nodes see.
+    /// The nodes' view of the cluster.
     pub fn world(&self) -> Arc<World> {
         self.world.clone()
     }
 
-    /// Waits until every node that is not silent is Ready and has no taint. Somebody has to take the taint of a new
-    /// node away: a controller manager must run.
+    /// Waits until every reachable node is Ready and has no taint. It needs a controller manager, which removes the
+    /// taint of a new node.
     pub async fn ready(&self) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(900);
         let mut changed = self.world.changed();
         loop {
             let late: Vec<&str> =
-                self.world.names().filter(|n| self.world.is_awake(n) && !self.takes_pods(n)).collect();
+                self.world.names().filter(|n| self.world.is_reachable(n) && !self.is_schedulable(n)).collect();
             if late.is_empty() {
                 return Ok(());
             }
             if Instant::now() > end {
-                bail!("nodes that are not ready after 15 minutes: {}", late.join(", "));
+                bail!("nodes not ready after 15 minutes: {}", late.join(", "));
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), changed.changed()).await;
         }
     }
 
-    fn takes_pods(&self, name: &str) -> bool {
+    fn is_schedulable(&self, name: &str) -> bool {
         self.world.node(name).is_some_and(|node| {
             machine::is_ready(&node) && node.spec.as_ref().is_none_or(|s| s.taints.as_ref().is_none_or(Vec::is_empty))
         })
     }
 
-    /// Whether the API server has this node as Ready.
+    /// Whether a node is Ready according to the API server.
     pub fn is_ready(&self, name: &str) -> bool {
         self.world.node(name).is_some_and(|node| machine::is_ready(&node))
     }
 
-    /// The node is heard of no more: it renews no lease, and does nothing to its pods.
-    pub fn silence(&self, node: &str) -> Result<()> {
-        self.world.power(node, false)
+    /// Makes a node unreachable: it renews no lease, and does nothing to its pods.
+    pub fn make_unreachable(&self, node: &str) -> Result<()> {
+        self.world.set_reachable(node, false)
     }
 
-    /// The node is back.
+    /// Makes a node reachable again.
     pub fn resume(&self, node: &str) -> Result<()> {
-        self.world.power(node, true)
+        self.world.set_reachable(node, true)
     }
 
-    /// The storage behind the volumes that are attached.
+    /// The storage behind attachable volumes.
     pub fn disks(&self) -> &Disks {
         &self.world.disks
     }
 
-    /// What the cloud has of a node's machine from now on. It has a say if [`ClusterSpec::cloud`] is set.
+    /// Sets the state of a node's machine in the cloud. It has an effect only with [`ClusterSpec::cloud`].
     pub fn set_instance(&self, node: &str, instance: Instance) {
         self.world.set_instance(node, instance);
     }
 
-    /// The node registers itself, if somebody deleted its object meanwhile.
+    /// Creates the Node again if it was deleted.
     pub async fn register(&self, name: &str) -> Result<()> {
         let spec = &self.world.spec;
-        let node = spec.nodes.iter().find(|node| node.name == name).with_context(|| format!("no node {name}"))?;
+        let node =
+            spec.nodes.iter().find(|node| node.name == name).with_context(|| format!("node {name} does not exist"))?;
         machine::register_node(&self.world.client, node, spec).await
     }
 
-    /// Sets a label of a node, or takes it away.
+    /// Sets a label of a node, or removes it.
     pub async fn set_label(&self, node: &str, key: &str, value: Option<&str>) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.world.client.clone());
         let patch = json!({ "metadata": { "labels": { key: value } } });
@@ -151,7 +152,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// How the containers of Jobs end from now on, those that run among them. They succeed unless told otherwise.
+    /// Sets how containers of Jobs terminate, including the running ones. The default is success.
     pub fn end_jobs(&self, how: JobEnd) {
         self.world.end_jobs(how);
     }

@@ -1,22 +1,22 @@
-//! The status that a kubelet reports for a pod, as data.
+//! The status that a kubelet reports for a pod, without I/O.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
 
-/// How far a pod has come.
+/// The stage of a pod's lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its volumes and containers are being made.
+    /// Its volumes and containers are being created.
     Creating,
     /// Its containers run.
     Running,
     /// Its containers are ready.
     Ready,
-    /// Its containers have ended, with this exit code.
-    Ended(i32),
+    /// Its containers have terminated, with this exit code.
+    Terminated(i32),
 }
 
-/// A pod's status at a stage. What is not said stays as it is.
+/// Returns the status of a pod at a stage, as a strategic merge patch. Fields that are not in it do not change.
 pub(super) fn status(pod: &Pod, stage: Stage, host: &str, address: Option<&str>, time: &str) -> Value {
     let spec = pod.spec.as_ref();
     let containers = spec.map(|spec| spec.containers.as_slice()).unwrap_or_default();
@@ -24,8 +24,8 @@ pub(super) fn status(pod: &Pod, stage: Stage, host: &str, address: Option<&str>,
     let phase = match stage {
         Stage::Creating => "Pending",
         Stage::Running | Stage::Ready => "Running",
-        Stage::Ended(0) => "Succeeded",
-        Stage::Ended(_) => "Failed",
+        Stage::Terminated(0) => "Succeeded",
+        Stage::Terminated(_) => "Failed",
     };
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
     let mut status = json!({
@@ -52,14 +52,14 @@ fn conditions(pod: &Pod, stage: Stage, time: &str) -> Vec<Value> {
     let (ready, reason, message) = match stage {
         Stage::Ready => ("True", None, None),
         Stage::Creating | Stage::Running => ("False", Some("ContainersNotReady"), Some(unready)),
-        Stage::Ended(0) => ("False", Some("PodCompleted"), None),
-        Stage::Ended(_) => ("False", Some("PodFailed"), None),
+        Stage::Terminated(0) => ("False", Some("PodCompleted"), None),
+        Stage::Terminated(_) => ("False", Some("PodFailed"), None),
     };
-    let begun = if stage == Stage::Creating { "False" } else { "True" };
+    let initialized = if stage == Stage::Creating { "False" } else { "True" };
     let sandbox = if matches!(stage, Stage::Running | Stage::Ready) { "True" } else { "False" };
     let rows = [
         ("PodReadyToStartContainers", sandbox, None, None),
-        ("Initialized", begun, None, None),
+        ("Initialized", initialized, None, None),
         ("Ready", ready, reason, message.clone()),
         ("ContainersReady", ready, reason, message),
         ("PodScheduled", "True", None, None),
@@ -74,7 +74,7 @@ fn conditions(pod: &Pod, stage: Stage, time: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Since when a condition has been as it is, if it is so already.
+/// Returns the last transition time of a condition that already has this status.
 fn transition(pod: &Pod, kind: &str, status: &str) -> Option<Value> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let same = conditions.iter().find(|c| c.type_ == kind && c.status == status)?;
@@ -85,7 +85,7 @@ fn container(container: &Container, stage: Stage, time: &str) -> Value {
     let state = match stage {
         Stage::Creating => json!({ "waiting": { "reason": "ContainerCreating" } }),
         Stage::Running | Stage::Ready => json!({ "running": { "startedAt": time } }),
-        Stage::Ended(code) => ended(code, time),
+        Stage::Terminated(code) => terminated(code, time),
     };
     container_status(container, stage == Stage::Ready, &state)
 }
@@ -95,12 +95,12 @@ fn init_container(container: &Container, stage: Stage, time: &str) -> Value {
     let state = match stage {
         Stage::Creating => json!({ "waiting": { "reason": "PodInitializing" } }),
         Stage::Running | Stage::Ready if sidecar => json!({ "running": { "startedAt": time } }),
-        _ => ended(0, time),
+        _ => terminated(0, time),
     };
     container_status(container, stage != Stage::Creating, &state)
 }
 
-fn ended(code: i32, time: &str) -> Value {
+fn terminated(code: i32, time: &str) -> Value {
     let reason = if code == 0 { "Completed" } else { "Error" };
     json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": time, "finishedAt": time } })
 }
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn the_stages_of_a_life() {
+    fn status_follows_the_stage() {
         for (stage, phase, ready, state) in [
             (Stage::Creating, "Pending", "False", "waiting"),
             (Stage::Running, "Running", "False", "running"),
             (Stage::Ready, "Running", "True", "running"),
-            (Stage::Ended(0), "Succeeded", "False", "terminated"),
-            (Stage::Ended(1), "Failed", "False", "terminated"),
+            (Stage::Terminated(0), "Succeeded", "False", "terminated"),
+            (Stage::Terminated(1), "Failed", "False", "terminated"),
         ] {
             let status = status(&pod(), stage, "10.1.0.1", Some("10.2.0.1"), "2026-02-02T00:00:00Z");
             assert_eq!(status["phase"], phase, "{stage:?}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_stays_keeps_its_time() {
+    fn an_unchanged_condition_keeps_its_transition_time() {
         let status = status(&pod(), Stage::Running, "10.1.0.1", None, "2026-02-02T00:00:00Z");
         let times = |i: usize| status["conditions"][i]["lastTransitionTime"].as_str();
         assert_eq!((times(4), times(2)), (Some("2026-01-01T00:00:00Z"), Some("2026-02-02T00:00:00Z")));

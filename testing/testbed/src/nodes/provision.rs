@@ -12,52 +12,52 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-/// Who should make a claim's volume (the controller manager says so).
+/// The provisioner of a claim's volume; set by the controller manager.
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// Where the claim's first pod goes (the scheduler says so).
+/// The node of the claim's first pod; set by the scheduler.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Who made a volume.
+/// The provisioner that created a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// Makes the volumes that claims wait for, and removes those that were released.
+/// Creates the volumes that claims wait for, and deletes released ones.
 pub(super) async fn run(world: Arc<World>) {
     let mut changed = world.changed();
-    let (mut made, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    let (mut created, mut deleted) = (BTreeSet::new(), BTreeSet::new());
     loop {
         changed.mark_unchanged();
-        let failed = !make(&world, &mut made).await | !remove(&world, &mut removed).await;
-        // What failed is tried again soon, even if nothing is new.
-        let patience = if failed { Duration::from_millis(300) } else { Duration::MAX };
-        if let Ok(Err(_)) = tokio::time::timeout(patience, changed.changed()).await {
+        let failed = !create_volumes(&world, &mut created).await | !delete_volumes(&world, &mut deleted).await;
+        // A failure is retried soon, even without a change.
+        let timeout = if failed { Duration::from_millis(300) } else { Duration::MAX };
+        if let Ok(Err(_)) = tokio::time::timeout(timeout, changed.changed()).await {
             return;
         }
     }
 }
 
-/// Whether all went well.
-async fn make(world: &World, made: &mut BTreeSet<String>) -> bool {
+/// Creates volumes for claims. Returns whether all writes succeeded.
+async fn create_volumes(world: &World, created: &mut BTreeSet<String>) -> bool {
     let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
-    let mut well = true;
+    let mut succeeded = true;
     for claim in world.claims.state() {
         let uid = claim.uid().unwrap_or_default();
-        if made.contains(&uid) {
+        if created.contains(&uid) {
             continue;
         }
         let Some(volume) = volume_for(world, &claim).and_then(|volume| serde_json::from_value(volume).ok()) else {
             continue;
         };
         match volumes.create(&PostParams::default(), &volume).await {
-            Ok(_) => drop(made.insert(uid)),
-            Err(kube::Error::Api(status)) if status.code == 409 => drop(made.insert(uid)),
-            Err(_) => well = false,
+            Ok(_) => drop(created.insert(uid)),
+            Err(kube::Error::Api(status)) if status.code == 409 => drop(created.insert(uid)),
+            Err(_) => succeeded = false,
         }
     }
-    well
+    succeeded
 }
 
-/// The volume to make for a claim; none if there is nothing to make, or not yet.
+/// Returns the volume to create for a claim; none if there is nothing to create, or not yet.
 fn volume_for(world: &World, claim: &PersistentVolumeClaim) -> Option<Value> {
     let spec = claim.spec.as_ref()?;
     let driver = world.spec.driver(claim.annotations().get(PROVISIONER)?)?;
@@ -87,7 +87,7 @@ fn volume_for(world: &World, claim: &PersistentVolumeClaim) -> Option<Value> {
         },
     });
     if let (Some(key), Some(node)) = (&driver.topology, node) {
-        // A node without the label is in no part of the storage: the claim waits until it has it.
+        // The claim waits until the node has the topology label.
         let node = world.node(node)?;
         let term = json!({ "key": key, "operator": "In", "values": [node.labels().get(key)?] });
         volume["spec"]["nodeAffinity"] =
@@ -96,36 +96,36 @@ fn volume_for(world: &World, claim: &PersistentVolumeClaim) -> Option<Value> {
     Some(volume)
 }
 
-/// Whether all went well.
-async fn remove(world: &World, removed: &mut BTreeSet<String>) -> bool {
+/// Deletes released volumes. Returns whether all writes succeeded.
+async fn delete_volumes(world: &World, deleted: &mut BTreeSet<String>) -> bool {
     let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
-    let mut well = true;
+    let mut succeeded = true;
     for volume in world.volumes.state() {
         let uid = volume.uid().unwrap_or_default();
-        if removed.contains(&uid) || !is_to_go(world, &volume) {
+        if deleted.contains(&uid) || !must_be_deleted(world, &volume) {
             continue;
         }
         match volumes.delete(&volume.name_any(), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code != 404 => well = false,
+            Err(kube::Error::Api(status)) if status.code != 404 => succeeded = false,
             Err(kube::Error::Api(_)) | Ok(_) => {
-                world.disks.removed(&volume.name_any());
-                removed.insert(uid);
+                world.disks.delete(&volume.name_any());
+                deleted.insert(uid);
             }
-            Err(_) => well = false,
+            Err(_) => succeeded = false,
         }
     }
-    well
+    succeeded
 }
 
-fn is_to_go(world: &World, volume: &PersistentVolume) -> bool {
+fn must_be_deleted(world: &World, volume: &PersistentVolume) -> bool {
     let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|name| world.spec.driver(name).is_some());
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-    // One that is attached cannot be removed: it goes when it has been detached.
+    // An attached volume cannot be deleted before it is detached.
     let attached = || {
         let attachments = world.attachments.state();
         attachments.iter().any(|a| a.spec.source.persistent_volume_name.as_ref() == volume.metadata.name.as_ref())
     };
-    let leaving = volume.metadata.deletion_timestamp.is_some();
-    ours && phase == Some("Released") && policy == Some("Delete") && !leaving && !attached()
+    let deleting = volume.metadata.deletion_timestamp.is_some();
+    ours && phase == Some("Released") && policy == Some("Delete") && !deleting && !attached()
 }

@@ -1,4 +1,4 @@
-//! What the stand-ins see, and their shared state.
+//! The stand-ins' view of the cluster, and their shared state.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,13 +27,13 @@ use super::in_use::InUse;
 use super::pods::Kubelets;
 use crate::ClusterSpec;
 
-/// What there is, as it was last seen, and whether each node is heard of.
+/// The cached objects of the cluster, and the state of the stand-in nodes.
 pub struct World {
     pub(super) client: Client,
     pub(super) spec: ClusterSpec,
-    /// By node, where its kubelet is, if it has one.
+    /// By node, the address of its kubelet, if it has one.
     pub(super) kubelets: BTreeMap<String, SocketAddr>,
-    /// The storage behind what is attached.
+    /// The storage behind attachable volumes.
     pub disks: Disks,
     pub(super) claims: Store<PersistentVolumeClaim>,
     pub(super) volumes: Store<PersistentVolume>,
@@ -41,14 +41,15 @@ pub struct World {
     pub(super) attachments: Store<VolumeAttachment>,
     nodes: Store<Node>,
     changed: watch::Sender<()>,
-    power: BTreeMap<String, watch::Sender<bool>>,
-    /// The attachable volumes in use at each node.
+    /// By node, whether it is reachable.
+    reachable: BTreeMap<String, watch::Sender<bool>>,
+    /// The attachable volumes in use on each node.
     pub(super) in_use: InUse,
     jobs: watch::Sender<JobEnd>,
     addresses: AtomicU32,
-    /// How often each node has been started.
+    /// How often each node was rebooted.
     boots: Mutex<BTreeMap<String, u32>>,
-    /// The machines of which the cloud knows more than that they run.
+    /// The states of machines in the cloud; the default is running.
     instances: Mutex<BTreeMap<String, Instance>>,
 }
 
@@ -67,7 +68,7 @@ impl World {
             classes: observe(Api::all(client.clone()), &changed, tasks),
             attachments: observe(Api::all(client.clone()), &changed, tasks),
             nodes: observe(Api::all(client.clone()), &changed, tasks),
-            power: spec.nodes.iter().map(|node| (node.name.clone(), watch::Sender::new(true))).collect(),
+            reachable: spec.nodes.iter().map(|node| (node.name.clone(), watch::Sender::new(true))).collect(),
             in_use: InUse::default(),
             jobs: watch::Sender::new(JobEnd::Succeed),
             addresses: AtomicU32::new(0),
@@ -81,13 +82,15 @@ impl World {
         }
     }
 
-    /// Waits until everything has been seen once.
+    /// Waits until all caches are filled.
     pub(super) async fn ready(&self) -> Result<()> {
-        let most = Duration::from_secs(900);
-        tokio::time::timeout(most, self.all_seen()).await.with_context(|| format!("not all is seen within {most:?}"))?
+        let limit = Duration::from_secs(900);
+        tokio::time::timeout(limit, self.caches_filled())
+            .await
+            .with_context(|| format!("caches not filled after {limit:?}"))?
     }
 
-    async fn all_seen(&self) -> Result<()> {
+    async fn caches_filled(&self) -> Result<()> {
         self.claims.wait_until_ready().await.context("watching claims")?;
         self.volumes.wait_until_ready().await.context("watching volumes")?;
         self.classes.wait_until_ready().await.context("watching storage classes")?;
@@ -95,78 +98,78 @@ impl World {
         self.nodes.wait_until_ready().await.context("watching nodes")
     }
 
-    /// A client that may do everything.
+    /// A client with the administrator's permissions.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Tells of every change of what is seen.
+    /// Signals every change of the cached objects and the shared state.
     pub fn changed(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
     /// The names of the stand-in nodes.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.power.keys().map(String::as_str)
+        self.reachable.keys().map(String::as_str)
     }
 
-    /// A node as it was last seen.
+    /// Returns a cached Node.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get(&ObjectRef::new(name))
     }
 
-    /// Whether a node is heard of from now on.
-    pub fn power(&self, node: &str, on: bool) -> Result<()> {
-        let power = self.power.get(node).with_context(|| format!("there is no stand-in node {node}"))?;
-        power.send_replace(on);
+    /// Sets whether a node is reachable.
+    pub fn set_reachable(&self, node: &str, value: bool) -> Result<()> {
+        let reachable = self.reachable.get(node).with_context(|| format!("stand-in node {node} does not exist"))?;
+        reachable.send_replace(value);
         Ok(())
     }
 
-    /// Whether a node is a stand-in, and not silent.
-    pub fn is_awake(&self, node: &str) -> bool {
-        self.power.get(node).is_some_and(|power| *power.borrow())
+    /// Whether a node is a stand-in and reachable.
+    pub fn is_reachable(&self, node: &str) -> bool {
+        self.reachable.get(node).is_some_and(|reachable| *reachable.borrow())
     }
 
-    /// Waits until a node is heard of. For a node that is no stand-in that is never.
-    pub async fn awake(&self, node: &str) {
-        match self.power.get(node) {
-            // The sender is in this very world, so it is there to the end.
-            Some(power) => drop(power.subscribe().wait_for(|on| *on).await),
+    /// Waits until a node is reachable; forever if it is not a stand-in.
+    pub async fn wait_until_reachable(&self, node: &str) {
+        match self.reachable.get(node) {
+            // It cannot fail: the sender lives as long as this value.
+            Some(reachable) => drop(reachable.subscribe().wait_for(|value| *value).await),
             None => std::future::pending().await,
         }
     }
 
-    /// The address of a stand-in node.
+    /// Returns the address of a stand-in node.
     pub fn node_address(&self, node: &str) -> String {
         World::address_of(&self.spec, node)
     }
 
-    /// The address that a node of this cluster will have.
+    /// Returns the address of a node of this cluster.
     pub fn address_of(spec: &ClusterSpec, node: &str) -> String {
         let index = spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
         format!("10.1.{}.{}", index / 250, index % 250 + 1)
     }
 
-    /// An address that no pod has had.
+    /// Returns an address that no pod has had.
     pub fn new_pod_address(&self) -> String {
         let n = self.addresses.fetch_add(1, Ordering::Relaxed);
         format!("10.{}.{}.{}", 2 + n / 62_500, n / 250 % 250, n % 250 + 1)
     }
 
-    /// The node was started anew.
+    /// Reboots a node: gives it a new boot id.
     pub fn boot(&self, node: &str) {
         *self.boots.lock().unwrap_or_else(PoisonError::into_inner).entry(node.to_owned()).or_default() += 1;
         self.changed.send_replace(());
     }
 
-    /// What tells one start of a node from the next, in the form of a UUID, as the kernel has it.
+    /// Returns the boot id of a node, a UUID like the kernel's.
     pub fn boot_id(&self, node: &str) -> String {
         let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied().unwrap_or_default();
         let index = self.spec.nodes.iter().position(|n| n.name == node).unwrap_or_default();
         format!("{:08x}-0000-4000-8000-{boots:012x}", index + 1)
     }
 
-    /// What the cloud has of a node's machine from now on.
+    /// Sets the state of a node's machine in the cloud.
     pub fn set_instance(&self, node: &str, instance: Instance) {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), instance);
     }
@@ -179,35 +182,35 @@ impl World {
         self.jobs.send_replace(how);
     }
 
-    /// Waits until the containers of Jobs end, and says how.
+    /// Waits until the containers of Jobs terminate, and returns how.
     pub(super) async fn job_end(&self) -> JobEnd {
         let mut jobs = self.jobs.subscribe();
-        let end = jobs.wait_for(|end| *end != JobEnd::RunOn).await;
+        let end = jobs.wait_for(|end| *end != JobEnd::KeepRunning).await;
         end.map_or(JobEnd::Succeed, |end| *end)
     }
 
-    /// Notes that a pod uses volumes on a node.
-    pub(super) fn take_volumes(&self, node: &str, pod: &str, volumes: &[String]) {
-        if self.in_use.take(node, pod, volumes) {
+    /// Records that a pod uses volumes on a node.
+    pub(super) fn use_volumes(&self, node: &str, pod: &str, volumes: &[String]) {
+        if self.in_use.add(node, pod, volumes) {
             self.changed.send_replace(());
         }
     }
 
-    /// Notes that a pod uses no volume any more.
+    /// Records that a pod uses no volumes any more.
     pub fn release_volumes(&self, node: &str, pod: &str) {
         if self.in_use.release(node, pod) {
             self.changed.send_replace(());
         }
     }
 
-    /// Notes that the API server has these volumes as in use on a node.
-    pub(super) fn told_in_use(&self, node: &str, volumes: Vec<String>) {
-        self.in_use.told(node, volumes);
+    /// Records that the API server has these volumes as in use on a node.
+    pub(super) fn set_reported_in_use(&self, node: &str, volumes: Vec<String>) {
+        self.in_use.set_reported(node, volumes);
         self.changed.send_replace(());
     }
 }
 
-/// Watches everything of a kind for as long as the tasks run, and tells of every change.
+/// Caches all objects of a kind for as long as the tasks run, and signals every change.
 pub fn observe<K>(api: Api<K>, changed: &watch::Sender<()>, tasks: &mut JoinSet<()>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,

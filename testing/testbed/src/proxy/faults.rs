@@ -1,39 +1,39 @@
-//! Which requests fail, and how: drawn from a seed.
+//! Which requests fail, and how, drawn from a seed.
 
 use std::time::Duration;
 
-/// How often each kind of fault befalls a request, as shares of 1, and how it shows.
+/// The probability of each kind of fault, and its parameters.
 ///
-/// A request meets one fault at most. Shares of faults that cannot befall it (a conflict for a read, a stall for what is
-/// no watch) are passed over.
+/// A request has at most one fault. Faults that do not apply to it are skipped: a conflict for a read, a stall for a
+/// request that is not a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// A write is refused with 409 Conflict, and not made.
+    /// A write is refused with 409 Conflict, and not applied.
     pub conflict: f64,
-    /// A request is refused with 429 Too Many Requests, to be made again after a second.
+    /// A request is refused with 429 Too Many Requests, with a retry delay of one second.
     pub too_many: f64,
     /// A request is refused with 500 Internal Server Error.
     pub internal: f64,
-    /// A write is made, but the connection ends before the answer.
+    /// A write is applied, but the connection is closed before the response.
     pub lost_answer: f64,
-    /// A request is held back for a while.
+    /// A request is delayed.
     pub delay: f64,
-    /// At most so long.
+    /// The maximum delay.
     pub delay_up_to: Duration,
-    /// A watch falls silent while its connection stays.
+    /// A watch stops sending events while its connection stays open.
     pub stall: f64,
-    /// It does so after at most so long.
+    /// The maximum time before a stall.
     pub stall_within: Duration,
-    /// The connection of a silent watch ends after so long.
+    /// The time after which the connection of a stalled watch is closed.
     pub stall_for: Duration,
-    /// A read is answered with what the same read was answered before. (What a kubelet is asked is never kept.)
+    /// A read gets an earlier response to the same read. (Requests that are proxied to a kubelet are never cached.)
     pub stale: f64,
-    /// That was at most so long ago.
+    /// The maximum age of a stale response.
     pub stale_by: Duration,
 }
 
 impl Default for Faults {
-    /// None of them.
+    /// No faults.
     fn default() -> Faults {
         Faults {
             conflict: 0.0,
@@ -52,8 +52,8 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Each kind befalls this share of the requests that it can befall; but no read is stale, which an API server allows
-    /// itself only where it is asked for.
+    /// The same probability for each kind, except stale reads: an API server returns stale data only if the client
+    /// allows it.
     pub fn all(share: f64) -> Faults {
         Faults {
             conflict: share,
@@ -66,7 +66,7 @@ impl Faults {
         }
     }
 
-    /// What befalls a request.
+    /// Draws the fault of a request.
     pub(super) fn draw(&self, kind: Kind, random: &mut Random) -> Option<Fault> {
         let (write, watch) = (kind == Kind::Write, kind == Kind::Watch);
         let rows = [
@@ -91,7 +91,7 @@ impl Faults {
     }
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -110,7 +110,7 @@ impl Kind {
     }
 }
 
-/// What befalls a request.
+/// The fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     Conflict,
@@ -122,7 +122,7 @@ pub(super) enum Fault {
     Stale,
 }
 
-/// Numbers from a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 #[derive(Debug)]
 pub(super) struct Random(pub(super) u64);
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_are_classified() {
         for (method, uri, expected) in [
             ("GET", "/api/v1/pods?limit=5", Kind::Read),
             ("GET", "/api/v1/pods?&watch=true&timeoutSeconds=290", Kind::Watch),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_is_one_row_of_faults_and_the_shares_hold() {
+    fn faults_are_reproducible_and_match_their_shares() {
         let faults = Faults::all(0.1);
         let draw = |seed, kind| {
             let mut random = Random(seed);

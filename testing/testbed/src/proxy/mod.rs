@@ -1,10 +1,10 @@
 //! A proxy between a client and the API server that injects faults on demand.
 
-mod answer;
+mod cache;
 mod faults;
-mod hold;
-mod memory;
-mod written;
+mod gate;
+mod response;
+mod writes;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::{ControlPlane, kubeconfig};
-use answer::Answer;
+use cache::ResponseCache;
 pub use faults::Faults;
 use faults::{Fault, Kind, Random};
-use hold::Hold;
-use memory::Memory;
-pub use written::Written;
+use gate::Gate;
+use response::ResponseBody;
+pub use writes::RecordedWrite;
 
-/// What a proxy has done so far.
+/// Counts of requests and injected faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests that came in, those that met a fault among them.
+    /// All requests, including those with a fault.
     pub requests: u64,
     /// Writes refused with 409.
     pub conflicts: u64,
@@ -40,52 +40,52 @@ pub struct Tally {
     pub too_many: u64,
     /// Requests refused with 500.
     pub internal: u64,
-    /// Writes that were made, but whose answer was lost.
+    /// Writes that were applied, but whose response was lost.
     pub lost_answers: u64,
-    /// Requests held back.
+    /// Delayed requests.
     pub delays: u64,
-    /// Watches that fell silent, or will.
+    /// Watches that stall or will stall.
     pub stalls: u64,
-    /// Reads answered as before.
+    /// Reads with a stale response.
     pub stale: u64,
 }
 
 impl Tally {
-    /// All that went wrong.
+    /// The number of all faults.
     pub fn faults(&self) -> u64 {
         self.conflicts + self.too_many + self.internal + self.lost_answers + self.delays + self.stalls + self.stale
     }
 }
 
-/// A proxy on plain HTTP for one API server. It hands on who asks, so that rights are those of the caller, and lets
-/// everything through until it is told what to spoil. It ends when this value is dropped.
+/// A plain HTTP proxy for one API server. It forwards the caller's credentials, and injects no faults until
+/// [`FaultProxy::set`] is called. It stops when this value is dropped.
 ///
 /// kubectl sends no token over plain HTTP; kube's client does.
 pub struct FaultProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// Aborted when it is dropped.
+    /// Aborted on drop.
     _listening: JoinSet<()>,
 }
 
 struct Shared {
     server: Client,
     state: Mutex<State>,
-    hold: Hold,
-    memory: Memory,
+    gate: Gate,
+    cache: ResponseCache,
 }
 
 struct State {
     faults: Faults,
     random: Random,
     tally: Tally,
-    /// Major and minor, if the server is to say another version than its own.
+    /// Major and minor version to report instead of the server's.
     version: Option<(String, String)>,
-    written: Vec<Written>,
+    written: Vec<RecordedWrite>,
 }
 
 impl FaultProxy {
-    /// Listens on a free port of loopback. What goes wrong is drawn from the seed, request by request.
+    /// Listens on a free port of loopback. Faults are drawn from the seed, one request after the other.
     pub async fn start(plane: &ControlPlane, seed: u64) -> Result<FaultProxy> {
         let state = State {
             faults: Faults::default(),
@@ -97,8 +97,8 @@ impl FaultProxy {
         let shared = Shared {
             server: upstream(plane)?,
             state: Mutex::new(state),
-            hold: Hold::default(),
-            memory: Memory::default(),
+            gate: Gate::default(),
+            cache: ResponseCache::default(),
         };
         let shared = Arc::new(shared);
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port for the proxy")?;
@@ -108,50 +108,50 @@ impl FaultProxy {
         Ok(FaultProxy { address, shared, _listening: listening })
     }
 
-    /// Where clients find it.
+    /// The proxy's URL.
     pub fn server(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on these faults. [`Faults::default`] is none; watches that are silent already stay so.
+    /// Sets the faults from now on. [`Faults::default`] is none; watches that are stalled stay stalled.
     pub fn set(&self, faults: Faults) {
         self.shared.state().faults = faults;
     }
 
-    /// From now on the server says that it is of this version.
+    /// Reports this server version from now on.
     pub fn pretend_version(&self, major: &str, minor: &str) {
         self.shared.state().version = Some((major.to_owned(), minor.to_owned()));
     }
 
-    /// What it has done so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> Tally {
         self.shared.state().tally
     }
 
-    /// The writes that the API server has answered so far. What only asks (reviews) is none.
-    pub fn written(&self) -> Vec<Written> {
+    /// Returns the writes that the API server has answered so far. Reviews are not included.
+    pub fn written(&self) -> Vec<RecordedWrite> {
         self.shared.state().written.clone()
     }
 
-    /// Once so many writes were made in all, nobody gets an answer any more, that of the last of them included, until this
-    /// is set anew; none lets all through.
+    /// Holds all requests after this total number of successful writes: no request gets a response any more, including
+    /// the last write, until this is called again. None lets all requests through.
     pub fn hold_after(&self, writes: Option<u64>) {
-        self.shared.hold.after(writes);
+        self.shared.gate.close_after(writes);
     }
 
-    /// Waits until everybody waits ([`FaultProxy::hold_after`]).
-    pub async fn held(&self) {
-        self.shared.hold.held().await;
+    /// Waits until requests are held ([`FaultProxy::hold_after`]).
+    pub async fn wait_until_held(&self) {
+        self.shared.gate.wait_until_closed().await;
     }
 
-    /// Writes a file with which a client goes through the proxy, as whoever has this token.
+    /// Writes a kubeconfig that uses the proxy, for the user with this token.
     pub fn kubeconfig(&self, folder: &Path, user: &str, token: &str) -> Result<PathBuf> {
         let path = folder.join(format!("kubeconfig-proxy-{}", self.address.port()));
         kubeconfig::write(&path, &self.server(), None, user, token)?;
         Ok(path)
     }
 
-    /// A client that goes through the proxy, as whoever has this token, and tries nothing again by itself.
+    /// A client that uses the proxy, for the user with this token. It does not retry.
     pub fn client(&self, token: &str) -> Result<Client> {
         let mut config = Config::new(self.server().parse().context("the proxy's address")?);
         config.auth_info.token = Some(token.to_owned().into());
@@ -160,7 +160,7 @@ impl FaultProxy {
     }
 }
 
-/// A client for the API server that adds nothing of its own: no token, no second try.
+/// A client for the API server without a token and without retries.
 fn upstream(plane: &ControlPlane) -> Result<Client> {
     let mut config = Config::new(plane.server().parse().context("the API server's address")?);
     config.root_cert_file = Some(plane.authority());
@@ -184,7 +184,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         let shared = shared.clone();
         async move { shared.handle(request).await }
     });
-    // A connection that breaks off is the client's to deal with; some break off on purpose.
+    // The client sees a broken connection; some are broken on purpose.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), handler).await;
 }
 
@@ -193,7 +193,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What befalls this request, which is also counted.
+    /// Draws the fault of this request, and counts it.
     fn draw(&self, kind: Kind) -> Option<Fault> {
         let mut state = self.state();
         let State { faults, random, tally, .. } = &mut *state;
@@ -206,15 +206,15 @@ impl Shared {
             Some(Fault::LostAnswer) => tally.lost_answers += 1,
             Some(Fault::Delay(_)) => tally.delays += 1,
             Some(Fault::Stall(_)) => tally.stalls += 1,
-            // Counted where there is something to answer with.
+            // Counted when a cached response is found.
             Some(Fault::Stale) | None => {}
         }
         fault
     }
 
-    /// Answers a request. An error ends the connection without an answer.
-    async fn handle(&self, request: Request<Incoming>) -> Result<Response<Answer>> {
-        self.hold.passes().await;
+    /// Handles a request. An error closes the connection without a response.
+    async fn handle(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>> {
+        self.gate.wait_until_open().await;
         let (stall_for, stale_by) = {
             let faults = &self.state().faults;
             (faults.stall_for, (faults.stale > 0.0).then_some(faults.stale_by))
@@ -223,45 +223,45 @@ impl Shared {
         let path = uri.path();
         let version = self.state().version.clone().filter(|_| path == "/version");
         if let Some((major, minor)) = version {
-            return answer::version(&major, &minor);
+            return response::version(&major, &minor);
         }
         let fault = self.draw(kind);
         match fault {
-            Some(Fault::Conflict) => return answer::conflict(path),
-            Some(Fault::TooMany) => return answer::too_many(),
-            Some(Fault::Internal) => return answer::internal(),
+            Some(Fault::Conflict) => return response::conflict(path),
+            Some(Fault::TooMany) => return response::too_many(),
+            Some(Fault::Internal) => return response::internal(),
             Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
             Some(Fault::Stale) => {
-                if let Some(answer) = stale_by.and_then(|by| self.memory.recall(&uri, by)) {
+                if let Some(response) = stale_by.and_then(|by| self.cache.stale(&uri, by)) {
                     self.state().tally.stale += 1;
-                    return Ok(answer.map(Answer::whole));
+                    return Ok(response.map(ResponseBody::complete));
                 }
             }
             Some(Fault::LostAnswer | Fault::Stall(_)) | None => {}
         }
         let response = self.forward(request, kind).await?;
-        let response = match stale_by.filter(|_| kind == Kind::Read && memory::may_be_kept(&uri)) {
-            Some(_) => self.memory.keep(&uri, response).await?,
+        let response = match stale_by.filter(|_| kind == Kind::Read && cache::is_cacheable(&uri)) {
+            Some(_) => self.cache.store(&uri, response).await?,
             None => response,
         };
         match fault {
             Some(Fault::LostAnswer) => {
-                // The API server has answered, so the write was made, or refused.
-                anyhow::bail!("the answer to {path} is lost");
+                // The API server has responded, so the write was applied or refused.
+                anyhow::bail!("the response to {path} is lost");
             }
-            Some(Fault::Stall(after)) => Ok(response.map(|body| Answer::stalling(body, after, stall_for))),
-            _ => Ok(response.map(Answer::whole)),
+            Some(Fault::Stall(after)) => Ok(response.map(|body| ResponseBody::stalling(body, after, stall_for))),
+            _ => Ok(response.map(ResponseBody::complete)),
         }
     }
 
     async fn forward(&self, request: Request<Incoming>, kind: Kind) -> Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
-        // These are of this connection, not of the next.
+        // Hop-by-hop headers.
         parts.headers.remove(http::header::HOST);
         parts.headers.remove(http::header::CONNECTION);
         parts.headers.remove(http::header::TRANSFER_ENCODING);
         let body = body.collect().await.context("a request's body")?.to_bytes();
-        let write = (kind == Kind::Write).then(|| Written::about(&parts.method, parts.uri.path(), &body)).flatten();
+        let write = (kind == Kind::Write).then(|| RecordedWrite::new(&parts.method, parts.uri.path(), &body)).flatten();
         let mut forward = Request::new(Body::from(body));
         *forward.method_mut() = parts.method;
         *forward.uri_mut() = parts.uri;
@@ -270,14 +270,14 @@ impl Shared {
         response.headers_mut().remove(http::header::TRANSFER_ENCODING);
         response.headers_mut().remove(http::header::CONNECTION);
         if let Some(write) = write {
-            let written = write.answered(response.status().as_u16());
-            let made = {
+            let written = write.with_code(response.status().as_u16());
+            let applied = {
                 let mut state = self.state();
                 state.written.push(written);
-                state.written.iter().filter(|write| write.was_made()).count()
+                state.written.iter().filter(|write| write.succeeded()).count()
             };
-            self.hold.wrote(made as u64);
-            self.hold.passes().await;
+            self.gate.set_writes(applied as u64);
+            self.gate.wait_until_open().await;
         }
         Ok(response)
     }

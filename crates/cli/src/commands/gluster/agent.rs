@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use stead_agent::{Pod, Settings, ordinal};
+use stead_agent::{PoolPod, Settings, ordinal};
 use stead_operator::log;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -45,7 +45,12 @@ async fn look_after(args: GlusterAgentArgs) -> anyhow::Result<()> {
         pool: args.pool,
         service: args.service,
         cluster_domain: args.cluster_domain,
-        pod: Pod { name: args.pod_name, ordinal, uid: args.pod_uid, address: args.pod_ip.parse().context("--pod-ip")? },
+        pod: PoolPod {
+            name: args.pod_name,
+            ordinal,
+            uid: args.pod_uid,
+            address: args.pod_ip.parse().context("--pod-ip")?,
+        },
         state_dir: args.state_dir,
         listen: args.listen,
         glusterd,

@@ -28,7 +28,7 @@ pub(super) async fn check(server: &Server, node: &str, define: bool) -> anyhow::
     }
     Err(Hinted {
         message: format!("node {node}: missing permissions: {}; nothing was written", missing.join(", ")),
-        hint: "docs/RECOVER.md lists the permissions that a recovery needs".to_owned(),
+        hint: "docs/RECOVER-REFERENCE.md lists the permissions that a recovery needs".to_owned(),
     }
     .into())
 }

@@ -1,30 +1,30 @@
-//! The agent of a pod, and what it does when it leads.
+//! The agent of a pod, and what it does as the leader.
 
 use std::collections::BTreeMap;
 
 use stead_pool::{
-    Boot, Brick, Daemon, DecisionInput, Identity, Peer, PeerCommand, PeerFile, PeerState, Repair, RepairOrder, Report,
-    Rule, StateDir, Volume, boot, decide_under, identity, loses_nothing, still_needed,
+    Boot, Brick, Daemon, DecisionInput, GlusterVolume, Identity, Peer, PeerCommand, PeerFile, PeerState, Repair,
+    RepairOrder, Report, Rule, StateDir, boot, decide_under, identity, loses_nothing, still_needed,
 };
 
 use crate::names::name;
 
-use super::cluster::{Cluster, MOST, WrongKey};
+use super::cluster::{Cluster, MAX_PODS, WrongKey};
 use super::glusterd::{Disk, Friend};
 
-/// One pod's agent; all of it is lost when it is restarted.
+/// The agent of a pod; its state is lost when it is restarted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Agent {
     /// Whether it has started its glusterd.
     started: bool,
-    /// The order that it carries out: glusterd is stopped.
+    /// The order that it carries out, while glusterd is stopped.
     pub(crate) repairing: Option<RepairOrder>,
-    /// What it last found out; others are told this.
+    /// Its last report, which others get.
     report: Option<Report>,
     /// What it waits for before it starts its glusterd.
-    waits: Option<String>,
-    /// What it was about to do when it led.
-    about_to: Option<PeerCommand>,
+    waits_for: Option<String>,
+    /// The command that it decided on as the leader and has not run yet.
+    pending_command: Option<PeerCommand>,
 }
 
 impl Cluster {
@@ -37,23 +37,23 @@ impl Cluster {
                 self.carry_out(n, &order);
             }
         } else if !self.offline.contains(&n) {
-            self.obey(n);
+            self.start_order(n);
         }
         if self.chance.percent(70) {
-            self.look(n);
+            self.observe(n);
         }
     }
 
-    fn look(&mut self, n: u32) {
+    fn observe(&mut self, n: u32) {
         let report = self.report(n);
-        self.pods.get_mut(&n).expect("its turn").agent.report = Some(report);
+        self.pods.get_mut(&n).expect("the pod exists").agent.report = Some(report);
     }
 
     fn boot(&mut self, n: u32) {
         let state = state_dir(&self.glusterds.all[&n].disk, n);
         let complete = state.uuid.is_some() && !state.peers.is_empty();
         if self.offline.contains(&n) {
-            // Without the record only one that knows who it is may start.
+            // Without the record, only a pod with complete state may start.
             if complete {
                 self.start(n);
             }
@@ -62,37 +62,37 @@ impl Cluster {
         match boot(&self.wanted, n, &state, &self.record, &self.reports_for(n)) {
             Boot::Start => self.start(n),
             Boot::Restore(identity) => {
-                self.say(format!("pod {n} gets its identity back"));
+                self.trace(format!("identity of pod {n} is restored"));
                 self.write_identity(n, identity);
                 self.start(n);
             }
             Boot::Forget => {
-                self.say(format!("pod {n} forgets"));
-                self.check_taken_away(n, true, &self.volumes(n));
+                self.trace(format!("pod {n} forgets its pool"));
+                self.check_removal(n, true, &self.volumes(n));
                 let disk = self.glusterds.disk(n);
                 disk.friends.clear();
                 disk.volumes.clear();
                 self.start(n);
             }
-            Boot::Wait(why) => self.pods.get_mut(&n).expect("its turn").agent.waits = Some(why),
+            Boot::Wait(why) => self.pods.get_mut(&n).expect("the pod exists").agent.waits_for = Some(why),
         }
     }
 
     pub(crate) fn start(&mut self, n: u32) {
         self.glusterds.start(n);
-        self.pods.get_mut(&n).expect("its turn").agent.started = true;
-        self.say(format!("glusterd {n} starts"));
+        self.pods.get_mut(&n).expect("the pod exists").agent.started = true;
+        self.trace(format!("glusterd {n} starts"));
     }
 
     fn write_identity(&mut self, n: u32, identity: Identity) {
-        let friend = |p: &PeerFile| Friend { state: p.state, hosts: texts(&p.hosts), connected: false };
+        let friend = |p: &PeerFile| Friend { state: p.state, hosts: to_strings(&p.hosts), connected: false };
         let disk = self.glusterds.disk(n);
         disk.uuid = Some(identity.uuid.to_string());
         disk.friends = identity.peers.iter().map(|p| (p.uuid.to_string(), friend(p))).collect();
     }
 
-    /// An order of the record that is this pod's is begun.
-    fn obey(&mut self, n: u32) {
+    /// Starts a repair order for this pod.
+    fn start_order(&mut self, n: u32) {
         let pod = &self.pods[&n];
         let Some(order) = self.record.order.clone() else { return };
         if order.ordinal != n || order.pod != pod.uid || self.glusterds.all[&n].disk.done == Some(order.id) {
@@ -108,39 +108,39 @@ impl Cluster {
             self.glusterds.disk(n).done = Some(order.id);
             return;
         }
-        self.say(format!("pod {n} begins {:?}", order.repair));
+        self.trace(format!("pod {n} begins {:?}", order.repair));
         self.check_repair(n);
         self.glusterds.stop(n);
-        self.pods.get_mut(&n).expect("its turn").agent.repairing = Some(order);
+        self.pods.get_mut(&n).expect("the pod exists").agent.repairing = Some(order);
     }
 
     fn carry_out(&mut self, n: u32, order: &RepairOrder) {
         match order.repair {
             Repair::RestoreIdentity | Repair::CorrectNames => {
                 let Some(identity) = identity(&self.wanted, n, &self.record, &self.reports_for(n)) else { return };
-                self.check_taken_away(n, true, &[]);
+                self.check_removal(n, true, &[]);
                 self.write_identity(n, identity);
             }
             Repair::ResyncVolumes => {
-                let volumes = texts(&order.volumes);
-                self.check_taken_away(n, false, &volumes);
+                let volumes = to_strings(&order.volumes);
+                self.check_removal(n, false, &volumes);
                 self.glusterds.disk(n).volumes.retain(|v, _| !volumes.contains(v));
             }
             Repair::Forget => {
-                self.check_taken_away(n, true, &self.volumes(n));
+                self.check_removal(n, true, &self.volumes(n));
                 let disk = self.glusterds.disk(n);
                 disk.friends.clear();
                 disk.volumes.clear();
             }
         }
-        let agent = &mut self.pods.get_mut(&n).expect("its turn").agent;
+        let agent = &mut self.pods.get_mut(&n).expect("the pod exists").agent;
         agent.repairing = None;
         self.glusterds.disk(n).done = Some(order.id);
-        self.say(format!("pod {n} has carried out {:?}", order.repair));
+        self.trace(format!("pod {n} has carried out {:?}", order.repair));
         self.start(n);
     }
 
-    /// The reports that one can get, some of them a little old.
+    /// The reports that a pod can get, some of them slightly old.
     fn reports_for(&self, n: u32) -> BTreeMap<u32, Report> {
         let accepted = |m: u32| self.glusterds.linked(n, m) && self.accept_each_other(n, m);
         let others = self.pods.iter().filter(|(m, _)| **m != n && accepted(**m));
@@ -163,7 +163,7 @@ impl Cluster {
             state: PeerState::of(f.state),
             connected: f.connected,
         });
-        let volumes = glusterd.disk.volumes.iter().map(|(volume, d)| Volume {
+        let volumes = glusterd.disk.volumes.iter().map(|(volume, d)| GlusterVolume {
             name: name(volume),
             version: Some(d.version),
             checksum: Some(d.checksum.to_string()),
@@ -186,20 +186,20 @@ impl Cluster {
             heals: Some(0),
             stuck_bricks: Vec::new(),
             done: glusterd.disk.done,
-            doing: pod.agent.waits.clone().filter(|_| !glusterd.running),
+            doing: pod.agent.waits_for.clone().filter(|_| !glusterd.running),
         }
     }
 
-    /// What the one who leads does in its turn. It may be ended between deciding, writing and acting.
+    /// One turn of the leader. It may be killed between deciding, writing and acting.
     pub(crate) fn lead(&mut self, n: u32) {
         if !self.pods.get(&n).is_some_and(|p| p.agent.started && p.agent.repairing.is_none()) {
             return;
         }
-        if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.about_to.take()) {
+        if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.pending_command.take()) {
             return self.act(n, act);
         }
-        // The leader's own report is a new one, and others that ask later get no older one.
-        self.look(n);
+        // The leader's report is fresh, and later queries get no older one.
+        self.observe(n);
         let mut reports = self.reports_for(n);
         reports.insert(n, self.report(n));
         let pods = self.pods.iter().map(|(m, p)| (*m, p.uid.clone())).collect();
@@ -218,18 +218,18 @@ impl Cluster {
             self.check_detach(n, *ordinal, &uuid.to_string());
         }
         if decision.step_down {
-            self.say(format!("{n} steps down: {:?}", decision.notes));
+            self.trace(format!("{n} steps down: {:?}", decision.notes));
             return self.step_down(n);
         }
         if let Some(record) = decision.record {
-            if self.chance.percent(self.truth.trouble / 2) {
-                return self.say("the record is not written".to_owned());
+            if self.chance.percent(self.truth.fault_percent / 2) {
+                return self.trace("the record is not written".to_owned());
             }
             if let Some(order) = record.order.as_ref().filter(|o| Some(*o) != self.record.order.as_ref()) {
-                self.truth.rightly_ordered = self.is_at_fault(order.ordinal);
+                self.truth.order_was_justified = self.needs_repair(order.ordinal);
             }
             if record.order != self.record.order {
-                self.say(format!("order {:?}", record.order));
+                self.trace(format!("order {:?}", record.order));
             }
             let bricks = record.joined().flat_map(|(o, m)| m.bricks.iter().map(move |b| (o, b.volume.to_string())));
             self.truth.recorded.extend(bricks);
@@ -237,23 +237,23 @@ impl Cluster {
             self.revision += 1;
         }
         match decision.act {
-            Some(_) if self.chance.percent(self.truth.trouble / 2) => {
-                self.say("the leader forgets what to do".to_owned())
+            Some(_) if self.chance.percent(self.truth.fault_percent / 2) => {
+                self.trace("the leader loses its command".to_owned())
             }
-            Some(act) if self.chance.percent(self.truth.trouble) => {
-                self.pods.get_mut(&n).expect("it leads").agent.about_to = Some(act);
+            Some(act) if self.chance.percent(self.truth.fault_percent) => {
+                self.pods.get_mut(&n).expect("it leads").agent.pending_command = Some(act);
             }
             Some(act) => self.act(n, act),
             None => {}
         }
     }
 
-    /// One that led, and was about to act when another took over, may still do so.
-    pub(crate) fn deposed_act(&mut self) {
+    /// A former leader may still run a command that it decided on before another agent took over.
+    pub(crate) fn act_of_former_leader(&mut self) {
         let able = |c: &Cluster, n: u32| Some(n) != c.leader && !c.glusterds.all[&n].frozen && c.glusterds.running(n);
-        for n in (0..MOST).filter(|n| able(self, *n)).collect::<Vec<_>>() {
-            if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.about_to.take()) {
-                self.say(format!("{n} does not know that it was deposed"));
+        for n in (0..MAX_PODS).filter(|n| able(self, *n)).collect::<Vec<_>>() {
+            if let Some(act) = self.pods.get_mut(&n).and_then(|p| p.agent.pending_command.take()) {
+                self.trace(format!("{n} acts although it no longer leads"));
                 self.act(n, act);
             }
         }
@@ -266,21 +266,21 @@ impl Cluster {
                     && self.glusterds.running(ordinal)
                     && self.glusterds.uuid(ordinal) != uuid.to_string() =>
             {
-                self.say(format!("{n} leaves {ordinal} alone: it is somebody else now"));
+                self.trace(format!("{n} leaves {ordinal} alone: it has another identity now"));
             }
             PeerCommand::Probe { ordinal, .. } => {
                 let answer = self.glusterds.probe(n, ordinal);
-                self.say(format!("{n} probes {ordinal}: {answer:?}"));
+                self.trace(format!("{n} probes {ordinal}: {answer:?}"));
             }
             PeerCommand::Detach { ordinal, host, .. } => {
                 let answer = self.glusterds.detach(n, ordinal, &host);
-                self.say(format!("{n} detaches {ordinal}: {answer:?}"));
+                self.trace(format!("{n} detaches {ordinal}: {answer:?}"));
             }
         }
     }
 }
 
-fn texts<T: ToString>(names: &[T]) -> Vec<String> {
+fn to_strings<T: ToString>(names: &[T]) -> Vec<String> {
     names.iter().map(T::to_string).collect()
 }
 

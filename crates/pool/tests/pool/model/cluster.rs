@@ -1,4 +1,4 @@
-//! Kubernetes' part: a StatefulSet and its pods, the record, the lease.
+//! The part of Kubernetes: a StatefulSet and its pods, the record, the Lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,37 +6,37 @@ use stead_chance::Chance;
 use stead_pool::{PoolSpec, Record, Rules};
 
 use super::agent::Agent;
-use super::checks::Truth;
+use super::checks::GroundTruth;
 use super::glusterd::Glusterds;
 
-/// How long a pod that is to end waits to be detached, in ticks.
-const GRACE: u64 = 15;
+/// How long a Terminating pod waits to be detached, in ticks.
+const GRACE_TICKS: u64 = 15;
 
-/// Seconds in a tick.
+/// The duration of a tick in seconds.
 pub(crate) const TICK: u64 = 2;
 
-/// The most pods that a run has.
-pub(crate) const MOST: u32 = 6;
+/// The maximum number of pods in a run.
+pub(crate) const MAX_PODS: u32 = 6;
 
 /// A pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
     pub(crate) uid: String,
-    /// Since when it is to end.
-    pub(crate) ending: Option<u64>,
+    /// Since when it is Terminating.
+    pub(crate) terminating: Option<u64>,
     pub(crate) agent: Agent,
 }
 
 /// Why an agent and the others reject each other's signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WrongKey {
-    /// It could not read the Secret. It does not become the leader.
+    /// The agent could not read the Secret. It does not become the leader.
     Missing,
-    /// It has not read the current key yet. It accepts the reports of those that have the same old key.
+    /// The agent has not read the current key yet. It accepts reports signed with the same old key.
     Old,
 }
 
-/// A whole run's world.
+/// The state of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Cluster {
     pub(crate) chance: Chance,
@@ -49,20 +49,20 @@ pub(crate) struct Cluster {
     /// The record's resourceVersion.
     pub(crate) revision: u64,
     pub(crate) leader: Option<u32>,
-    /// When the lease may be taken by another.
+    /// When another agent may take the Lease.
     pub(crate) lease_until: u64,
-    /// Who stepped down lately, and until when it does not ask again.
-    pub(crate) resting: Option<(u32, u64)>,
-    /// Those whose nodes do not reach the API server.
+    /// The pod that stepped down last, and until when it is not a candidate.
+    pub(crate) stepped_down: Option<(u32, u64)>,
+    /// Pods whose nodes do not reach the API server.
     pub(crate) offline: BTreeSet<u32>,
     /// Agents that do not have the current key of the pool.
     pub(crate) wrong_keys: BTreeMap<u32, WrongKey>,
-    /// Whether the policy is installed that refuses to scale peers with bricks away.
+    /// Whether the policy is installed that denies scaling away peers with bricks.
     pub(crate) policy: bool,
-    /// Whether people make volumes at peers that have not joined.
+    /// Whether users create volumes on peers that have not joined.
     pub(crate) careless: bool,
-    pub(crate) truth: Truth,
-    /// Everything that happened, to be compared.
+    pub(crate) truth: GroundTruth,
+    /// The log of the run, to compare two runs.
     pub(crate) log: Vec<String>,
     uids: u64,
 }
@@ -75,7 +75,7 @@ impl Cluster {
         let mut glusterds = Glusterds::default();
         glusterds.reverse = chance.percent(70);
         let (policy, careless) = (chance.percent(80), chance.percent(10));
-        for n in 0..MOST {
+        for n in 0..MAX_PODS {
             glusterds.add(n, &wanted.host(n), &format!("address-{n}-0"));
         }
         Cluster {
@@ -89,12 +89,12 @@ impl Cluster {
             revision: 0,
             leader: None,
             lease_until: 0,
-            resting: None,
+            stepped_down: None,
             offline: BTreeSet::new(),
             wrong_keys: BTreeMap::new(),
             policy,
             careless,
-            truth: Truth::default(),
+            truth: GroundTruth::default(),
             log: Vec::new(),
             uids: 0,
         }
@@ -104,11 +104,11 @@ impl Cluster {
         self.tick * TICK
     }
 
-    pub(crate) fn say(&mut self, text: String) {
+    pub(crate) fn trace(&mut self, text: String) {
         self.log.push(format!("{:>4} {text}", self.tick));
     }
 
-    /// One turn of everybody.
+    /// One tick: everything has its turn.
     pub(crate) fn turn(&mut self) {
         self.tick += 1;
         self.stateful_set();
@@ -117,9 +117,9 @@ impl Cluster {
                 self.agent_turn(n);
             }
         }
-        self.greetings();
+        self.handshakes();
         self.election();
-        self.deposed_act();
+        self.act_of_former_leader();
         if let Some(leader) = self.leader
             && self.chance.percent(80)
         {
@@ -133,30 +133,30 @@ impl Cluster {
         self.chance.shuffled(pods)
     }
 
-    /// Some call each other, in any order; handshakes take a while.
-    fn greetings(&mut self) {
-        self.glusterds.hang_up();
-        let pairs: Vec<(u32, u32)> = (0..MOST).flat_map(|a| (0..MOST).map(move |b| (a, b))).collect();
+    /// Some glusterds connect, in random order; handshakes take a while.
+    fn handshakes(&mut self) {
+        self.glusterds.close_broken_connections();
+        let pairs: Vec<(u32, u32)> = (0..MAX_PODS).flat_map(|a| (0..MAX_PODS).map(move |b| (a, b))).collect();
         for (a, b) in self.chance.shuffled(pairs) {
             if self.chance.percent(60) {
-                self.glusterds.meet(a, b);
+                self.glusterds.connect(a, b);
             }
         }
     }
 
     fn stateful_set(&mut self) {
-        for n in 0..MOST {
-            match self.pods.get(&n).map(|p| p.ending) {
+        for n in 0..MAX_PODS {
+            match self.pods.get(&n).map(|p| p.terminating) {
                 None if self.wanted.includes(n) => self.create(n),
                 Some(None) if !self.wanted.includes(n) => {
-                    self.pods.get_mut(&n).expect("just seen").ending = Some(self.tick);
-                    self.say(format!("pod {n} is to end"));
+                    self.pods.get_mut(&n).expect("the pod exists").terminating = Some(self.tick);
+                    self.trace(format!("pod {n} is Terminating"));
                 }
                 Some(Some(since)) => {
                     let alone = self.glusterds.all[&n].disk.friends.is_empty();
                     let frozen = self.glusterds.all[&n].frozen;
-                    if !frozen && (alone || self.tick - since > GRACE || self.wanted.includes(n)) {
-                        self.end(n);
+                    if !frozen && (alone || self.tick - since > GRACE_TICKS || self.wanted.includes(n)) {
+                        self.delete_pod(n);
                     }
                 }
                 _ => {}
@@ -167,48 +167,48 @@ impl Cluster {
     fn create(&mut self, n: u32) {
         self.uids += 1;
         let uid = format!("uid-{}", self.uids);
-        let glusterd = self.glusterds.all.get_mut(&n).expect("all are there");
+        let glusterd = self.glusterds.all.get_mut(&n).expect("all pods have a glusterd");
         glusterd.address = format!("address-{n}-{}", self.uids);
-        self.pods.insert(n, Pod { uid, ending: None, agent: Agent::default() });
-        self.say(format!("pod {n} is made"));
+        self.pods.insert(n, Pod { uid, terminating: None, agent: Agent::default() });
+        self.trace(format!("pod {n} is created"));
     }
 
-    /// Whose an address is or was: none is given twice.
-    pub(crate) fn of_address(address: &str) -> Option<u32> {
+    /// The pod that has or had an address: addresses are not reused.
+    pub(crate) fn pod_of_address(address: &str) -> Option<u32> {
         address.strip_prefix("address-")?.split('-').next()?.parse().ok()
     }
 
-    /// A pod ends: its processes too. Its claim stays.
-    pub(crate) fn end(&mut self, n: u32) {
-        self.glusterds.all.get_mut(&n).expect("all are there").frozen = false;
+    /// Deletes a pod with its processes. Its claim stays.
+    pub(crate) fn delete_pod(&mut self, n: u32) {
+        self.glusterds.all.get_mut(&n).expect("all pods have a glusterd").frozen = false;
         self.glusterds.stop(n);
         self.pods.remove(&n);
-        self.say(format!("pod {n} ends"));
+        self.trace(format!("pod {n} is deleted"));
     }
 
     fn election(&mut self) {
-        // One whose glusterd does not answer does not stand.
-        let lives = |c: &Cluster, n: u32| {
+        // A pod whose glusterd does not answer is not a candidate.
+        let is_candidate = |c: &Cluster, n: u32| {
             let awake = !c.glusterds.all[&n].frozen && !c.offline.contains(&n);
             let has_key = c.wrong_keys.get(&n) != Some(&WrongKey::Missing);
             c.pods.contains_key(&n) && c.glusterds.running(n) && awake && has_key
         };
         if let Some(leader) = self.leader
-            && lives(self, leader)
+            && is_candidate(self, leader)
         {
             self.lease_until = self.tick + 5;
         } else if self.tick >= self.lease_until {
-            let resting = self.resting.filter(|(_, until)| self.tick < *until).map(|(n, _)| n);
+            let stepped_down = self.stepped_down.filter(|(_, until)| self.tick < *until).map(|(n, _)| n);
             let candidates: Vec<u32> =
-                self.pods.keys().copied().filter(|n| lives(self, *n) && Some(*n) != resting).collect();
+                self.pods.keys().copied().filter(|n| is_candidate(self, *n) && Some(*n) != stepped_down).collect();
             self.leader = self.chance.one_of(&candidates);
-            self.say(format!("{:?} leads", self.leader));
+            self.trace(format!("{:?} leads", self.leader));
         }
     }
 
     pub(crate) fn step_down(&mut self, n: u32) {
         self.leader = None;
         self.lease_until = self.tick + 1;
-        self.resting = Some((n, self.tick + 3));
+        self.stepped_down = Some((n, self.tick + 3));
     }
 }

@@ -1,74 +1,74 @@
-//! What goes wrong in a run, by its seed.
+//! The faults of a run, determined by its seed.
 
-use super::cluster::{Cluster, MOST, WrongKey};
+use super::cluster::{Cluster, MAX_PODS, WrongKey};
 use super::glusterd::{Definition, Disk};
 
-/// How long things go wrong, in ticks.
-const TROUBLED: u64 = 120;
+/// How long faults occur, in ticks.
+const FAULT_TICKS: u64 = 120;
 
-/// How long the agents have to make the pool whole again before somebody looks at what they ask for, in ticks.
-const UNAIDED: u64 = 300;
+/// How long the agents have to repair the pool before a person intervenes, in ticks.
+const TICKS_ALONE: u64 = 300;
 
-/// How long they have after that, until somebody looks again.
-const AIDED: u64 = 100;
+/// How long they have after each intervention, in ticks.
+const TICKS_AFTER_HELP: u64 = 100;
 
-/// How often somebody looks.
-const LOOKS: u64 = 4;
+/// The maximum number of interventions.
+const MAX_INTERVENTIONS: u64 = 4;
 
-/// How long it has to stay so.
-const STAYS: u64 = 20;
+/// How long the pool has to stay healthy, in ticks.
+const STABLE_TICKS: u64 = 20;
 
-/// What is said of a run in which nothing was broken, and that did not end well.
-pub(crate) const NOT_WHOLE: &str = "the pool is not whole again";
+/// The outcome of a run that violated no invariant but did not recover.
+pub(crate) const NOT_RECOVERED: &str = "the pool did not recover";
 
 impl Cluster {
-    /// A whole run: things go wrong for a while, then they do not, and the pool has to be whole again.
+    /// Plays a run: faults for a while, then none, and the pool has to recover.
     pub(crate) fn play(&mut self) -> Result<(), String> {
-        self.truth.trouble = self.chance.below(20);
-        let often = 2 + self.chance.below(25);
-        for _ in 0..TROUBLED {
+        self.truth.fault_percent = self.chance.below(20);
+        let fault_rate = 2 + self.chance.below(25);
+        for _ in 0..FAULT_TICKS {
             self.turn();
-            while self.chance.percent(often) {
+            while self.chance.percent(fault_rate) {
                 self.fault();
             }
         }
-        self.calm_down();
-        let mut whole = self.settles(UNAIDED);
-        for _ in 0..LOOKS {
+        self.end_faults();
+        let mut whole = self.recovers(TICKS_ALONE);
+        for _ in 0..MAX_INTERVENTIONS {
             if whole {
                 break;
             }
-            self.help_where_asked();
-            whole = self.settles(AIDED);
+            self.intervene_where_asked();
+            whole = self.recovers(TICKS_AFTER_HELP);
         }
         self.describe();
-        if let Some(first) = self.truth.broken.first() {
+        if let Some(first) = self.truth.violations.first() {
             return Err(first.clone());
         }
-        if whole { Ok(()) } else { Err(NOT_WHOLE.to_owned()) }
+        if whole { Ok(()) } else { Err(NOT_RECOVERED.to_owned()) }
     }
 
-    /// Whether the pool is whole within so many ticks, and stays so.
-    fn settles(&mut self, within: u64) -> bool {
+    /// Whether the pool recovers within this many ticks, and stays so.
+    fn recovers(&mut self, within: u64) -> bool {
         let mut whole = 0;
         for _ in 0..within {
             self.turn();
             whole = if self.is_whole() { whole + 1 } else { 0 };
-            if whole > STAYS {
+            if whole > STABLE_TICKS {
                 return true;
             }
         }
         false
     }
 
-    /// Nothing goes wrong any more.
-    fn calm_down(&mut self) {
-        self.truth.trouble = 0;
+    /// Ends all faults.
+    fn end_faults(&mut self) {
+        self.truth.fault_percent = 0;
         self.offline.clear();
         self.wrong_keys.clear();
         self.glusterds.far.clear();
         self.glusterds.all.values_mut().for_each(|g| g.frozen = false);
-        self.say("calm".to_owned());
+        self.trace("no more faults".to_owned());
     }
 
     fn some_pod(&mut self) -> Option<u32> {
@@ -85,10 +85,10 @@ impl Cluster {
             4 => self.freeze(),
             5 => self.cut(),
             6 => self.move_lease(),
-            7 => self.lose_the_old_way(),
+            7 => self.lose_state_without_agent(),
             8 | 9 => self.create_volume(),
             10 => self.change_volume(),
-            11 | 12 => self.spoil(),
+            11 | 12 => self.damage_definition(),
             13 => self.go_offline(),
             14 => self.delete_volume(),
             _ => self.change_key(),
@@ -96,30 +96,30 @@ impl Cluster {
     }
 
     fn scale(&mut self) {
-        let replicas = 1 + self.chance.below(MOST as u64) as u32;
+        let replicas = 1 + self.chance.below(MAX_PODS as u64) as u32;
         let strands =
             self.record.joined().any(|(o, m)| o >= replicas && self.wanted.includes(o) && !m.bricks.is_empty());
         if self.policy && strands {
-            return self.say(format!("not scaled to {replicas}: bricks would be left without their peers"));
+            return self.trace(format!("not scaled to {replicas}: bricks would be left without their peers"));
         }
         self.wanted.replicas = replicas;
-        self.say(format!("scaled to {replicas}"));
+        self.trace(format!("scaled to {replicas}"));
     }
 
-    /// A pod ends and is made again; its claim is kept, or is lost with it.
+    /// Deletes a pod, which is recreated; its state is kept or lost.
     fn kill(&mut self, lose: bool) {
         let Some(n) = self.some_pod() else { return };
-        self.end(n);
-        // The last one that has a state is not robbed of it: there would be no pool left.
-        let another = (0..MOST).any(|m| m != n && !self.glusterds.all[&m].disk.friends.is_empty());
+        self.delete_pod(n);
+        // The last pod with state keeps it: otherwise no pool would be left.
+        let another = (0..MAX_PODS).any(|m| m != n && !self.glusterds.all[&m].disk.friends.is_empty());
         let last_copy = self.glusterds.all[&n]
             .disk
             .volumes
             .keys()
-            .any(|v| !(0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v)));
+            .any(|v| !(0..MAX_PODS).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v)));
         if lose && another && !last_copy {
             *self.glusterds.disk(n) = Disk::default();
-            self.say(format!("the state of {n} is lost"));
+            self.trace(format!("the state of {n} is lost"));
         }
     }
 
@@ -129,49 +129,52 @@ impl Cluster {
             return;
         }
         self.glusterds.stop(n);
-        self.pods.get_mut(&n).expect("just seen").agent = Default::default();
-        self.say(format!("agent {n} is restarted"));
+        self.pods.get_mut(&n).expect("it exists").agent = Default::default();
+        self.trace(format!("agent {n} is restarted"));
     }
 
     fn freeze(&mut self) {
         let Some(n) = self.some_pod() else { return };
-        let glusterd = self.glusterds.all.get_mut(&n).expect("all are there");
+        let glusterd = self.glusterds.all.get_mut(&n).expect("all pods have a glusterd");
         glusterd.frozen = !glusterd.frozen;
         let frozen = glusterd.frozen;
-        self.say(format!("{n} {}", if frozen { "is silent" } else { "goes on" }));
+        self.trace(format!("{n} {}", if frozen { "is suspended" } else { "is resumed" }));
     }
 
     fn cut(&mut self) {
         if self.glusterds.far.is_empty() {
             let bits = self.chance.next_number();
-            self.glusterds.far = (0..MOST).filter(|n| bits >> n & 1 == 1).collect();
+            self.glusterds.far = (0..MAX_PODS).filter(|n| bits >> n & 1 == 1).collect();
         } else {
             self.glusterds.far.clear();
         }
-        self.say(format!("cut off: {:?}", self.glusterds.far));
+        self.trace(format!("cut off: {:?}", self.glusterds.far));
     }
 
     fn move_lease(&mut self) {
         self.leader = self.some_pod();
-        self.say(format!("{:?} leads now", self.leader));
+        self.trace(format!("{:?} leads now", self.leader));
     }
 
-    /// A state is lost and glusterd is started without asking anybody, as it would be without an agent.
-    fn lose_the_old_way(&mut self) {
+    /// Loses the state of a pod and starts its glusterd with a new identity, as without an agent.
+    fn lose_state_without_agent(&mut self) {
         let Some(n) = self.some_pod() else { return };
-        let kept = |c: &Cluster| (0..MOST).filter(|m| *m != n && c.glusterds.all[m].disk.friends.len() > 1).count();
+        let kept = |c: &Cluster| (0..MAX_PODS).filter(|m| *m != n && c.glusterds.all[m].disk.friends.len() > 1).count();
         if self.glusterds.all[&n].frozen || kept(self) * 2 <= self.record.joined().count() || !self.glusterds.running(n)
         {
             return;
         }
         let volumes = self.glusterds.all[&n].disk.volumes.keys();
-        if volumes.clone().any(|v| !(0..MOST).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v))) {
+        if volumes
+            .clone()
+            .any(|v| !(0..MAX_PODS).any(|m| m != n && self.glusterds.all[&m].disk.volumes.contains_key(v)))
+        {
             return;
         }
         self.glusterds.stop(n);
         *self.glusterds.disk(n) = Disk::default();
         self.glusterds.start(n);
-        self.say(format!("{n} is somebody else now"));
+        self.trace(format!("{n} has a new identity"));
     }
 
     fn create_volume(&mut self) {
@@ -189,11 +192,11 @@ impl Cluster {
         let checksum = self.chance.next_number();
         self.truth.checksums.insert((name.clone(), 1), checksum);
         self.truth.volumes.insert(name.clone(), bricks.iter().copied().collect());
-        self.say(format!("{by} makes {name} on {bricks:?}"));
+        self.trace(format!("{by} creates {name} on {bricks:?}"));
         self.glusterds.define(by, &name, Definition { version: 1, checksum, bricks });
     }
 
-    /// A volume is changed by one that reaches most of the pool; who is away hears of it later.
+    /// Changes a volume on a pod that reaches most of the pool; disconnected pods get the change later.
     fn change_volume(&mut self) {
         let Some(by) = self.some_pod().filter(|n| self.glusterds.running(*n) && !self.glusterds.all[n].frozen) else {
             return;
@@ -209,34 +212,34 @@ impl Cluster {
         definition.version += 1;
         definition.checksum = self.chance.next_number();
         self.truth.checksums.insert((names[i].clone(), definition.version), definition.checksum);
-        self.say(format!("{by} changes {}", names[i]));
+        self.trace(format!("{by} changes {}", names[i]));
         self.glusterds.define(by, &names[i], definition);
     }
 
-    /// A volume is deleted by one that reaches all the others.
+    /// Deletes a volume on a pod that reaches all others.
     fn delete_volume(&mut self) {
         let Some(by) = self.some_pod().filter(|n| self.glusterds.running(*n)) else { return };
-        let everybody = (0..MOST).all(|m| {
+        let reaches_all = (0..MAX_PODS).all(|m| {
             m == by
                 || self.glusterds.all[&m].disk.volumes.is_empty()
                 || self.glusterds.connected_friends(by).contains(&m)
         });
-        let Some(name) = self.glusterds.all[&by].disk.volumes.keys().next().cloned().filter(|_| everybody) else {
+        let Some(name) = self.glusterds.all[&by].disk.volumes.keys().next().cloned().filter(|_| reaches_all) else {
             return;
         };
-        for m in 0..MOST {
+        for m in 0..MAX_PODS {
             self.glusterds.disk(m).volumes.remove(&name);
         }
         self.truth.volumes.remove(&name);
-        self.say(format!("{by} deletes {name}"));
+        self.trace(format!("{by} deletes {name}"));
     }
 
-    /// A definition is damaged, of one at a time, and the pod is restarted.
-    fn spoil(&mut self) {
+    /// Damages a definition on a pod, one at a time, and restarts the pod.
+    fn damage_definition(&mut self) {
         let Some(n) = self.some_pod() else { return };
-        let wrong = (0..MOST).any(|m| self.has_wrong_definition(m));
+        let wrong = (0..MAX_PODS).any(|m| self.has_wrong_definition(m));
         let shared = |c: &Cluster, v: &String| {
-            (0..MOST)
+            (0..MAX_PODS)
                 .filter(|m| c.glusterds.all[m].disk.volumes.get(v) == c.glusterds.all[&n].disk.volumes.get(v))
                 .count()
         };
@@ -252,10 +255,10 @@ impl Cluster {
         if self.truth.checksums.contains_key(&(name.clone(), version + 1)) {
             return;
         }
-        self.glusterds.disk(n).volumes.get_mut(&name).expect("just seen").checksum += 1;
+        self.glusterds.disk(n).volumes.get_mut(&name).expect("it exists").checksum += 1;
         self.glusterds.stop(n);
-        self.pods.get_mut(&n).expect("just seen").agent = Default::default();
-        self.say(format!("{name} is damaged at {n}"));
+        self.pods.get_mut(&n).expect("it exists").agent = Default::default();
+        self.trace(format!("{name} is damaged at {n}"));
     }
 
     pub(crate) fn has_wrong_definition(&self, n: u32) -> bool {
@@ -268,16 +271,16 @@ impl Cluster {
         if !self.offline.remove(&n) {
             self.offline.insert(n);
         }
-        self.say(format!("without Kubernetes: {:?}", self.offline));
+        self.trace(format!("without the API server: {:?}", self.offline));
     }
 
-    /// An agent loses the key of the pool, keeps an old one when the key is replaced, or gets the current one.
+    /// An agent loses the pool's key, keeps an old one, or gets the current one.
     fn change_key(&mut self) {
         let Some(n) = self.some_pod() else { return };
         if self.wrong_keys.remove(&n).is_none() {
             let wrong = if self.chance.percent(50) { WrongKey::Missing } else { WrongKey::Old };
             self.wrong_keys.insert(n, wrong);
         }
-        self.say(format!("agents without the current key: {:?}", self.wrong_keys));
+        self.trace(format!("agents without the current key: {:?}", self.wrong_keys));
     }
 }

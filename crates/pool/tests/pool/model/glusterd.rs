@@ -1,41 +1,41 @@
-//! A model of glusterds that know each other: what they keep, how they greet, and what they answer. It says what the
-//! recordings of real ones say.
+//! A model of connected glusterds: their state, their handshakes, and their answers. It behaves like the recorded real
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `state=` of a friend, and of one that was rejected.
+/// `state=` of a befriended peer, and of a rejected one.
 pub(crate) const FRIEND: u32 = 3;
 pub(crate) const REJECTED: u32 = 6;
 
-/// `state=` of one whose request was accepted, and who is never answered: a handshake that is stuck.
+/// `state=` of a peer whose request was accepted and never answered: a stuck handshake.
 pub(crate) const ACCEPTED: u32 = 4;
 
-/// A glusterd with its state directory, which outlives it.
+/// A glusterd with its state directory, which survives it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Glusterd {
     pub(crate) running: bool,
-    /// Stopped as a suspended machine is: nothing ends, nothing answers.
+    /// Suspended: it neither exits nor answers.
     pub(crate) frozen: bool,
     pub(crate) host: String,
     pub(crate) address: String,
     pub(crate) disk: Disk,
 }
 
-/// What is in `/var/lib/glusterd`.
+/// The content of `/var/lib/glusterd`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Disk {
     pub(crate) uuid: Option<String>,
     pub(crate) friends: BTreeMap<String, Friend>,
     pub(crate) volumes: BTreeMap<String, Definition>,
-    /// The last order that the agent carried out: it keeps that here.
+    /// The last order that the agent carried out; stored here by the agent.
     pub(crate) done: Option<u64>,
 }
 
-/// Another one, as one knows it; the connection is not kept.
+/// A peer as one glusterd knows it; the connection is not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Friend {
     pub(crate) state: u32,
-    /// Its names; it is called by the first.
+    /// Its names; glusterd connects to the first.
     pub(crate) hosts: Vec<String>,
     pub(crate) connected: bool,
 }
@@ -48,7 +48,7 @@ impl Friend {
     }
 }
 
-/// A volume's definition.
+/// The definition of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) version: u64,
@@ -61,9 +61,9 @@ pub(crate) struct Definition {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Glusterds {
     pub(crate) all: BTreeMap<u32, Glusterd>,
-    /// Those that are on the other side of a cut.
+    /// The glusterds on one side of a network partition.
     pub(crate) far: BTreeSet<u32>,
-    /// Whether an address leads back to its pod's name, as in a cluster whose DNS knows the pods.
+    /// Whether an address resolves to its pod's name, as in a cluster with DNS records for pods.
     pub(crate) reverse: bool,
     identities: u64,
 }
@@ -75,7 +75,7 @@ impl Glusterds {
     }
 
     pub(crate) fn disk(&mut self, number: u32) -> &mut Disk {
-        &mut self.all.get_mut(&number).expect("it is there").disk
+        &mut self.all.get_mut(&number).expect("the glusterd exists").disk
     }
 
     pub(crate) fn uuid(&self, number: u32) -> String {
@@ -85,40 +85,40 @@ impl Glusterds {
     pub(crate) fn start(&mut self, number: u32) {
         self.identities += 1;
         let fresh = format!("00000000-0000-4000-8000-{:012x}", self.identities);
-        let glusterd = self.all.get_mut(&number).expect("it is there");
+        let glusterd = self.all.get_mut(&number).expect("the glusterd exists");
         glusterd.running = true;
         glusterd.disk.uuid.get_or_insert(fresh);
         glusterd.disk.friends.values_mut().for_each(|f| f.connected = false);
     }
 
     pub(crate) fn stop(&mut self, number: u32) {
-        self.all.get_mut(&number).expect("it is there").running = false;
-        self.hang_up();
+        self.all.get_mut(&number).expect("the glusterd exists").running = false;
+        self.close_broken_connections();
     }
 
     pub(crate) fn running(&self, number: u32) -> bool {
         self.all.get(&number).is_some_and(|g| g.running)
     }
 
-    /// Whether two can talk.
+    /// Whether two pods can communicate.
     pub(crate) fn linked(&self, a: u32, b: u32) -> bool {
         let awake = |n: u32| self.all.get(&n).is_some_and(|g| !g.frozen);
         a == b || (awake(a) && awake(b) && self.far.contains(&a) == self.far.contains(&b))
     }
 
-    /// Whether two glusterds can talk.
+    /// Whether two running glusterds can communicate.
     pub(crate) fn reach(&self, a: u32, b: u32) -> bool {
         a != b && self.running(a) && self.running(b) && self.linked(a, b)
     }
 
-    /// Whom a friend's names lead to.
+    /// The glusterd that a peer's first name resolves to.
     fn resolve(&self, friend: &Friend) -> Option<u32> {
         let named = |g: &Glusterd| friend.hosts.first().is_some_and(|h| *h == g.host || *h == g.address);
         self.all.iter().find(|(_, g)| named(g)).map(|(n, _)| *n)
     }
 
-    /// Connections to those that cannot be reached end.
-    pub(crate) fn hang_up(&mut self) {
+    /// Closes connections to glusterds that cannot be reached.
+    pub(crate) fn close_broken_connections(&mut self) {
         let numbers: Vec<u32> = self.all.keys().copied().collect();
         for a in numbers {
             let gone: Vec<String> = self.all[&a]
@@ -129,19 +129,19 @@ impl Glusterds {
                 .map(|(u, _)| u.clone())
                 .collect();
             let friends = &mut self.disk(a).friends;
-            gone.iter().for_each(|u| friends.get_mut(u).expect("just seen").connected = false);
+            gone.iter().for_each(|u| friends.get_mut(u).expect("it is listed").connected = false);
         }
     }
 
-    /// All greet until nothing changes.
-    pub(crate) fn settle(&mut self) {
-        self.hang_up();
+    /// Runs handshakes until nothing changes.
+    pub(crate) fn run_handshakes(&mut self) {
+        self.close_broken_connections();
         let pairs: Vec<(u32, u32)> =
             self.all.keys().flat_map(|a| self.all.keys().map(|b| (*a, *b)).collect::<Vec<_>>()).collect();
         loop {
             let before = self.all.clone();
             for (a, b) in &pairs {
-                self.meet(*a, *b);
+                self.connect(*a, *b);
             }
             if self.all == before {
                 return;
@@ -149,8 +149,8 @@ impl Glusterds {
         }
     }
 
-    /// One calls another, if it has it among its friends under any name.
-    pub(crate) fn meet(&mut self, a: u32, b: u32) {
+    /// Connects a glusterd to another one, if it lists it under any name.
+    pub(crate) fn connect(&mut self, a: u32, b: u32) {
         if !self.reach(a, b) {
             return;
         }
@@ -162,30 +162,30 @@ impl Glusterds {
             .map(|(u, _)| u.clone())
             .collect();
         for uuid in entries {
-            self.greet(a, b, &uuid);
+            self.handshake(a, b, &uuid);
         }
     }
 
-    fn greet(&mut self, a: u32, b: u32, uuid: &str) {
+    fn handshake(&mut self, a: u32, b: u32, uuid: &str) {
         let caller = self.uuid(a);
         let called = &self.all[&b];
         let host = &self.all[&a].host;
         let knows = called.disk.friends.contains_key(&caller);
-        // One that has friends or volumes hangs up on strangers; one that has nothing listens to everybody.
+        // A glusterd with peers or volumes refuses unknown callers; one without accepts all.
         let by_name = called.disk.friends.values().any(|f| f.hosts.contains(host));
         let blank = called.disk.friends.is_empty() && called.disk.volumes.is_empty();
         let right = called.disk.uuid.as_deref() == Some(uuid);
         let copy = called.disk.uuid.as_ref().is_some_and(|u| self.all[&a].disk.friends.contains_key(u));
-        let entry = self.disk(a).friends.get_mut(uuid).expect("it was listed");
+        let entry = self.disk(a).friends.get_mut(uuid).expect("it is listed");
         if entry.connected {
-            // They greet when they connect. Afterwards friends only tell each other of their friends.
-            return self.gossip(a, b, uuid);
+            // Handshakes happen on connect. Afterwards peers only exchange their peer lists.
+            return self.exchange_peers(a, b, uuid);
         }
         entry.connected = knows || by_name || blank;
         if !entry.connected {
             return;
         }
-        // A copy of another friend's state passes for the one that was called.
+        // A copy of another peer's state is taken for the called peer.
         if !right && knows && copy {
             return;
         }
@@ -200,7 +200,7 @@ impl Glusterds {
         }
         let agreed = self.compare_volumes(a, b);
         let state = if agreed { FRIEND } else { REJECTED };
-        self.disk(a).friends.get_mut(uuid).expect("it was listed").state = state;
+        self.disk(a).friends.get_mut(uuid).expect("it is listed").state = state;
         let back = self.disk(b).friends.get_mut(&caller).expect("it knows the caller");
         back.state = state;
         if agreed {
@@ -209,7 +209,7 @@ impl Glusterds {
         }
     }
 
-    fn gossip(&mut self, a: u32, b: u32, uuid: &str) {
+    fn exchange_peers(&mut self, a: u32, b: u32, uuid: &str) {
         let caller = self.uuid(a);
         let friend = |disk: &Disk, uuid: &str| disk.friends.get(uuid).is_some_and(|f| f.state == FRIEND && f.connected);
         if friend(&self.all[&a].disk, uuid) && friend(&self.all[&b].disk, &caller) && self.uuid(b) == uuid {
@@ -218,7 +218,7 @@ impl Glusterds {
         }
     }
 
-    /// The newer definition wins; two of the same version that differ cannot be friends.
+    /// The newer definition wins; two different definitions of the same version prevent a friendship.
     fn compare_volumes(&mut self, a: u32, b: u32) -> bool {
         let (left, right) = (self.all[&a].disk.volumes.clone(), self.all[&b].disk.volumes.clone());
         let differ = |(name, v): (&String, &Definition)| {
@@ -238,7 +238,7 @@ impl Glusterds {
         true
     }
 
-    /// One tells a friend of its friends, by all their names.
+    /// A glusterd tells a peer of its own peers, with all their names.
     fn introduce(&mut self, from: u32, to: u32) {
         let own = self.uuid(to);
         let known = &self.all[&to].disk.friends;
@@ -274,7 +274,7 @@ impl Glusterds {
         }
         let (asker, asked) = (self.uuid(a), self.uuid(b));
         if let Some(friend) = self.disk(a).friends.get_mut(&asked) {
-            // Known by its address only: it has its name now, and the others hear of it.
+            // Known by its address only: the name is added, and the others are told.
             friend.add_name(host);
             let others: Vec<u32> =
                 self.all.keys().copied().filter(|n| *n != a && *n != b && self.reach(a, *n)).collect();
@@ -287,9 +287,9 @@ impl Glusterds {
             return Err("is either already part of another cluster or having volumes configured");
         }
         if self.all[&b].disk.friends.get(&asker).is_some_and(|f| f.state != FRIEND) {
-            // The asker has its identity back and knows nobody: both wait for the other, for good.
+            // The asking glusterd has its identity back and lists no peers: both wait for each other forever.
             self.disk(a).friends.insert(asked, Friend { state: ACCEPTED, hosts: [host].into(), connected: true });
-            self.disk(b).friends.get_mut(&asker).expect("just seen").state = ACCEPTED;
+            self.disk(b).friends.get_mut(&asker).expect("it is listed").state = ACCEPTED;
             return Ok(());
         }
         let address = if self.reverse { self.all[&a].host.clone() } else { self.all[&a].address.clone() };
@@ -297,7 +297,7 @@ impl Glusterds {
         let back = self.disk(b).friends.entry(asker).or_default();
         back.add_name(address);
         (back.state, back.connected) = (FRIEND, false);
-        self.meet(a, b);
+        self.connect(a, b);
         Ok(())
     }
 
@@ -336,11 +336,11 @@ impl Glusterds {
             disk.friends.clear();
             disk.volumes.clear();
         }
-        self.hang_up();
+        self.close_broken_connections();
         Ok(())
     }
 
-    /// `gluster volume create`, by one, with bricks at these; all whom it reaches among its friends get it.
+    /// `gluster volume create` on one glusterd; all connected peers get the definition.
     pub(crate) fn define(&mut self, by: u32, name: &str, definition: Definition) {
         self.disk(by).volumes.insert(name.to_owned(), definition.clone());
         for n in self.connected_friends(by) {
@@ -348,7 +348,7 @@ impl Glusterds {
         }
     }
 
-    /// Friends of one that it is connected to.
+    /// The connected peers of a glusterd.
     pub(crate) fn connected_friends(&self, of: u32) -> Vec<u32> {
         let friends = self.all[&of].disk.friends.values();
         friends.filter(|f| f.connected && f.state == FRIEND).filter_map(|f| self.resolve(f)).collect()

@@ -1,4 +1,4 @@
-//! What is read from the API server, and what is written.
+//! Reads from and writes to the simulated API server.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use stead_recovery::{ANNOTATION, RecoveryWrite};
 
 use super::world::{NOT_REVOKING, Node, Pod, REVOKING, Ready, World, at};
 
-/// What has been read so far: only what has changed since then is written out anew.
+/// The objects as read so far: only changes since then are converted again.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) objects: Objects,
-    /// At which turn all but the nodes was read, and at which tick.
+    /// The turn and the tick in which everything except nodes was read.
     pub(crate) at: u64,
     tick: u32,
     nodes: Vec<(u64, i64, u32, bool, bool)>,
@@ -22,20 +22,21 @@ pub(crate) struct Read {
 }
 
 impl World {
-    /// Reads everything that a step looks at: nodes and leases come last, and the rest may be of long ago.
+    /// Reads everything that a step needs: nodes and Leases last; the other objects may be from an older read.
     pub(crate) fn refresh(&mut self) {
         let mut read = std::mem::take(&mut self.read);
-        let fresh = read.at == 0 || self.calm || self.tick > read.tick + 3 || !self.chance.percent(self.setting.stale);
+        let fresh =
+            read.at == 0 || self.faults_over || self.tick > read.tick + 3 || !self.chance.percent(self.setting.stale);
         if fresh {
             if read.at == 0 {
-                self.fixed().into_iter().for_each(|object| put(&mut read.objects, object));
+                self.fixed_objects().into_iter().for_each(|object| put(&mut read.objects, object));
             }
-            self.rest(&mut read);
+            self.read_rest(&mut read);
             (read.at, read.tick) = (self.turn, self.tick);
         }
         read.nodes.resize(self.nodes.len(), (0, 0, 0, false, false));
         for (node, known) in self.nodes.iter().zip(&mut read.nodes) {
-            let now = (node.version, node.lease, node.lease_written, self.calm, node.gone.is_some());
+            let now = (node.version, node.lease, node.lease_written, self.faults_over, node.gone.is_some());
             if *known == now {
                 continue;
             }
@@ -52,11 +53,11 @@ impl World {
     }
 
     fn driver(&self) -> &'static str {
-        if self.setting.loose { NOT_REVOKING } else { REVOKING }
+        if self.setting.not_revoking { NOT_REVOKING } else { REVOKING }
     }
 
-    /// What never changes.
-    fn fixed(&self) -> Vec<Value> {
+    /// Objects that never change.
+    fn fixed_objects(&self) -> Vec<Value> {
         let volumes = (0..self.volumes.len()).flat_map(|v| {
             let volume = json!({
                 "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("v{v}") },
@@ -84,8 +85,8 @@ impl World {
         volumes.chain(sets).collect()
     }
 
-    /// Pods, attachments and records.
-    fn rest(&self, read: &mut Read) {
+    /// Reads pods, attachments and records.
+    fn read_rest(&self, read: &mut Read) {
         let objects = &mut read.objects;
         for pod in read.pods.iter().filter(|old| !self.pods.iter().any(|p| p.name == old.name)) {
             objects.remove(&ObjectKey::new("Pod", "x", &pod.name));
@@ -132,7 +133,7 @@ impl World {
             Ready::False => "False",
             Ready::Unknown => "Unknown",
         };
-        let slots = if self.calm { 10 } else { self.setting.slots };
+        let slots = if self.faults_over { 10 } else { self.setting.slots };
         json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
@@ -187,7 +188,7 @@ impl World {
         value
     }
 
-    /// Does what was decided from what was read at that turn; gives back whether the API server took it.
+    /// Executes a write that was decided on data of the turn `read`. Returns whether the API server accepted it.
     pub(crate) fn write(&mut self, write: &RecoveryWrite, who: &str, read: u64) -> bool {
         match write {
             RecoveryWrite::Record(record) => {
@@ -199,7 +200,7 @@ impl World {
                 }
                 let mut value = serde_json::to_value(record).unwrap();
                 value["metadata"]["resourceVersion"] = self.version().to_string().into();
-                self.say(|| format!("{who} writes {name}: {:?} {}", record.status.phase, record.status.message));
+                self.trace(|| format!("{who} writes {name}: {:?} {}", record.status.phase, record.status.message));
                 self.check_record(record, read);
                 self.records.insert(name, value);
             }
@@ -208,7 +209,7 @@ impl World {
                 if self.nodes[n].gone.is_some() || stale(&patch["metadata"], self.nodes[n].version) {
                     return false;
                 }
-                self.say(|| format!("{who} patches {name}: {what}"));
+                self.trace(|| format!("{who} patches {name}: {what}"));
                 let mark = patch["metadata"]["annotations"][ANNOTATION].as_str().map(str::to_owned);
                 self.check_patch(n, mark.as_deref(), read);
                 let (version, tick) = (self.version(), self.tick);
@@ -219,7 +220,7 @@ impl World {
                 }
                 node.mark = mark;
                 node.version = version;
-                self.check_brake();
+                self.check_limits();
             }
             RecoveryWrite::Pod { name, patch, what, .. } => {
                 let (version, turn) = (self.version(), self.turn);
@@ -229,7 +230,7 @@ impl World {
                 }
                 pod.tolerate(patch["spec"]["tolerations"].as_array().unwrap().clone());
                 (pod.version, pod.patched) = (version, turn);
-                self.say(|| format!("{who} patches {name}: {what}"));
+                self.trace(|| format!("{who} patches {name}: {what}"));
             }
             RecoveryWrite::DeletePod { name, uid, resource_version, .. } => {
                 let (version, tick) = (self.version(), self.tick);
@@ -241,7 +242,7 @@ impl World {
                 pod.deleted.get_or_insert(tick);
                 pod.version = version;
                 let uid = pod.uid.clone();
-                self.say(|| format!("{who} deletes {name}, {uid}"));
+                self.trace(|| format!("{who} deletes {name}, {uid}"));
                 self.check_deleted(&uid);
             }
         }
@@ -250,7 +251,7 @@ impl World {
 }
 
 fn put(objects: &mut Objects, object: Value) {
-    let key = ObjectKey::of(&object).expect("it says what it is");
+    let key = ObjectKey::of(&object).expect("it has kind and name");
     objects.insert(key, object);
 }
 

@@ -1,61 +1,61 @@
-//! What has to hold.
+//! The invariants of the model.
 
 use stead_recovery::{EvidenceKind, NodeRecovery, RecoveryAnnotation, RecoveryEnd, RecoveryPhase, RecoveryWrite};
 
 use super::faults::State;
 use super::machine::Power;
-use super::world::{Bears, Fence, NODES, OUT_OF_SERVICE, Ready, World};
+use super::world::{Fence, NODES, OUT_OF_SERVICE, Ready, Tolerates, World};
 
-/// How many ticks there are for all to be well again.
-const PATIENCE: u32 = 80;
+/// The number of ticks for the recovery after the faults.
+const RECOVERY_TICKS: u32 = 80;
 
 impl World {
-    /// At all times.
+    /// Checks the invariants that hold at all times.
     pub(crate) fn check(&mut self) {
         for v in 0..self.volumes.len() {
             let writers = self.writers(v);
             if writers.iter().any(|(n, _)| *n != writers[0].0) {
                 let words = format!("volume v{v} has two writers: {writers:?}");
-                self.breaks(words);
+                self.violate(words);
             }
         }
         for n in 0..NODES {
             let node = &self.nodes[n];
             if let Some(lost) = node.foreign.iter().find(|key| !node.has(key)).cloned() {
-                self.breaks(format!("the taint {lost} of somebody else is lost from n{n}"));
+                self.violate(format!("the taint {lost} of another owner was removed from n{n}"));
             }
         }
     }
 
-    /// A volume is taken from a machine: no process of it may be able to write, but one whose machine was taken out of
-    /// service for good reason and has come back since.
-    pub(crate) fn check_taken(&mut self, v: usize, n: usize) {
+    /// A volume is detached from a machine: no process of the machine may be able to write, except on a machine that
+    /// was rightly taken out of service and has come back since.
+    pub(crate) fn check_detach(&mut self, v: usize, n: usize) {
         let fence = self.nodes[n].fence.as_ref();
-        let fenced = |uid: &String| fence.is_some_and(|f| !f.ours || f.condemned.contains(uid));
+        let fenced = |uid: &String| fence.is_some_and(|f| !f.ours || f.planned.contains(uid));
         let process = self.machines[n].processes.iter().find(|p| p.volume == Some(v)).map(|p| p.uid.clone());
         if let Some(uid) = process.filter(|uid| self.machines[n].power == Power::On && !fenced(uid)) {
-            self.breaks(format!("volume v{v} is taken from under {uid} on n{n}, which can write"));
+            self.violate(format!("volume v{v} is detached from n{n} while {uid} can write"));
         }
     }
 
-    /// A pod's object is gone because its node is out of service. What was put there, or deleted by somebody, after we had
-    /// looked is not our doing.
-    pub(crate) fn check_collected(&mut self, uid: &str, n: usize, changed: u64) {
+    /// A pod's object was removed because its node is out of service. Pods that were scheduled or deleted by others
+    /// after our read do not count.
+    pub(crate) fn check_pod_collection(&mut self, uid: &str, n: usize, changed: u64) {
         let turn = self.turn;
         let Some(fence) = self.nodes[n].fence.as_mut().filter(|f| f.ours) else { return };
-        let planned = fence.condemned.contains(uid);
-        let shielded = fence.shielded.contains(uid);
+        let planned = fence.planned.contains(uid);
+        let left_alone = fence.left_alone.contains(uid);
         let later = changed > fence.read;
         if planned {
             fence.collected.insert(uid.into(), turn);
-        } else if shielded && !later {
-            self.breaks(format!("{uid} on n{n} was to be left alone, and was collected"));
+        } else if left_alone && !later {
+            self.violate(format!("{uid} on n{n} was planned to be left alone, and was collected"));
         } else if !later {
-            self.breaks(format!("{uid} on n{n} was in nobody's plan, and was collected"));
+            self.violate(format!("{uid} on n{n} was in no plan, and was collected"));
         }
     }
 
-    /// We put our taint on a node, or take it away.
+    /// We apply our taint to a node, or remove it.
     pub(crate) fn check_patch(&mut self, n: usize, mark: Option<&str>, read: u64) {
         let Some(mark) = mark.and_then(|m| serde_json::from_str::<RecoveryAnnotation>(m).ok()) else {
             self.check_return(n, read);
@@ -68,27 +68,27 @@ impl World {
         let record =
             self.records.get(&mark.record).and_then(|r| serde_json::from_value::<NodeRecovery>(r.clone()).ok());
         let Some(record) = record.filter(|r| r.spec.evidence.last().is_some_and(|e| e.statement.by != "nobody")) else {
-            self.breaks(format!("n{n} is put out of service without evidence on record"));
+            self.violate(format!("n{n} is tainted without recorded evidence"));
             return;
         };
         if record.status.phase.is_over() {
-            self.breaks(format!("n{n} is put out of service by a recovery that is over"));
+            self.violate(format!("n{n} is tainted by a recovery that is over"));
         }
         let plan = &record.spec.plan;
         let evidence = record.spec.evidence.last().unwrap();
         let evidence_kind = evidence.kind;
         let machine = &self.machines[n];
-        let look = self.looks[&read];
+        let observed = self.observations[&read];
         let runs = plan.pods.iter().find(|p| machine.runs(&p.uid)).map(|p| p.uid.clone());
-        // What was taken from it before stays taken.
+        // Pods released earlier stay released.
         let before = self.nodes[n].fence.take().filter(|f| f.ours).unwrap_or_default();
         let fence = Fence {
             ours: true,
             record: mark.record,
-            read: look.rest,
+            read: observed.rest,
             boot: self.nodes[n].boot,
-            condemned: plan.pods.iter().map(|p| p.uid.clone()).chain(before.condemned).collect(),
-            shielded: plan
+            planned: plan.pods.iter().map(|p| p.uid.clone()).chain(before.planned).collect(),
+            left_alone: plan
                 .left_alone
                 .iter()
                 .filter(|l| l.added_tolerations.is_some())
@@ -97,29 +97,29 @@ impl World {
             collected: before.collected,
         };
         self.nodes[n].fence = Some(fence);
-        if let Some(other) = look.other_alive.filter(|_| look.most_lost && !self.setting.lies) {
-            self.breaks(format!("n{n} is put out of service while most nodes are not ready, and n{other} runs"));
+        if let Some(other) = observed.other_alive.filter(|_| observed.most_lost && !self.setting.lies) {
+            self.violate(format!("n{n} is tainted while most nodes are not ready, and n{other} runs"));
         }
-        if evidence_kind == EvidenceKind::CloudShutdown && look.shut_down.is_none_or(|ticks| ticks > 60) {
-            self.breaks(format!("n{n} is put out of service by old words of its cloud: {:?}", look.shut_down));
+        if evidence_kind == EvidenceKind::CloudShutdown && observed.shut_down.is_none_or(|ticks| ticks > 60) {
+            self.violate(format!("n{n} is tainted by old evidence of the cloud: {:?}", observed.shut_down));
         }
-        if !look.silent {
-            self.breaks(format!("n{n} is put out of service before it was found silent"));
+        if !observed.unreachable {
+            self.violate(format!("n{n} is tainted before it was marked unreachable"));
         }
-        if look.fresh {
-            self.breaks(format!("n{n} is put out of service while its lease is good"));
+        if observed.fresh {
+            self.violate(format!("n{n} is tainted while its Lease is valid"));
         }
-        if look.alive && !self.setting.lies && (evidence.pods.is_none() || runs.is_some()) {
-            self.breaks(format!("n{n} is put out of service though it is alive, and had said so; {runs:?} runs"));
+        if observed.alive && !self.setting.lies && (evidence.pods.is_none() || runs.is_some()) {
+            self.violate(format!("n{n} is tainted although its machine runs and has reported; {runs:?} runs"));
         }
     }
 
-    /// Our taint goes: nothing that was taken from the node may still run there.
+    /// Our taint is removed: no released pod may still run on the node.
     fn check_return(&mut self, n: usize, read: u64) {
         let Some(fence) = self.nodes[n].fence.as_ref().filter(|f| f.ours) else { return };
         let there = self.nodes[n].has(OUT_OF_SERVICE) && !self.nodes[n].foreign.contains(OUT_OF_SERVICE);
         let machine = &self.machines[n];
-        let rest = self.looks[&read].rest;
+        let rest = self.observations[&read].rest;
         let collected = fence.collected.iter().filter(|(_, turn)| **turn < rest);
         let left = collected.map(|(uid, _)| uid).find(|uid| machine.runs_since(uid, fence.boot)).cloned();
         let released = |uid: &str, v: usize| {
@@ -128,16 +128,16 @@ impl World {
         };
         let mounted = machine.mounted.iter().find(|m| released(&m.uid, m.volume)).map(|m| m.volume);
         if let Some(v) = mounted.filter(|_| there) {
-            self.breaks(format!("the taint is taken from n{n}, where v{v}, which was released, is still mounted"));
+            self.violate(format!("the taint is removed from n{n}, where the released v{v} is still mounted"));
             return;
         }
         if let Some(uid) = left.filter(|_| there) {
-            self.breaks(format!("the taint is taken from n{n}, where {uid}, which was collected, still runs"));
+            self.violate(format!("the taint is removed from n{n}, where the collected {uid} still runs"));
         }
     }
 
-    /// How many are out of service and on their way.
-    pub(crate) fn check_brake(&mut self) {
+    /// Checks the number of nodes that are being recovered.
+    pub(crate) fn check_limits(&mut self) {
         let (mut all, mut zones) = (0, [0, 0]);
         for node in &self.nodes {
             let Some(mark) = node.mark.as_ref().and_then(|m| serde_json::from_str::<RecoveryAnnotation>(m).ok()) else {
@@ -150,24 +150,24 @@ impl World {
             }
         }
         if all > self.policy.at_once || zones.iter().any(|z| *z > self.policy.at_once_per_zone) {
-            self.breaks(format!("{all} nodes at once, {zones:?} by zone"));
+            self.violate(format!("{all} nodes are recovered at once, {zones:?} by zone"));
         }
     }
 
-    /// We delete a pod.
+    /// We delete a pod: it has to be planned in a record.
     pub(crate) fn check_deleted(&mut self, uid: &str) {
         let of_plan = |r: &serde_json::Value| {
             r["spec"]["plan"]["pods"].as_array().is_some_and(|p| p.iter().any(|p| p["uid"] == uid))
         };
         if !self.records.values().any(of_plan) {
-            self.breaks(format!("{uid} is deleted, which no record condemns"));
+            self.violate(format!("{uid} is deleted, and is in no plan"));
         }
     }
 
-    /// A record is written.
+    /// Checks a record that is written.
     pub(crate) fn check_record(&mut self, record: &NodeRecovery, read: u64) {
         if record.status.phase.is_over() {
-            self.closed.insert(record.spec.node.name.clone(), self.looks[&read].rest);
+            self.closed.insert(record.spec.node.name.clone(), self.observations[&read].rest);
         }
         if record.status.phase != RecoveryPhase::Undone {
             return;
@@ -178,7 +178,7 @@ impl World {
             m.contains(record.name()) && node.has(OUT_OF_SERVICE) && !node.foreign.contains(OUT_OF_SERVICE)
         };
         let marked = node.mark.as_ref().is_some_and(ours);
-        // What an earlier attempt at the same life has collected is not in the plan of this one.
+        // Pods collected in an earlier attempt during the same boot are not in this plan.
         let planned =
             |(uid, turn): (&String, &u64)| record.spec.plan.pod(uid).filter(|p| !p.released_earlier).map(|_| *turn);
         let collected = node
@@ -190,38 +190,43 @@ impl World {
             record.spec.plan.left_alone.iter().filter(|l| l.added_tolerations.is_some()).filter_map(|l| l.uid.as_ref());
         let up = shields
             .filter_map(|uid| self.pods.iter().find(|p| p.uid == *uid))
-            .find(|p| p.is_active() && self.is_shielded(p) && p.patched < self.looks[&read].rest);
+            .find(|p| p.is_active() && self.has_added_tolerations(p) && p.patched < self.observations[&read].rest);
         if let Some(pod) = up.map(|p| p.uid.clone()) {
-            self.breaks(format!("{pod} is still shielded after all was undone"));
+            self.violate(format!("{pod} still has added tolerations after the recovery was undone"));
         } else if marked {
-            self.breaks(format!("n{n} is still marked after all was undone"));
-        } else if collected.is_some_and(|turn| turn < self.looks[&read].rest) {
-            self.breaks(format!("n{n}: pods were collected, and it is said to be undone"));
+            self.violate(format!("n{n} still has the annotation after the recovery was undone"));
+        } else if collected.is_some_and(|turn| turn < self.observations[&read].rest) {
+            self.violate(format!("n{n}: pods were collected, and the recovery is recorded as undone"));
         }
     }
 
-    /// Somebody has looked at a node. The taint of a former life must not outlast that.
-    pub(crate) fn note_look(&mut self, n: usize, record: Option<&NodeRecovery>, write: Option<&RecoveryWrite>) {
+    /// Records what a recoverer could observe. The taint of an earlier boot must not stay after that.
+    pub(crate) fn record_observation(
+        &mut self,
+        n: usize,
+        record: Option<&NodeRecovery>,
+        write: Option<&RecoveryWrite>,
+    ) {
         let machine = &self.machines[n];
         let there = self.nodes.iter().filter(|n| n.gone.is_none());
         let (all, lost) = there.fold((0, 0), |(all, lost), n| (all + 1, lost + usize::from(n.ready != Ready::True)));
         let node = &self.nodes[n];
-        let look = super::world::Look {
-            alive: machine.power == Power::On && machine.spoke,
+        let observation = super::world::Observation {
+            alive: machine.power == Power::On && machine.reported,
             most_lost: lost * 2 > all,
-            silent: node.ready == Ready::Unknown,
+            unreachable: node.ready == Ready::Unknown,
             fresh: self.tick - node.lease_written <= 4,
             other_alive: (0..NODES).filter(|m| *m != n && self.nodes[*m].gone.is_none()).find(|m| {
                 if self.nodes[*m].ready == Ready::True {
                     return false;
                 }
                 let machine = &self.machines[*m];
-                machine.power == Power::On && machine.spoke
+                machine.power == Power::On && machine.reported
             }),
             shut_down: node.shut_down.map(|since| self.tick - since),
             rest: self.read.at,
         };
-        self.looks.insert(self.turn, look);
+        self.observations.insert(self.turn, observation);
         let Some(record) = record.filter(|r| !r.status.phase.is_over()) else { return };
         let ours = node
             .mark
@@ -231,20 +236,20 @@ impl World {
         let former = ours.is_some_and(|m| m.boot_id != format!("boot-{}", node.boot));
         let goes = matches!(write, Some(RecoveryWrite::Node { .. }));
         if former && !goes {
-            self.breaks(format!("n{n} keeps the taint of a former life"));
+            self.violate(format!("n{n} keeps the taint of an earlier boot"));
         }
     }
 
-    /// Everything stops failing. A node that is off is recovered; then it comes back, and nothing is left of it all.
-    pub(crate) fn end_well(&mut self) {
-        self.calm = true;
-        self.say(|| "all is calm".into());
+    /// Ends all faults. Nodes that are off are recovered; then they come back, and nothing of the recoveries is left.
+    pub(crate) fn check_recovery(&mut self) {
+        self.faults_over = true;
+        self.trace(|| "no more faults".into());
         self.setting.lag = 0;
         let scripted: Vec<usize> = self.scripts.iter().map(|script| script.node).collect();
         let off = |w: &World, n: &usize| scripted.contains(n) && w.machines[*n].power == Power::Off;
         let (stay_off, others): (Vec<usize>, Vec<usize>) = (0..NODES).partition(|n| off(self, n));
         for n in others {
-            self.put(n, State::Up);
+            self.set_state(n, State::Up);
         }
         for n in &stay_off {
             let recovered = |w: &World| {
@@ -253,65 +258,67 @@ impl World {
                     .any(|r| r["spec"]["node"]["name"] == *w.nodes[*n].name && r["status"]["phase"] == "Recovered")
             };
             let name = self.nodes[*n].name.clone();
-            self.until(&format!("{name} recovered"), |w| {
-                recovered(w) || w.nodes[*n].gone.is_some() || w.nothing_there.contains(n)
+            self.wait_until(&format!("{name} recovered"), |w| {
+                recovered(w) || w.nodes[*n].gone.is_some() || w.nothing_to_release.contains(n)
             });
         }
         for n in stay_off {
-            self.put(n, State::Up);
+            self.set_state(n, State::Up);
         }
-        self.until("all is well", |w| {
+        self.wait_until("healthy cluster", |w| {
             let clean = |n: &super::world::Node| n.mark.is_none() && !n.has(OUT_OF_SERVICE) && n.ready == Ready::True;
             let over =
                 |r: &serde_json::Value| matches!(r["status"]["phase"].as_str(), Some("Returned" | "Undone" | "Void"));
             w.nodes.iter().all(clean) && w.records.values().all(over) && w.pods.iter().all(|p| p.ready)
         });
-        self.check_shields();
+        self.check_added_tolerations();
     }
 
-    /// Whether a pod bears for ever what its workload does not.
-    fn is_shielded(&self, pod: &super::world::Pod) -> bool {
-        match self.sets[pod.set].bears {
-            Bears::Nothing | Bears::Silence => pod.bears[0].is_none(),
-            Bears::OutOfService => pod.bears[1].is_none(),
-            Bears::All => false,
+    /// Whether a pod tolerates a taint forever that its workload does not.
+    fn has_added_tolerations(&self, pod: &super::world::Pod) -> bool {
+        match self.sets[pod.set].tolerates {
+            Tolerates::Nothing | Tolerates::NotReady => pod.tolerates[0].is_none(),
+            Tolerates::OutOfService => pod.tolerates[1].is_none(),
+            Tolerates::All => false,
         }
     }
 
-    /// No pod is kept from a taint any more, but by somebody who came too late to see that all was over.
-    fn check_shields(&mut self) {
+    /// No pod has added tolerations any more, except from a recoverer that did not see the end.
+    fn check_added_tolerations(&mut self) {
         let closed = |p: &&super::world::Pod| {
             let node = p.node.map(|n| &self.nodes[n].name);
             node.and_then(|name| self.closed.get(name)).is_some_and(|closed| p.patched < *closed)
         };
-        if let Some(uid) = self.pods.iter().filter(|p| self.is_shielded(p)).find(closed).map(|p| p.uid.clone()) {
-            self.breaks(format!("{uid} is still shielded when all is over"));
+        if let Some(uid) =
+            self.pods.iter().filter(|p| self.has_added_tolerations(p)).find(closed).map(|p| p.uid.clone())
+        {
+            self.violate(format!("{uid} still has added tolerations after the end"));
         }
     }
 
-    fn until(&mut self, what: &str, holds: impl Fn(&World) -> bool) {
-        let end = self.tick + PATIENCE;
+    fn wait_until(&mut self, what: &str, holds: impl Fn(&World) -> bool) {
+        let end = self.tick + RECOVERY_TICKS;
         while !holds(self) {
-            if self.tick >= end || self.broken.is_some() {
+            if self.tick >= end || self.violation.is_some() {
                 let records: Vec<String> = self
                     .records
                     .values()
                     .map(|r| format!("{}: {} {}", r["metadata"]["name"], r["status"]["phase"], r["status"]["message"]))
                     .collect();
-                self.breaks(format!("not in time: {what}; {records:?}"));
+                self.violate(format!("not in time: {what}; {records:?}"));
                 return;
             }
             self.one_tick(false);
             self.one_tick(false);
             for n in 0..NODES {
-                if self.broken.is_none() && self.concerns(n) {
-                    let end = self.recover_calmly(n);
+                if self.violation.is_none() && self.needs_recovery(n) {
+                    let end = self.recover_without_faults(n);
                     let nothing = |end: &RecoveryEnd| {
                         use stead_recovery::Refusal::{NothingToRelease, RecordedAsEvidence};
                         matches!(end, RecoveryEnd::Refused(NothingToRelease(_) | RecordedAsEvidence(_)))
                     };
-                    self.nothing_there.extend(end.as_ref().filter(|end| nothing(end)).map(|_| n));
-                    self.say(|| format!("carla at n{n}: {end:?}"));
+                    self.nothing_to_release.extend(end.as_ref().filter(|end| nothing(end)).map(|_| n));
+                    self.trace(|| format!("carla for n{n}: {end:?}"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! A machine with its kubelet and the processes that it runs.
+//! A machine with its kubelet and its processes.
 
 use super::world::{Ready, World};
 
@@ -9,43 +9,42 @@ pub(crate) enum Power {
     Off,
 }
 
-/// A machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     pub(crate) power: Power,
     /// Whether it reaches the API server.
     pub(crate) net: bool,
-    /// Whether its kubelet says that it is not ready.
-    pub(crate) sick: bool,
+    /// Whether its kubelet reports that it is not ready.
+    pub(crate) not_ready: bool,
     /// How many seconds its clock is behind.
     pub(crate) behind: i64,
     pub(crate) boot: u32,
-    /// Whether its kubelet has said anything since it was started or resumed.
-    pub(crate) spoke: bool,
-    /// Whether its status was told besides its lease.
+    /// Whether its kubelet has reported anything since the start or resume.
+    pub(crate) reported: bool,
+    /// Whether its status was posted, in addition to the Lease.
     posted: bool,
     pub(crate) processes: Vec<Process>,
-    /// Volumes of processes that have ended, which are still mounted.
+    /// Volumes of ended processes that are still mounted.
     pub(crate) mounted: Vec<Mount>,
 }
 
-/// A volume of a process that has ended.
+/// A volume of an ended process.
 #[derive(Debug, Clone)]
 pub(crate) struct Mount {
     pub(crate) uid: String,
     pub(crate) volume: usize,
-    /// When it will be unmounted.
+    /// When it is unmounted.
     until: u32,
 }
 
-/// A pod's process.
+/// The process of a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) uid: String,
     pub(crate) volume: Option<usize>,
-    /// The life of the machine that it was started in.
+    /// The boot of the machine in which it was started.
     pub(crate) boot: u32,
-    /// When it will have ended.
+    /// When it ends.
     ends: Option<u32>,
 }
 
@@ -54,10 +53,10 @@ impl Default for Machine {
         Machine {
             power: Power::On,
             net: true,
-            sick: false,
+            not_ready: false,
             behind: 0,
             boot: 1,
-            spoke: true,
+            reported: true,
             posted: true,
             processes: Vec::new(),
             mounted: Vec::new(),
@@ -74,19 +73,19 @@ impl Machine {
         self.processes.iter().any(|p| p.uid == uid)
     }
 
-    /// Whether it runs there since that life.
+    /// Whether it has been running there since this boot.
     pub(crate) fn runs_since(&self, uid: &str, boot: u32) -> bool {
         self.processes.iter().any(|p| p.uid == uid && p.boot == boot)
     }
 
-    /// The volumes that are mounted.
+    /// The mounted volumes.
     pub(crate) fn volumes(&self) -> impl Iterator<Item = usize> {
         self.processes.iter().filter_map(|p| p.volume).chain(self.mounted.iter().map(|m| m.volume))
     }
 
     pub(crate) fn set_power(&mut self, power: Power) {
         if power == Power::On && self.power != Power::On {
-            (self.spoke, self.posted) = (false, false);
+            (self.reported, self.posted) = (false, false);
             if self.power == Power::Off {
                 self.boot += 1;
             }
@@ -119,31 +118,31 @@ impl World {
                 }
             }
         }
-        if machine.behind > 0 && (self.calm || self.chance.percent(15)) {
+        if machine.behind > 0 && (self.faults_over || self.chance.percent(15)) {
             machine.behind = 0;
         }
         if machine.net {
-            self.speak(n);
+            self.report_status(n);
             if self.machines[n].posted {
-                self.sync(n);
+                self.sync_pods(n);
             }
         }
     }
 
-    /// The lease first, and then the status: the two are told apart.
-    fn speak(&mut self, n: usize) {
+    /// Renews the Lease first, then posts the status: these are separate writes.
+    fn report_status(&mut self, n: usize) {
         let version = self.version();
         let (machine, node) = (&mut self.machines[n], &mut self.nodes[n]);
         node.register(self.tick, version);
         let clock = i64::from(self.tick) * 10 - machine.behind;
         node.lease = clock;
         node.lease_written = self.tick;
-        machine.spoke = true;
+        machine.reported = true;
         if !machine.posted && !self.chance.percent(50) {
             return;
         }
         machine.posted = true;
-        let ready = if machine.sick { Ready::False } else { Ready::True };
+        let ready = if machine.not_ready { Ready::False } else { Ready::True };
         if node.ready != ready {
             (node.ready, node.since) = (ready, self.tick);
         }
@@ -153,9 +152,9 @@ impl World {
         node.version = version;
     }
 
-    fn sync(&mut self, n: usize) {
+    fn sync_pods(&mut self, n: usize) {
         let tick = self.tick;
-        // Processes whose pods are gone, or are to go.
+        // Processes whose pods were deleted, or are Terminating.
         for process in &mut self.machines[n].processes {
             let wanted = self.pods.iter().any(|p| p.uid == process.uid && p.is_active());
             if !wanted && process.ends.is_none() && self.chance.percent(60) {
@@ -165,21 +164,21 @@ impl World {
         let mut gone = Vec::new();
         let machine = &mut self.machines[n];
         for pod in self.pods.iter_mut().filter(|p| p.node == Some(n)) {
-            // It comes to one after the other.
-            if !self.calm && self.chance.percent(self.setting.sluggish) {
+            // A slow kubelet skips some pods.
+            if !self.faults_over && self.chance.percent(self.setting.sluggish) {
                 continue;
             }
             let runs = machine.runs(&pod.uid);
             if pod.is_active() {
                 let attached = pod.volume.is_none_or(|v| self.volumes[v].is_at(n));
-                // A kubelet that is not ready starts nothing.
-                let starts = !runs && attached && !machine.sick;
+                // A kubelet that is not ready starts no pods.
+                let starts = !runs && attached && !machine.not_ready;
                 if starts {
                     let (uid, volume, boot) = (pod.uid.clone(), pod.volume, machine.boot);
                     machine.processes.push(Process { uid, volume, boot, ends: None });
                 }
-                // Those that have just been started are ready the next time.
-                (pod.running, pod.ready) = (runs || starts, runs && !machine.sick);
+                // Pods that were just started become ready in the next sync.
+                (pod.running, pod.ready) = (runs || starts, runs && !machine.not_ready);
             } else {
                 (pod.running, pod.ready) = (runs, false);
                 if !runs && !pod.finalizer {
@@ -189,6 +188,6 @@ impl World {
         }
         self.nodes[n].in_use.extend(self.machines[n].volumes());
         self.pods.retain(|p| !gone.contains(&p.uid));
-        gone.iter().for_each(|uid| self.say(|| format!("kubelet n{n} has ended {uid}")));
+        gone.iter().for_each(|uid| self.trace(|| format!("kubelet n{n} has removed {uid}")));
     }
 }

@@ -1,6 +1,6 @@
-//! A cluster that is played: machines that fail and come back, Kubernetes' controllers as far as they matter, a storage
-//! that knows who can write, and people and programs that recover nodes. Ten seconds are a tick, and all the times are
-//! Kubernetes' own.
+//! A simulated cluster: machines that fail and come back, the relevant controllers of Kubernetes, storage that knows
+//! who can write, and users and programs that recover nodes. A tick is ten seconds; all timeouts are those of
+//! Kubernetes.
 
 pub(crate) mod api;
 pub(crate) mod checks;

@@ -1,4 +1,4 @@
-//! The cluster as a whole, and how a run of it goes.
+//! The state of the simulated cluster, and the course of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,40 +20,40 @@ pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The taints of effect NoExecute, as bits.
 pub(crate) const NO_EXECUTE: [&str; 3] = [OUT_OF_SERVICE, UNREACHABLE, NOT_READY];
 
-/// The driver whose volumes are taken from a machine when they are detached, and the one whose are not.
+/// The driver whose volumes a machine can no longer write after a detach, and the one without this.
 pub(crate) const REVOKING: &str = "revoking.test";
 pub(crate) const NOT_REVOKING: &str = "not-revoking.test";
 
-/// How many nodes there are.
+/// The number of nodes.
 pub(crate) const NODES: usize = 5;
 
-/// What a run is like.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
-    /// How many ticks the controllers' caches are behind at most.
+    /// The maximum age of the controllers' caches, in ticks.
     pub(crate) lag: u64,
-    /// Whether the storage goes on serving a machine that a volume was detached from.
-    pub(crate) loose: bool,
-    /// How many pods a node takes.
+    /// Whether a machine can still write to a volume after it was detached.
+    pub(crate) not_revoking: bool,
+    /// The number of pods per node.
     pub(crate) slots: usize,
-    /// Of a hundred requests, how many fail, or say so though they were done.
+    /// The percentage of requests that fail, or report a failure although they succeeded.
     pub(crate) flaky: u64,
-    /// Of a hundred times, how often a kubelet does not come to a pod.
+    /// The percentage of syncs in which a kubelet skips a pod.
     pub(crate) sluggish: u64,
-    /// Of a hundred looks, how many get all but the nodes from an answer of long ago.
+    /// The percentage of reads that get everything except nodes from an older read.
     pub(crate) stale: u64,
-    /// Whether people lie.
+    /// Whether users give false confirmations.
     pub(crate) lies: bool,
 }
 
-/// What the controllers' caches have of a node.
+/// A node in the caches of controllers.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
+pub(crate) struct CachedNode {
     pub(crate) ready: bool,
     pub(crate) no_execute: u8,
 }
 
-/// What the condition Ready says.
+/// The status of the condition Ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
     True,
@@ -66,9 +66,9 @@ pub(crate) enum Ready {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) zone: &'static str,
-    /// How often it was registered: each time it is another object.
+    /// How often it was registered: each time with a new uid.
     pub(crate) registered: u32,
-    /// Since when its object is gone, with its Lease.
+    /// Since when its object is deleted, with its Lease.
     pub(crate) gone: Option<u32>,
     pub(crate) version: u64,
     pub(crate) ready: Ready,
@@ -79,53 +79,53 @@ pub(crate) struct Node {
     pub(crate) boot: u32,
     pub(crate) taints: Vec<Value>,
     pub(crate) mark: Option<String>,
-    /// Who changed the taints last, and when.
+    /// The manager that changed the taints last, and when.
     pub(crate) taints_by: (&'static str, u32),
-    /// When the cloud's controller set its taint.
+    /// When the cloud controller set its taint.
     pub(crate) shut_down: Option<u32>,
-    /// Volumes that the kubelet says it has.
+    /// Volumes that the kubelet reports as in use.
     pub(crate) in_use: BTreeSet<usize>,
-    /// When the node controller last saw the lease change, and what it was.
+    /// When the node controller last saw the Lease change, and its value.
     pub(crate) lease_seen: (u32, i64),
-    /// What caches have of it, the newest first.
-    pub(crate) history: [Seen; 4],
-    /// What others have put there, and have not taken away.
+    /// Its entries in caches, the newest first.
+    pub(crate) history: [CachedNode; 4],
+    /// Taints of others that are still there.
     pub(crate) foreign: BTreeSet<String>,
     pub(crate) fence: Option<Fence>,
 }
 
-/// What is known of the taint that is, or was last, on a node.
+/// What the checks know of the current or last out-of-service taint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fence {
     pub(crate) ours: bool,
-    /// The record's name.
+    /// The name of the record.
     pub(crate) record: String,
-    /// When what it was decided from was read.
+    /// The turn of the read that the decision is based on.
     pub(crate) read: u64,
-    /// For which life of the machine.
+    /// The boot of the machine that it is for.
     pub(crate) boot: u32,
-    pub(crate) condemned: BTreeSet<String>,
-    pub(crate) shielded: BTreeSet<String>,
-    /// The condemned pods that were collected, and when.
+    pub(crate) planned: BTreeSet<String>,
+    pub(crate) left_alone: BTreeSet<String>,
+    /// The planned pods that were collected, and when.
     pub(crate) collected: BTreeMap<String, u64>,
 }
 
-/// How it stood when somebody looked.
+/// The state at the time of a read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
-    /// Whether the machine ran, and had said so to the API server.
+pub(crate) struct Observation {
+    /// Whether the machine ran and had reported to the API server.
     pub(crate) alive: bool,
     /// Whether most nodes were not ready.
     pub(crate) most_lost: bool,
-    /// Whether the node controller had found the node silent.
-    pub(crate) silent: bool,
-    /// Whether its lease was still good.
+    /// Whether the node controller had marked the node unreachable.
+    pub(crate) unreachable: bool,
+    /// Whether its Lease was still valid.
     pub(crate) fresh: bool,
-    /// Another node that was not ready, although its machine ran and had said so.
+    /// Another node that was not ready although its machine ran and had reported.
     pub(crate) other_alive: Option<usize>,
-    /// For how many ticks the cloud had said that the machine is shut down.
+    /// For how many ticks the cloud had reported the machine as shut down.
     pub(crate) shut_down: Option<u32>,
-    /// When all but the nodes was read.
+    /// The turn in which everything except nodes was read.
     pub(crate) rest: u64,
 }
 
@@ -140,17 +140,17 @@ pub(crate) struct Pod {
     pub(crate) node: Option<usize>,
     pub(crate) bound: u64,
     pub(crate) deleted: Option<u32>,
-    /// The turn in which somebody deleted it, who is none of us and no controller.
-    pub(crate) unwanted: Option<u64>,
+    /// The turn in which a user deleted it.
+    pub(crate) deleted_by_user: Option<u64>,
     pub(crate) failed: bool,
-    /// What the kubelet last said of its containers.
+    /// Whether its containers run, as last reported by the kubelet.
     pub(crate) running: bool,
     pub(crate) ready: bool,
     pub(crate) finalizer: bool,
     pub(crate) tolerations: Vec<Value>,
-    /// How long it bears each of [`NO_EXECUTE`]; none for ever.
-    pub(crate) bears: [Option<u32>; 3],
-    /// The turn in which one of us changed it last.
+    /// How long it tolerates each of [`NO_EXECUTE`], in ticks; none for ever.
+    pub(crate) tolerates: [Option<u32>; 3],
+    /// The turn in which a recoverer changed it last.
     pub(crate) patched: u64,
     /// When the taint eviction controller deletes it.
     pub(crate) evict: Option<u32>,
@@ -166,19 +166,19 @@ impl Pod {
 #[derive(Debug, Clone)]
 pub(crate) struct Set {
     pub(crate) name: &'static str,
-    /// Whether its pods have names of their own, and one at a time.
+    /// Whether it is a StatefulSet: its pods have fixed names, and a pod is replaced after it is deleted.
     pub(crate) stateful: bool,
     pub(crate) volumes: Vec<Option<usize>>,
-    pub(crate) bears: Bears,
+    pub(crate) tolerates: Tolerates,
 }
 
-/// Which taints a workload's pods bear for ever.
+/// Which taints the pods of a workload tolerate forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bears {
+pub(crate) enum Tolerates {
     Nothing,
-    /// Those of a node that is silent, or not ready.
-    Silence,
-    /// That of a node that is out of service.
+    /// The taints of an unreachable or not ready node.
+    NotReady,
+    /// The out-of-service taint.
     OutOfService,
     All,
 }
@@ -189,7 +189,7 @@ pub(crate) struct World {
     pub(crate) policy: RecoveryPolicy,
     pub(crate) setting: Setting,
     pub(crate) tick: u32,
-    /// Counts every turn of everybody.
+    /// Counts the turns of all actors.
     pub(crate) turn: u64,
     pub(crate) versions: u64,
     pub(crate) uids: u32,
@@ -201,26 +201,26 @@ pub(crate) struct World {
     pub(crate) records: BTreeMap<String, Value>,
     pub(crate) recoverers: Vec<Recoverer>,
     pub(crate) scripts: Vec<Script>,
-    pub(crate) calm: bool,
-    /// What each look could have seen, by its turn.
-    pub(crate) looks: BTreeMap<u64, Look>,
+    pub(crate) faults_over: bool,
+    /// The observable state at each read, by turn.
+    pub(crate) observations: BTreeMap<u64, Observation>,
     pub(crate) read: Read,
     /// The turn in which the last recovery of a node was closed.
     pub(crate) closed: BTreeMap<String, u64>,
-    /// The nodes that nothing hangs on, as was said when all was calm.
-    pub(crate) nothing_there: BTreeSet<usize>,
-    pub(crate) broken: Option<String>,
-    /// What happened, where somebody wants to read it.
+    /// The nodes without anything to release, as found after the faults.
+    pub(crate) nothing_to_release: BTreeSet<usize>,
+    pub(crate) violation: Option<String>,
+    /// The log, if it is wanted.
     pub(crate) log: Option<Vec<String>>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, guards: Guards, lies: bool) -> World {
         let mut chance = Chance::new(seed);
-        let loose = chance.percent(30);
+        let not_revoking = chance.percent(30);
         let setting = Setting {
             lag: chance.below(4),
-            loose,
+            not_revoking,
             slots: if chance.percent(30) { 2 } else { 4 },
             flaky: chance.below(3) * 12,
             sluggish: if chance.percent(30) { 70 } else { 20 },
@@ -239,14 +239,20 @@ impl World {
             detach_revokes: BTreeSet::from([REVOKING.to_owned()]),
         };
         let nodes = (0..NODES).map(|n| Node::new(format!("n{n}"), if n % 2 == 0 { "a" } else { "b" })).collect();
-        let set =
-            |name, stateful, volumes: &[Option<usize>], bears| Set { name, stateful, volumes: volumes.to_vec(), bears };
-        let mut sets =
-            vec![set("db", true, &[Some(0), Some(1)], Bears::Nothing), set("web", false, &[Some(2)], Bears::Nothing)];
-        let bears = if chance.percent(50) { Bears::All } else { Bears::OutOfService };
-        sets.extend(chance.percent(60).then(|| set("any", true, &[None, None], bears)));
-        sets.extend(chance.percent(40).then(|| set("plain", false, &[None, None], Bears::Nothing)));
-        sets.extend(chance.percent(40).then(|| set("clings", true, &[Some(3), None], Bears::Silence)));
+        let set = |name, stateful, volumes: &[Option<usize>], tolerates| Set {
+            name,
+            stateful,
+            volumes: volumes.to_vec(),
+            tolerates,
+        };
+        let mut sets = vec![
+            set("db", true, &[Some(0), Some(1)], Tolerates::Nothing),
+            set("web", false, &[Some(2)], Tolerates::Nothing),
+        ];
+        let tolerates = if chance.percent(50) { Tolerates::All } else { Tolerates::OutOfService };
+        sets.extend(chance.percent(60).then(|| set("any", true, &[None, None], tolerates)));
+        sets.extend(chance.percent(40).then(|| set("plain", false, &[None, None], Tolerates::Nothing)));
+        sets.extend(chance.percent(40).then(|| set("clings", true, &[Some(3), None], Tolerates::NotReady)));
         let mut world = World {
             guards,
             policy,
@@ -263,12 +269,12 @@ impl World {
             records: BTreeMap::new(),
             recoverers: vec![Recoverer::new("anna"), Recoverer::new("bert")],
             scripts: Vec::new(),
-            calm: false,
-            looks: BTreeMap::new(),
+            faults_over: false,
+            observations: BTreeMap::new(),
             read: Read::default(),
             closed: BTreeMap::new(),
-            nothing_there: BTreeSet::new(),
-            broken: None,
+            nothing_to_release: BTreeSet::new(),
+            violation: None,
             log: None,
             chance,
         };
@@ -276,24 +282,24 @@ impl World {
         world
     }
 
-    /// Plays a run: all is well, then everything goes wrong, then all is calm, and has to be well again.
+    /// Plays a run: no faults, then faults, then none again, and the cluster has to recover.
     pub(crate) fn play(&mut self) -> Result<(), String> {
         for _ in 0..6 {
             self.one_tick(false);
         }
         let ends = 30 + self.chance.below(60) as u32;
-        while self.tick < ends && self.broken.is_none() {
+        while self.tick < ends && self.violation.is_none() {
             self.one_tick(true);
         }
-        if self.broken.is_none() {
-            self.end_well();
+        if self.violation.is_none() {
+            self.check_recovery();
         }
-        self.broken.take().map_or(Ok(()), Err)
+        self.violation.take().map_or(Ok(()), Err)
     }
 
     pub(crate) fn one_tick(&mut self, recover: bool) {
         self.tick += 1;
-        self.remember();
+        self.update_caches();
         self.faults();
         let who: Vec<u8> = self.chance.shuffled(vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         for who in who {
@@ -302,11 +308,11 @@ impl World {
                 0 => (0..NODES).for_each(|n| self.kubelet(n)),
                 1 => self.node_controller(),
                 2 => self.taint_eviction(),
-                3 => self.pod_collector(),
+                3 => self.pod_garbage_collector(),
                 4 => self.attach_detach(),
                 5 => self.workloads(),
                 6 => self.scheduler(),
-                7 => self.others(),
+                7 => self.other_actors(),
                 _ if recover => self.recover(usize::from(who) - 8),
                 _ => {}
             }
@@ -315,16 +321,16 @@ impl World {
         self.check();
     }
 
-    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn trace(&mut self, what: impl FnOnce() -> String) {
         let (tick, turn) = (self.tick, self.turn);
         if let Some(log) = &mut self.log {
             log.push(format!("{tick:4} {turn:5} {}", what()));
         }
     }
 
-    pub(crate) fn breaks(&mut self, what: String) {
-        self.say(|| format!("BROKEN: {what}"));
-        self.broken.get_or_insert(format!("tick {}: {what}", self.tick));
+    pub(crate) fn violate(&mut self, what: String) {
+        self.trace(|| format!("VIOLATION: {what}"));
+        self.violation.get_or_insert(format!("tick {}: {what}", self.tick));
     }
 
     pub(crate) fn version(&mut self) -> u64 {
@@ -337,7 +343,7 @@ impl World {
     }
 }
 
-/// So many seconds after the beginning.
+/// The time this many seconds after the start.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600).unwrap() + SignedDuration::from_secs(seconds)
 }
@@ -362,20 +368,20 @@ impl Node {
             shut_down: None,
             in_use: BTreeSet::new(),
             lease_seen: (0, 0),
-            history: [Seen { ready: true, no_execute: 0 }; 4],
+            history: [CachedNode { ready: true, no_execute: 0 }; 4],
             foreign: BTreeSet::new(),
             fence: None,
         }
     }
 
-    /// Its object is deleted, with all that was on it.
+    /// Deletes the Node object.
     pub(crate) fn delete(&mut self, tick: u32) {
         let new = Node::new(self.name.clone(), self.zone);
         *self = Node { registered: self.registered, gone: Some(tick), ready: Ready::Unknown, ..new };
-        self.history = [Seen::default(); 4];
+        self.history = [CachedNode::default(); 4];
     }
 
-    /// A kubelet that is started makes it anew.
+    /// A kubelet that starts registers its node again.
     pub(crate) fn register(&mut self, tick: u32, version: u64) {
         if self.gone.take().is_some() {
             self.registered += 1;
@@ -394,7 +400,7 @@ impl Node {
         }
     }
 
-    /// The node controller writes down when it adds a taint.
+    /// Adds a taint with the time, as the node controller does.
     pub(crate) fn add_at(&mut self, key: &str, effect: &str, tick: u32) {
         if !self.taints.iter().any(|t| t["key"] == key && t["effect"] == effect) {
             let time = at(i64::from(tick) * 10).to_string();
@@ -406,11 +412,11 @@ impl Node {
         self.taints.retain(|t| t["key"] != key);
     }
 
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn cache_entry(&self) -> CachedNode {
         let bit = |(i, key): (usize, &&str)| {
             u8::from(self.taints.iter().any(|t| t["key"] == **key && t["effect"] == "NoExecute")) << i
         };
         let no_execute = NO_EXECUTE.iter().enumerate().map(bit).sum();
-        Seen { ready: self.ready == Ready::True, no_execute }
+        CachedNode { ready: self.ready == Ready::True, no_execute }
     }
 }

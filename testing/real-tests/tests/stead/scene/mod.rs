@@ -1,6 +1,6 @@
-//! A namespace of a stage in which something is played: what is applied, and what is then seen.
+//! A namespace of a stage: applies objects, and waits for the results.
 
-#![allow(dead_code, reason = "each test uses its own part of it")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use stead_stage::Stage;
 
-/// So long may it take until something is seen, on a machine with much else to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// The time limit for an expected result, on a busy machine.
+pub(crate) const RESULT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A namespace of its own.
+/// A namespace for one test.
 pub(crate) struct Scene<'a> {
     pub(crate) stage: &'a Stage,
     pub(crate) space: &'a str,
 }
 
 impl<'a> Scene<'a> {
-    /// A new namespace with what a Glance leans on: a Secret with passwords, and a database's Service.
+    /// Creates a namespace with what a Glance depends on: a Secret with passwords, and a database's Service.
     pub(crate) async fn open(stage: &'a Stage, space: &'a str) -> Result<Scene<'a>> {
         stage.kubectl(&["create", "namespace", space]).await?;
         let scene = Scene { stage, space };
@@ -37,14 +37,14 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    /// Applies an object; what kubectl says, warnings included.
+    /// Applies an object; returns kubectl's output, including warnings.
     pub(crate) async fn apply(&self, version: &str, kind: &str, name: &str, rest: Value) -> Result<String> {
         let (code, said) = self.try_to_apply(version, kind, name, rest).await?;
         ensure!(code == Some(0), "{kind} {name}: {said}");
         Ok(said)
     }
 
-    /// Tries to apply an object; exit code, and what kubectl says.
+    /// Tries to apply an object; returns exit code and output of kubectl.
     pub(crate) async fn try_to_apply(
         &self,
         version: &str,
@@ -63,7 +63,7 @@ impl<'a> Scene<'a> {
         self.apply("topology.openstack.org/v1beta1", "Topology", name, json!({"spec": spec})).await
     }
 
-    /// The namespace's Glance, with these APIs, and with this Topology for all of them.
+    /// Applies the namespace's Glance with these APIs, and with this Topology for all of them.
     pub(crate) async fn glance(&self, apis: Value, topology_ref: Value) -> Result<String> {
         let spec = glance_spec(apis, topology_ref);
         self.apply("glance.openstack.org/v1beta1", "Glance", "glance", json!({"spec": spec})).await
@@ -77,7 +77,7 @@ impl<'a> Scene<'a> {
         self.stage.kubectl(&["-n", self.space, "delete", what, "--wait=false"]).await.map(drop)
     }
 
-    /// An object, such as `glanceapi/glance-default-single`; none where there is none.
+    /// Returns an object, such as `glanceapi/glance-default-single`; none if it does not exist.
     pub(crate) async fn get(&self, what: &str) -> Result<Option<Value>> {
         let (resource, name) = what.split_once('/').context("KIND/NAME")?;
         let api: Api<DynamicObject> =
@@ -99,31 +99,32 @@ impl<'a> Scene<'a> {
         Ok(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural))
     }
 
-    /// Waits until a part of an object is what it should be; null where it should not be there.
-    pub(crate) async fn sees(&self, what: &str, pointer: &str, expected: Value) -> Result<()> {
+    /// Waits until a field of an object has this value; null for a missing field.
+    pub(crate) async fn wait_for_field(&self, what: &str, pointer: &str, expected: Value) -> Result<()> {
         let part = |object: Option<Value>| object.and_then(|o| o.pointer(pointer).cloned()).unwrap_or_default();
-        self.expects(&format!("{what} {pointer}"), expected, || async { Ok(part(self.get(what).await?)) }).await
+        self.wait_for_value(&format!("{what} {pointer}"), expected, || async { Ok(part(self.get(what).await?)) }).await
     }
 
-    /// Waits until a condition says this: status, reason, message; null where it should not be there.
-    pub(crate) async fn says(&self, what: &str, condition: &str, expected: Value) -> Result<()> {
+    /// Waits until a condition has this status, reason and message; null for a missing condition.
+    pub(crate) async fn wait_for_condition(&self, what: &str, condition: &str, expected: Value) -> Result<()> {
         let part = |object: Option<Value>| {
             let found = object.as_ref().and_then(|o| self::condition(o, condition));
             found.map(|c| json!([c["status"], c["reason"], c["message"]])).unwrap_or_default()
         };
-        self.expects(&format!("{what} {condition}"), expected, || async { Ok(part(self.get(what).await?)) }).await
+        self.wait_for_value(&format!("{what} {condition}"), expected, || async { Ok(part(self.get(what).await?)) })
+            .await
     }
 
     /// Waits until an object is gone.
-    pub(crate) async fn is_gone(&self, what: &str) -> Result<()> {
-        self.expects(what, Value::Null, || async { Ok(self.get(what).await?.unwrap_or_default()) }).await
+    pub(crate) async fn wait_until_deleted(&self, what: &str) -> Result<()> {
+        self.wait_for_value(what, Value::Null, || async { Ok(self.get(what).await?.unwrap_or_default()) }).await
     }
 
-    async fn expects<F>(&self, what: &str, expected: Value, mut look: impl FnMut() -> F) -> Result<()>
+    async fn wait_for_value<F>(&self, what: &str, expected: Value, mut look: impl FnMut() -> F) -> Result<()>
     where
         F: Future<Output = Result<Value>>,
     {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + RESULT_TIMEOUT;
         loop {
             let found = look().await?;
             if found == expected {
@@ -137,7 +138,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A Glance's spec, with these APIs, and with this Topology for all of them.
+/// Returns a Glance's spec with these APIs, and with this Topology for all of them.
 pub(crate) fn glance_spec(apis: Value, topology_ref: Value) -> Value {
     let mut spec = json!({"databaseInstance": "openstack", "secret": "osp-secret", "glanceAPIs": apis});
     if let Some(names) = spec["glanceAPIs"].as_object()
@@ -151,7 +152,7 @@ pub(crate) fn glance_spec(apis: Value, topology_ref: Value) -> Value {
     spec
 }
 
-/// A condition of an object.
+/// Returns a condition of an object.
 pub(crate) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }

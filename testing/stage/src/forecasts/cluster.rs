@@ -1,4 +1,4 @@
-//! The cluster of the situations: a node for each, other nodes of its zone, and some for all.
+//! The cluster of the situations: a node for each, the other nodes of its zone, and nodes for all situations.
 
 use std::path::{Path, PathBuf};
 
@@ -10,53 +10,53 @@ use stead_testbed::{Binaries, ClusterSpec, ControlPlane, DriverSpec, NodeSpec, O
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::lateness::Lateness;
-use super::objects::{ALL, FOR, ZONE, class, nodes, silent_before};
-use super::sight::Sight;
+use super::machine_delay::MachineDelay;
+use super::objects::{ALL_SITUATIONS, SITUATION_LABEL, ZONE, class, nodes, unreachable_before};
+use super::readiness::ReadinessWatch;
 use super::situation::{Situation, Storage};
-use super::waits::Waits;
+use super::timeouts::Timeouts;
 
-/// A quarter of an hour: how far apart clocks of different places are, or a multiple of it.
-const QUARTER: SignedDuration = SignedDuration::from_mins(15);
+/// The offsets of time zones are multiples of 15 minutes.
+const QUARTER_HOUR: SignedDuration = SignedDuration::from_mins(15);
 
-/// A control plane with machines for situations.
-pub(super) struct Ground {
+/// A control plane with machines for the situations.
+pub(super) struct ForecastCluster {
     pub(super) machines: Machines,
-    pub(super) sight: Sight,
-    pub(super) lateness: Lateness,
-    pub(super) waits: Waits,
-    /// One question at a time, and what is done about it: an answer is about the moment at which it is given.
+    pub(super) readiness: ReadinessWatch,
+    pub(super) machine_delay: MachineDelay,
+    pub(super) timeouts: Timeouts,
+    /// Held while a person calls `stead explain` and acts: a forecast is valid only for the moment when it is made.
     pub(super) turn: Mutex<()>,
     plane: ControlPlane,
     stead: PathBuf,
     path: String,
-    /// From the controller manager's log to UTC.
-    log_is_behind: SignedDuration,
+    /// The difference between UTC and the times in kube-controller-manager's log.
+    log_offset: SignedDuration,
 }
 
-impl Ground {
-    /// Starts a control plane and machines for these situations, of which so many happen at once.
+impl ForecastCluster {
+    /// Starts a control plane and machines for these situations, `at_once` of which are played at the same time.
     pub(super) async fn open(
         binaries: &Binaries,
         stead: &Path,
-        waits: Waits,
+        timeouts: Timeouts,
         situations: &[Situation],
         at_once: usize,
-    ) -> Result<Ground> {
-        let options = Options { fast: waits.fast, ..Options::default() };
+    ) -> Result<ForecastCluster> {
+        let options = Options { fast: timeouts.fast, ..Options::default() };
         let plane = ControlPlane::start(binaries, options).await?;
         let kubectl = binaries.program("kubectl");
         let folders = [kubectl.parent(), stead.parent()].into_iter().flatten().map(|f| f.display().to_string());
         let path = folders.chain(std::env::var("PATH")).collect::<Vec<_>>().join(":");
-        let own: Vec<_> = situations.iter().flat_map(nodes).collect();
-        // No recovery is begun while more than half of the nodes are silent.
-        let mut silent: Vec<usize> = situations.iter().map(|s| 1 + silent_before(s).len()).collect();
-        silent.sort_unstable_by(|a, b| b.cmp(a));
-        let common = (2 * silent.iter().take(at_once).sum::<usize>() + 1).saturating_sub(own.len()).max(6);
-        let common = (0..common).map(|n| (format!("all-{n}"), format!("zone-{}", n % 3), ALL.to_owned()));
-        let node = |(name, zone, whose): (String, String, String)| NodeSpec {
+        let separate: Vec<_> = situations.iter().flat_map(nodes).collect();
+        // Add nodes: no recovery starts while more than half of the nodes are unreachable.
+        let mut unreachable: Vec<usize> = situations.iter().map(|s| 1 + unreachable_before(s).len()).collect();
+        unreachable.sort_unstable_by(|a, b| b.cmp(a));
+        let common = (2 * unreachable.iter().take(at_once).sum::<usize>() + 1).saturating_sub(separate.len()).max(6);
+        let common = (0..common).map(|n| (format!("all-{n}"), format!("zone-{}", n % 3), ALL_SITUATIONS.to_owned()));
+        let node = |(name, zone, situation): (String, String, String)| NodeSpec {
             name,
-            labels: [(ZONE.to_owned(), zone), (FOR.to_owned(), whose)].into(),
+            labels: [(ZONE.to_owned(), zone), (SITUATION_LABEL.to_owned(), situation)].into(),
             ..NodeSpec::default()
         };
         let storages = [Storage::Shared, Storage::Disk, Storage::ZoneDisk, Storage::Local];
@@ -70,38 +70,48 @@ impl Ground {
             Some(DriverSpec { name: class(storage)?.to_owned(), topology, attach: disk, disk })
         });
         let cluster = ClusterSpec {
-            nodes: own.into_iter().chain(common).map(node).collect(),
+            nodes: separate.into_iter().chain(common).map(node).collect(),
             drivers: drivers.collect(),
-            heartbeat_seconds: waits.heartbeat as f64,
+            heartbeat_seconds: timeouts.heartbeat as f64,
             ..ClusterSpec::default()
         };
         let classes: Vec<Value> = cluster.drivers.iter().map(|driver| storage_class(&driver.name)).collect();
         let machines = Machines::start(&plane, Setup { cluster, ..Setup::default() }).await?;
         machines.ready().await?;
-        let (sight, lateness) = (Sight::new(plane.client()), Lateness::new(plane.client()));
+        let (readiness, machine_delay) = (ReadinessWatch::new(plane.client()), MachineDelay::new(plane.client()));
         let (turn, stead) = (Mutex::new(()), stead.to_owned());
-        let mut ground =
-            Ground { machines, sight, lateness, waits, turn, plane, stead, path, log_is_behind: SignedDuration::ZERO };
-        let quarters = Timestamp::now().duration_since(ground.collector_seen()?).as_secs_f64() / QUARTER.as_secs_f64();
-        ground.log_is_behind = QUARTER.mul_f64(quarters.round());
-        ground.apply(&json!({ "apiVersion": "v1", "kind": "List", "items": classes })).await?;
-        Ok(ground)
+        let mut opened = ForecastCluster {
+            machines,
+            readiness,
+            machine_delay,
+            timeouts,
+            turn,
+            plane,
+            stead,
+            path,
+            log_offset: SignedDuration::ZERO,
+        };
+        let quarters =
+            Timestamp::now().duration_since(opened.last_pod_gc()?).as_secs_f64() / QUARTER_HOUR.as_secs_f64();
+        opened.log_offset = QUARTER_HOUR.mul_f64(quarters.round());
+        opened.apply(&json!({ "apiVersion": "v1", "kind": "List", "items": classes })).await?;
+        Ok(opened)
     }
 
-    /// Makes objects, or changes them.
+    /// Applies objects.
     pub(super) async fn apply(&self, objects: &Value) -> Result<()> {
         let ran = self.plane.kubectl_with(&["apply", "-f", "-"], &objects.to_string()).await?;
         ran.ok().map(drop)
     }
 
-    /// Runs kubectl.
+    /// Runs kubectl; fails if kubectl fails.
     pub(super) async fn kubectl(&self, args: &[&str]) -> Result<()> {
         let ran = self.plane.kubectl(args).await?;
         ran.ok().map(drop).with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
-    /// Types a line, as a person would who was told to; what it prints.
-    pub(super) async fn types(&self, line: &str) -> Result<String> {
+    /// Runs a line in a shell, as a person would. Returns standard output.
+    pub(super) async fn run_line(&self, line: &str) -> Result<String> {
         let mut command = Command::new("sh");
         command.args(["-c", line]).env("PATH", &self.path).env("KUBECONFIG", self.plane.kubeconfig());
         command.env("KUBECACHEDIR", self.plane.folder().join("kubectl-cache"));
@@ -110,31 +120,31 @@ impl Ground {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Writes a file that a command can name.
-    pub(super) fn file(&self, name: &str, content: &str) -> Result<PathBuf> {
+    /// Writes a file for a command. Returns its path.
+    pub(super) fn write_file(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.plane.folder().join(name);
         std::fs::write(&path, content).with_context(|| format!("writing {name}"))?;
         Ok(path)
     }
 
-    /// What `stead explain` says of a pod.
+    /// Returns the JSON output of `stead explain` for a pod.
     pub(super) async fn explain(&self, namespace: &str, pod: &str) -> Result<Value> {
-        let (target, seen) = (format!("pod/{pod}"), self.collector_seen()?.to_string());
-        let flags = self.waits.flags();
+        let (target, seen) = (format!("pod/{pod}"), self.last_pod_gc()?.to_string());
+        let flags = self.timeouts.flags();
         let mut args = vec!["explain", &target, "-n", namespace, "-o", "json", "--pod-gc-seen", &seen];
         args.extend(flags.iter().map(String::as_str));
-        let answer = crate::stead(&self.stead, &self.plane, &args).await?;
-        serde_json::from_str(&answer).with_context(|| format!("stead {}", args.join(" ")))
+        let output = crate::stead(&self.stead, &self.plane, &args).await?;
+        serde_json::from_str(&output).with_context(|| format!("stead {}", args.join(" ")))
     }
 
-    /// When the pod collector looked last, as far as its log tells: it speaks only of what it does.
-    fn collector_seen(&self) -> Result<Timestamp> {
-        let name = if self.waits.fast { "kcm-fast.log" } else { "kube-controller-manager.log" };
+    /// Returns when the pod garbage collector last ran, according to its log. It logs only when it does something.
+    fn last_pod_gc(&self) -> Result<Timestamp> {
+        let name = if self.timeouts.fast { "kcm-fast.log" } else { "kube-controller-manager.log" };
         let log = std::fs::read_to_string(self.plane.folder().join(name)).with_context(|| format!("reading {name}"))?;
         let line = log.lines().rev().find(|line| line.contains(" gc_controller.go:") && !line.contains("Shutting"));
-        let line = line.with_context(|| format!("nothing of the pod collector in {name}"))?;
+        let line = line.with_context(|| format!("no entry of the pod garbage collector in {name}"))?;
         let seen = klog_time(line, Timestamp::now()).with_context(|| format!("no time in {line}"))?;
-        Ok(seen + self.log_is_behind)
+        Ok(seen + self.log_offset)
     }
 }
 
@@ -145,7 +155,7 @@ fn storage_class(driver: &str) -> Value {
     })
 }
 
-/// The time of a line such as `I1116 09:13:07.186033   12 file.go:7] …`, taken for UTC. The year is that of `now`.
+/// Parses the time of a line such as `I1116 09:13:07.186033   12 file.go:7] …` as UTC, in the year of `now`.
 fn klog_time(line: &str, now: Timestamp) -> Option<Timestamp> {
     let mut words = line.split_whitespace();
     let (date, time) = (words.next()?.get(1..)?, words.next()?);
@@ -159,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_log_has_a_time() {
-        let now = "2026-11-16T10:00:00Z".parse().expect("a time");
+    fn klog_times_are_parsed() {
+        let now = "2026-11-16T10:00:00Z".parse().expect("a valid time");
         let line = r#"I1116 09:13:07.186033   12 gc_controller.go:96] "Starting GC controller""#;
         assert_eq!(klog_time(line, now), "2026-11-16T09:13:07.186033Z".parse().ok());
         assert_eq!(klog_time("no such line", now), None);

@@ -1,21 +1,22 @@
-//! What was done in a run, and when.
+//! The log of a run.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-/// The story of a run, for those who want to know why it failed.
+/// What was done in a run, with times. It is printed when the run fails.
 #[derive(Default)]
-pub(super) struct Story(Mutex<Vec<(Timestamp, String)>>);
+pub(super) struct RunLog(Mutex<Vec<(Timestamp, String)>>);
 
-impl Story {
-    pub(super) fn tell(&self, what: impl Into<String>) {
+impl RunLog {
+    /// Adds an entry.
+    pub(super) fn add(&self, what: impl Into<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((Timestamp::now(), what.into()));
     }
 }
 
-impl fmt::Display for Story {
+impl fmt::Display for RunLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, what) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             writeln!(f, "{at:.3}  {}", what.trim_end().replace('\n', "\n    "))?;

@@ -9,7 +9,9 @@ use stead_recovery::{
     RecoveryWrite, Refusal, ReplacementTarget, next_step, record_of,
 };
 
-use crate::cluster::{confirmed, find, keep, lease, next, now, outage, pod, refusal, said, set, with_volume, written};
+use crate::cluster::{
+    confirmed, find, lease, next, now, outage, pod, refusal, set, statement, store, with_volume, written,
+};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -17,15 +19,15 @@ fn plain_request() -> RecoveryRequest {
     RecoveryRequest { who: "bert".into(), ..RecoveryRequest::default() }
 }
 
-/// The next step without a confirmation.
-fn then(items: &[Value]) -> NextStep {
+/// Returns the next step without a confirmation.
+fn next_unconfirmed(items: &[Value]) -> NextStep {
     next(items, &plain_request(), &RecoveryPolicy::default())
 }
 
 /// Applies a write to the items.
 fn apply(items: &mut Vec<Value>, write: Option<RecoveryWrite>) {
     match write {
-        Some(RecoveryWrite::Record(record)) => keep(items, &record),
+        Some(RecoveryWrite::Record(record)) => store(items, &record),
         Some(RecoveryWrite::Node { name, patch, .. }) => {
             let node = find(items, "Node", &name);
             node["spec"]["taints"] = patch["spec"]["taints"].clone();
@@ -39,7 +41,7 @@ fn apply(items: &mut Vec<Value>, write: Option<RecoveryWrite>) {
         Some(RecoveryWrite::Pod { name, patch, .. }) => {
             find(items, "Pod", &name)["spec"]["tolerations"] = patch["spec"]["tolerations"].clone();
         }
-        other => panic!("no write that is expected: {other:?}"),
+        other => panic!("unexpected write: {other:?}"),
     }
 }
 
@@ -69,15 +71,15 @@ fn advance_to(items: &mut Vec<Value>, phase: RecoveryPhase) {
     panic!("not {phase:?}, but {:?}", record(items).status);
 }
 
-/// Node `a` is back, without a restart.
-fn back(items: &mut Vec<Value>) {
+/// Brings node `a` back without a restart.
+fn return_node(items: &mut Vec<Value>) {
     items.retain(|i| i["kind"] != "Lease");
     items.push(lease("a", "2026-01-01T00:59:55Z"));
     find(items, "Node", "a")["status"]["conditions"][0]["status"] = "True".into();
 }
 
-/// The next step if the node's kubelet reports that it runs these pods.
-fn then_running(items: &[Value], running: &[&str]) -> NextStep {
+/// Returns the next step if the node's kubelet reports that it runs these pods.
+fn next_if_running(items: &[Value], running: &[&str]) -> NextStep {
     let objects = Objects::from_items(items.to_vec());
     let running: BTreeSet<String> = running.iter().map(|uid| (*uid).to_owned()).collect();
     let view = ClusterView::new("a", &objects, Some(&running), now());
@@ -88,18 +90,19 @@ fn remove(items: &mut Vec<Value>, kind: &str, name: &str) {
     items.retain(|i| i["kind"] != kind || i["metadata"]["name"] != name);
 }
 
-/// The point of no return is recorded, an abort is refused, and the kubelet has to report what it runs before the end.
+/// Checks that the point of no return is recorded, an abort is refused, and the kubelet has to report its pods before
+/// the end.
 fn check_point_of_no_return(mut items: Vec<Value>, why: &str) {
     resume(&mut items);
     assert!(record(&items).status.no_return_since.is_some(), "{why}");
-    let abort = RecoveryRequest { abort: said("never mind"), ..plain_request() };
+    let abort = RecoveryRequest { abort: statement("never mind"), ..plain_request() };
     assert!(refusal(&items, &abort, &RecoveryPolicy::default()).contains("too late to abort"), "{why}");
-    back(&mut items);
-    let asked = then(&items);
+    return_node(&mut items);
+    let asked = next_unconfirmed(&items);
     assert!(asked.ask_running, "{why}: {asked:?}");
-    let waits = then_running(&items, &["uid-of-a-former-pod"]);
+    let waits = next_if_running(&items, &["uid-of-a-former-pod"]);
     assert!(!matches!(waits.write, Some(RecoveryWrite::Node { .. })), "{why}: {waits:?}");
-    let closes = then_running(&items, &[]);
+    let closes = next_if_running(&items, &[]);
     assert!(matches!(closes.write, Some(RecoveryWrite::Node { .. })), "{why}: {closes:?}");
 }
 
@@ -107,7 +110,7 @@ fn check_point_of_no_return(mut items: Vec<Value>, why: &str) {
 fn the_point_of_no_return() {
     let mut items = outage();
     advance_to(&mut items, RecoveryPhase::Fenced);
-    let abort = RecoveryRequest { abort: said("never mind"), ..plain_request() };
+    let abort = RecoveryRequest { abort: statement("never mind"), ..plain_request() };
     assert!(
         matches!(next(&items, &abort, &RecoveryPolicy::default()).write, Some(RecoveryWrite::Record(_))),
         "nothing was released yet"
@@ -134,7 +137,7 @@ fn the_point_of_no_return() {
     find(&mut beside, "Pod", "any-0")["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
     advance_to(&mut beside, RecoveryPhase::Fenced);
     remove(&mut beside, "Pod", "any-0");
-    check_point_of_no_return(beside, "somebody deleted a pod that was left alone");
+    check_point_of_no_return(beside, "a user deleted a pod that was left alone");
 }
 
 #[test]
@@ -146,8 +149,8 @@ fn static_pods_belong_to_the_node() {
     advance_to(&mut items, RecoveryPhase::Fenced);
     remove(&mut items, "Pod", "db-0");
     resume(&mut items);
-    back(&mut items);
-    let closes = then_running(&items, &["hash", "uid-static-0"]);
+    return_node(&mut items);
+    let closes = next_if_running(&items, &["hash", "uid-static-0"]);
     assert!(matches!(closes.write, Some(RecoveryWrite::Node { .. })), "{closes:?}");
 }
 
@@ -157,7 +160,7 @@ fn a_pod_that_tolerates_the_taint_for_some_time_is_deleted() {
     let tolerations = json!([{ "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 86_400 }]);
     find(&mut items, "Pod", "db-0")["spec"]["tolerations"] = tolerations;
     advance_to(&mut items, RecoveryPhase::Fenced);
-    let step = then(&items);
+    let step = next_unconfirmed(&items);
     assert!(matches!(&step.write, Some(RecoveryWrite::DeletePod { uid, .. }) if uid == "uid-db-0"), "{step:?}");
 }
 
@@ -167,8 +170,8 @@ fn a_second_recovery_of_the_same_boot() {
     advance_to(&mut items, RecoveryPhase::Fenced);
     let mut undone = record(&items);
     undone.status.phase = RecoveryPhase::Undone;
-    keep(&mut items, &undone);
-    // The pod was replaced on the same node since, and uses the volume.
+    store(&mut items, &undone);
+    // The pod has since been replaced on the same node, and the replacement uses the volume.
     find(&mut items, "Node", "a")["metadata"]["annotations"] = Value::Null;
     find(&mut items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().retain(|t| t["key"] != OUT_OF_SERVICE);
     find(&mut items, "Pod", "db-0")["metadata"]["uid"] = "uid-next".into();
@@ -178,9 +181,9 @@ fn a_second_recovery_of_the_same_boot() {
         .map(|said| stead_recovery::Statement { at: said.at + jiff::SignedDuration::from_secs(1), ..said });
     apply_next(&mut items, &again, &RecoveryPolicy::default());
     let plan = record(&items).spec.plan;
-    let taken = plan.pod("uid-db-0").expect("it may still run");
+    let released = plan.pod("uid-db-0").expect("it may still run");
     assert_eq!(
-        (taken.released_earlier, &taken.volumes, &taken.target),
+        (released.released_earlier, &released.volumes, &released.target),
         (true, &Vec::new(), &ReplacementTarget::NotRecreated)
     );
     assert_eq!(plan.pod("uid-next").unwrap().volumes, ["v"]);
@@ -188,17 +191,17 @@ fn a_second_recovery_of_the_same_boot() {
     resume(&mut items);
     resume(&mut items);
     assert_eq!((record(&items).status.phase, record(&items).status.no_return_since), (RecoveryPhase::Fenced, None));
-    let abort = RecoveryRequest { abort: said("never mind"), ..plain_request() };
+    let abort = RecoveryRequest { abort: statement("never mind"), ..plain_request() };
     assert!(matches!(next(&items, &abort, &RecoveryPolicy::default()).write, Some(RecoveryWrite::Record(_))));
-    back(&mut items);
-    assert!(then(&items).ask_running);
+    return_node(&mut items);
+    assert!(next_unconfirmed(&items).ask_running);
 
     // After a recovery that ended as Returned, no pod of it can run.
     let mut returned = undone;
     returned.status.phase = RecoveryPhase::Returned;
     let mut items = outage();
     find(&mut items, "Pod", "db-0")["metadata"]["uid"] = "uid-next".into();
-    keep(&mut items, &returned);
+    store(&mut items, &returned);
     apply_next(&mut items, &again, &RecoveryPolicy::default());
     assert!(record(&items).spec.plan.pod("uid-db-0").is_none());
 }
@@ -209,13 +212,13 @@ fn a_record_of_the_same_boot_is_continued() {
     let mut own = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     own.status.phase = RecoveryPhase::Undone;
     own.status.steps[0].at = "2026-01-01T00:10:00Z".parse().unwrap();
-    keep(&mut items, &own);
+    store(&mut items, &own);
     // A slow caller has closed the record of an earlier boot after that.
     let mut former = own.clone();
     former.metadata.insert("name".into(), "a-former".into());
     former.spec.node.boot_id = "boot-0".into();
     former.status.steps[0].at = "2026-01-01T00:20:00Z".parse().unwrap();
-    keep(&mut items, &former);
+    store(&mut items, &former);
     let begun = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
     assert_eq!((begun.name(), begun.metadata["resourceVersion"].as_str()), (own.name(), Some("9")));
 }
@@ -224,7 +227,7 @@ fn a_record_of_the_same_boot_is_continued() {
 fn a_record_that_cannot_be_read() {
     let mut items = outage();
     let record = written(next(&items, &confirmed(), &RecoveryPolicy::default()));
-    keep(&mut items, &record);
+    store(&mut items, &record);
     find(&mut items, "NodeRecovery", record.name())["spec"]["plan"]["pods"][0]["target"] = json!("the moon");
     let why = refusal(&items, &confirmed(), &RecoveryPolicy::default());
     assert!(why.starts_with(&format!("NodeRecovery {} cannot be read", record.name())), "{why}");
@@ -238,10 +241,10 @@ fn a_record_that_was_deleted() {
     remove(&mut items, "NodeRecovery", &name);
     remove(&mut items, "Pod", "db-0");
     assert!(refusal(&items, &plain_request(), &RecoveryPolicy::default()).contains("no evidence"));
-    back(&mut items);
-    assert!(then(&items).ask_running);
-    assert!(then_running(&items, &["uid-db-0"]).write.is_none());
-    let tidied = then_running(&items, &[]);
+    return_node(&mut items);
+    assert!(next_unconfirmed(&items).ask_running);
+    assert!(next_if_running(&items, &["uid-db-0"]).write.is_none());
+    let tidied = next_if_running(&items, &[]);
     apply(&mut items, tidied.write);
     let node = find(&mut items, "Node", "a");
     assert!(!node.to_string().contains(OUT_OF_SERVICE), "{node}");
@@ -253,14 +256,15 @@ fn evidence_for_some_pods_is_not_evidence_for_others() {
     let mut items = outage();
     items.push(pod("db-1", "a"));
     advance_to(&mut items, RecoveryPhase::Fenced);
-    // Somebody removes the taint. The policy does not accept a new confirmation, and the boot ID is evidence for one pod.
+    // Somebody removes the taint. The policy does not accept a new confirmation, and the boot ID is evidence for one
+    // pod.
     find(&mut items, "Node", "a")["spec"]["taints"].as_array_mut().unwrap().retain(|t| t["key"] != OUT_OF_SERVICE);
     let mut former = record(&items);
     former.metadata.insert("name".into(), "a-former".into());
     former.spec.node.boot_id = "boot-0".into();
     former.status.phase = RecoveryPhase::Returned;
     former.spec.plan.pods.iter_mut().for_each(|p| p.terminating = p.name == "db-0");
-    keep(&mut items, &former);
+    store(&mut items, &former);
     let policy = RecoveryPolicy { accept: [EvidenceKind::BootIdChanged].into(), ..RecoveryPolicy::default() };
     let mut words = confirmed();
     words.confirm_off =
@@ -278,8 +282,13 @@ fn a_pod_keeps_its_added_tolerations() {
     items.push(set("web", 3));
     items.extend(["web-0", "web-1"].map(|name| pod(name, "a")));
     apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
-    let kept =
-        record(&items).spec.plan.left_alone.iter().find_map(|l| l.added_tolerations.clone()).expect("no room for one");
+    let kept = record(&items)
+        .spec
+        .plan
+        .left_alone
+        .iter()
+        .find_map(|l| l.added_tolerations.clone())
+        .expect("one pod is left alone");
     resume(&mut items);
     assert!(find(&mut items, "Pod", &kept.name)["spec"]["tolerations"].to_string().contains(OUT_OF_SERVICE));
     // There is room now, and another pod is gone.
@@ -295,7 +304,7 @@ fn a_pod_keeps_its_added_tolerations() {
     let mut undone = record(&items);
     undone.status.phase = RecoveryPhase::Undone;
     undone.status.steps.iter_mut().for_each(|step| step.at = "2026-01-01T00:10:00Z".parse().unwrap());
-    keep(&mut items, &undone);
+    store(&mut items, &undone);
     resume(&mut items);
     apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
     let plan = record(&items).spec.plan;
@@ -303,20 +312,20 @@ fn a_pod_keeps_its_added_tolerations() {
 }
 
 #[test]
-fn added_tolerations_are_taken_back_when_the_node_is_gone() {
+fn added_tolerations_are_removed_when_the_node_is_gone() {
     let mut items = outage();
     items.push(pod("large-0", "a"));
     find(&mut items, "Pod", "large-0")["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100".into();
     apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
     resume(&mut items);
     find(&mut items, "Node", "a")["metadata"]["uid"] = "another".into();
-    let lowers = then(&items);
-    assert!(matches!(&lowers.write, Some(RecoveryWrite::Pod { name, .. }) if name == "large-0"), "{lowers:?}");
-    apply(&mut items, lowers.write);
-    assert_eq!(written(then(&items)).status.phase, RecoveryPhase::Void);
+    let removal = next_unconfirmed(&items);
+    assert!(matches!(&removal.write, Some(RecoveryWrite::Pod { name, .. }) if name == "large-0"), "{removal:?}");
+    apply(&mut items, removal.write);
+    assert_eq!(written(next_unconfirmed(&items)).status.phase, RecoveryPhase::Void);
 }
 
-/// What is waited for when pods and volumes are released.
+/// Returns what the recovery waits for when pods and volumes are released.
 fn waits(owner: &str, more: Vec<Value>) -> Vec<String> {
     let mut items = outage();
     find(&mut items, "Pod", "db-0")["metadata"]["ownerReferences"][0] =
@@ -327,7 +336,7 @@ fn waits(owner: &str, more: Vec<Value>) -> Vec<String> {
     remove(&mut items, "Pod", "db-0");
     remove(&mut items, "VolumeAttachment", "va-v");
     for _ in 0..10 {
-        let step = then(&items);
+        let step = next_unconfirmed(&items);
         if step.end == Some(RecoveryEnd::Recovered) {
             return Vec::new();
         }
@@ -336,10 +345,10 @@ fn waits(owner: &str, more: Vec<Value>) -> Vec<String> {
         }
         apply(&mut items, step.write);
     }
-    panic!("it does not come to an end: {:?}", record(&items).status);
+    panic!("the recovery does not end: {:?}", record(&items).status);
 }
 
-fn made_by(kind: &str, name: &str, ready: bool, created: &str) -> Value {
+fn pod_of(kind: &str, name: &str, ready: bool, created: &str) -> Value {
     let mut pod = pod(name, "b");
     pod["metadata"]["ownerReferences"][0] = json!({ "kind": kind, "name": "o", "uid": "o", "controller": true });
     pod["metadata"]["creationTimestamp"] = created.into();
@@ -354,20 +363,20 @@ fn controller(kind: &str, name: &str, spec: Value, conditions: Value) -> Value {
 }
 
 #[test]
-fn only_replacements_that_are_created_are_waited_for() {
+fn only_replacements_that_will_be_created_are_waited_for() {
     let (before, after) = ("2026-01-01T00:10:00Z", "2026-01-01T00:58:00Z");
     let job = |conditions: Value| vec![controller("Job", "o", json!({}), conditions)];
     assert_eq!(waits("Job", job(json!([]))), ["a pod of Job x/o: not created yet"]);
     assert_eq!(waits("Job", job(json!([{ "type": "Failed", "status": "True" }]))), [""; 0]);
     assert_eq!(waits("Job", Vec::new()), [""; 0], "it was deleted");
     assert_eq!(waits("Custom", Vec::new()), [""; 0]);
-    let waiting = vec![made_by("Custom", "next", false, after)];
+    let waiting = vec![pod_of("Custom", "next", false, after)];
     assert_eq!(waits("Custom", waiting), ["a pod of Custom x/o: on b, not Ready yet"]);
 
     let set = |replicas: i64| controller("ReplicaSet", "o", json!({ "replicas": replicas }), json!([]));
     assert_eq!(waits("ReplicaSet", vec![set(1)]), ["a pod of ReplicaSet x/o: not created yet"]);
-    let broken = made_by("ReplicaSet", "broken", false, before);
-    let next = |ready| made_by("ReplicaSet", "next", ready, after);
+    let broken = pod_of("ReplicaSet", "broken", false, before);
+    let next = |ready| pod_of("ReplicaSet", "next", ready, after);
     assert_eq!(waits("ReplicaSet", vec![set(2), broken.clone(), next(true)]), [""; 0], "it was broken before");
     let not_yet = waits("ReplicaSet", vec![set(2), broken, next(false)]);
     assert_eq!(not_yet, ["a pod of ReplicaSet x/o: on b, not Ready yet"]);
@@ -381,7 +390,7 @@ fn only_replacements_that_are_created_are_waited_for() {
     let deployment = controller("Deployment", "d", json!({ "replicas": 1 }), json!([]));
     let all = |more: Vec<Value>| [vec![old.clone(), new.clone(), deployment.clone()], more].concat();
     assert_eq!(waits("ReplicaSet", all(Vec::new())), ["a pod of ReplicaSet x/o: not created yet"]);
-    let mut successor = made_by("ReplicaSet", "next", true, after);
+    let mut successor = pod_of("ReplicaSet", "next", true, after);
     successor["metadata"]["ownerReferences"][0]["uid"] = "o2".into();
     assert_eq!(waits("ReplicaSet", all(vec![successor])), [""; 0]);
 }
@@ -397,7 +406,7 @@ fn a_recovery_that_waits_for_replacements_blocks_no_other() {
         let mut items = outage();
         let mut released = released.clone();
         released.status.phase = phase;
-        keep(&mut items, &released);
+        store(&mut items, &released);
         next(&items, &confirmed(), &RecoveryPolicy { at_once: 1, ..RecoveryPolicy::default() }).write.is_some()
     };
     assert!(!begins(RecoveryPhase::Fenced) && begins(RecoveryPhase::Released));
@@ -412,7 +421,7 @@ fn the_plan_is_current_when_the_taint_is_applied() {
     for node in ["b", "c"] {
         find(&mut items, "Node", node)["status"]["allocatable"]["cpu"] = "0".into();
     }
-    // There is nothing to release: the recovery is undone.
+    // Nothing is left to release: the recovery is undone.
     for _ in 0..3 {
         resume(&mut items);
     }
@@ -421,7 +430,7 @@ fn the_plan_is_current_when_the_taint_is_applied() {
     assert!(now.steps.last().unwrap().what.contains("no pod or volume is left to release"), "{now:?}");
     assert_eq!(find(&mut items, "Node", "a")["spec"]["taints"].as_array().unwrap().len(), 2);
 
-    // One of two pods has no room any more, and is left alone.
+    // One of two pods can no longer be placed, and is left alone.
     let mut items = outage();
     items.push(pod("web-0", "a"));
     apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
@@ -433,11 +442,11 @@ fn the_plan_is_current_when_the_taint_is_applied() {
     assert_eq!(plan.pods.len(), 1, "{plan:?}");
     assert!(plan.left_alone[0].what == "pod x/web-0" && plan.left_alone[0].added_tolerations.is_some(), "{plan:?}");
 
-    // Where replacements would go may change without a new plan.
+    // The targets of replacements may change without a new plan.
     let mut items = outage();
     apply_next(&mut items, &confirmed(), &RecoveryPolicy::default());
     remove(&mut items, "Node", "b");
-    assert!(matches!(then(&items).write, Some(RecoveryWrite::Node { .. })));
+    assert!(matches!(next_unconfirmed(&items).write, Some(RecoveryWrite::Node { .. })));
 }
 
 /// Evidence expires before the taint is applied, not after.
@@ -477,7 +486,7 @@ fn a_pod_that_tolerates_the_taint_for_zero_seconds_is_deleted() {
     let none = json!({ "key": OUT_OF_SERVICE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0 });
     find(&mut items, "Pod", "db-0")["spec"]["tolerations"].as_array_mut().unwrap().push(none);
     advance_to(&mut items, RecoveryPhase::Fenced);
-    let write = then(&items).write;
+    let write = next_unconfirmed(&items).write;
     assert!(matches!(&write, Some(RecoveryWrite::DeletePod { uid, .. }) if uid == "uid-db-0"), "{write:?}");
 }
 
@@ -502,7 +511,7 @@ fn pods_that_have_ended_are_not_replacements() {
         remove(&mut items, "VolumeAttachment", "va-v");
         resume(&mut items);
         resume(&mut items);
-        let step = then(&items);
+        let step = next_unconfirmed(&items);
         assert!(step.waits.iter().any(|wait| wait.how == "not created yet"), "{phase}: {step:?}");
     }
 }
@@ -519,11 +528,11 @@ fn the_taint_stays_while_a_released_volume_is_in_use() {
             remove(&mut items, "VolumeAttachment", "va-v");
         }
         resume(&mut items);
-        back(&mut items);
+        return_node(&mut items);
         find(&mut items, "Node", "a")["status"]["volumesInUse"] = json!(in_use);
         items
     };
-    let stays = |items: &[Value]| !matches!(then_running(items, &[]).write, Some(RecoveryWrite::Node { .. }));
+    let stays = |items: &[Value]| !matches!(next_if_running(items, &[]).write, Some(RecoveryWrite::Node { .. }));
     assert!(stays(&returned(&[unique], false)), "it was released");
     assert!(stays(&returned(&[unique], true)), "it is about to be released");
     assert!(!stays(&returned(&[], false)));
@@ -555,12 +564,12 @@ fn pods_with_unrevoked_volumes_are_deleted_before_the_taint() {
     find(&mut items, "PersistentVolume", "v")["spec"]["csi"]["driver"] = "nfs.csi.k8s.io".into();
     let stated = RecoveryRequest { powered_off: true, ..confirmed() };
     apply_next(&mut items, &stated, &RecoveryPolicy::default());
-    let write = then(&items).write;
+    let write = next_unconfirmed(&items).write;
     let expected = |uid: &str, version: &str| uid == "uid-db-0" && version == "3";
     assert!(
         matches!(&write, Some(RecoveryWrite::DeletePod { uid, resource_version, .. }) if expected(uid, resource_version)),
         "{write:?}"
     );
     find(&mut items, "Pod", "db-0")["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:30Z".into();
-    assert!(matches!(then(&items).write, Some(RecoveryWrite::Node { .. })));
+    assert!(matches!(next_unconfirmed(&items).write, Some(RecoveryWrite::Node { .. })));
 }

@@ -1,5 +1,5 @@
-//! What a real Glance needs: its package from Python's registry, a MariaDB from Debian, and the rights to give each
-//! replica a root of its own.
+//! The prerequisites of a real Glance: its package from PyPI, MariaDB from Debian, and the permission to give each
+//! replica a separate root directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,34 +10,36 @@ use stead_testbed::Binaries;
 
 use crate::debian;
 
-/// The packages of Python's registry, in whichever versions are the newest.
+/// The packages from PyPI, in their newest versions.
 const PACKAGES: [&str; 3] = ["glance", "gunicorn", "pymysql"];
-/// What there has to be of a MariaDB.
-const DATABASE: [&str; 3] = ["mariadbd", "mariadb-install-db", "mariadb"];
-/// What gives a replica its root.
-const ROOTS: [&str; 4] = ["unshare", "setpriv", "chroot", "mount"];
+/// The programs of MariaDB.
+const DATABASE_PROGRAMS: [&str; 3] = ["mariadbd", "mariadb-install-db", "mariadb"];
+/// The programs that set up the root directory of a replica.
+const ROOT_PROGRAMS: [&str; 4] = ["unshare", "setpriv", "chroot", "mount"];
 
-/// A Glance that can be run.
+/// An installed Glance.
 pub(crate) struct Glance {
-    /// The Python environment that it is installed in.
+    /// The virtual environment in which Glance is installed.
     pub(crate) environment: PathBuf,
-    /// The Python that the environment is made of.
+    /// The installation prefix of the Python of the environment.
     pub(crate) python: PathBuf,
-    /// What was found, in which versions.
+    /// The versions of the packages and of MariaDB.
     pub(crate) versions: String,
 }
 
-/// Finds or gets it all, or says what cannot be had.
+/// Finds or installs all prerequisites; the inner error is what is missing.
 pub(crate) fn find() -> Result<Result<Glance, String>> {
     let user = output(Command::new("id").arg("-u")).unwrap_or_default();
     if user != "0" {
-        return Ok(Err("only root can give each replica a root file system of its own".into()));
+        return Ok(Err("only root can give each replica a separate root directory".into()));
     }
-    if let Some(missing) = ROOTS.iter().find(|program| !debian::has(program)) {
-        return Ok(Err(format!("there is no {missing}")));
+    if let Some(missing) = ROOT_PROGRAMS.iter().find(|program| !debian::is_installed(program)) {
+        return Ok(Err(format!("{missing} is not installed")));
     }
-    if DATABASE.iter().any(|program| !debian::has(program)) && !debian::get(DATABASE[0], "mariadb-server") {
-        return Ok(Err("there is no MariaDB, and `apt-get install mariadb-server` did not bring one".into()));
+    if DATABASE_PROGRAMS.iter().any(|program| !debian::is_installed(program))
+        && !debian::ensure_installed(DATABASE_PROGRAMS[0], "mariadb-server")
+    {
+        return Ok(Err("MariaDB is not installed, and `apt-get install mariadb-server` failed".into()));
     }
     let environment =
         Binaries::directory().context("none of STEAD_REAL, XDG_CACHE_HOME and HOME is set")?.join("glance-venv");
@@ -46,15 +48,15 @@ pub(crate) fn find() -> Result<Result<Glance, String>> {
     }
     let python = environment.join("bin/python");
     let home = output(Command::new(&python).args(["-c", "import sys; print(sys.base_prefix)"]))
-        .with_context(|| format!("asking {} where it comes from", python.display()))?;
+        .with_context(|| format!("reading the prefix of {}", python.display()))?;
     let versions = versions(&environment)?;
     Ok(Ok(Glance { environment, python: home.into(), versions }))
 }
 
 fn install_glance(environment: &Path) -> Result<bool> {
-    println!("getting {} from Python's registry into {}", PACKAGES.join(", "), environment.display());
-    let made = Command::new("python3").args(["-m", "venv"]).arg(environment).status();
-    if !made.is_ok_and(|status| status.success()) {
+    println!("installing {} from PyPI into {}", PACKAGES.join(", "), environment.display());
+    let created = Command::new("python3").args(["-m", "venv"]).arg(environment).status();
+    if !created.is_ok_and(|status| status.success()) {
         return Ok(false);
     }
     let pip = environment.join("bin/pip");
@@ -72,7 +74,7 @@ fn versions(environment: &Path) -> Result<String> {
     Ok(format!("{packages}, {database}"))
 }
 
-/// What a program prints, without the line's end.
+/// Returns the trimmed standard output of a program.
 fn output(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::null()).output()?;
     ensure!(output.status.success(), "{}", output.status);
