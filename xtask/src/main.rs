@@ -68,13 +68,13 @@ enum Task {
     /// Play every scene of a Gluster pool on real glusterd, or random faults, or measure it.
     #[command(disable_help_flag = true)]
     Gluster(Rest),
-    /// Feed broken input to everything that reads any.
+    /// Feed broken input to everything that reads input.
     #[command(disable_help_flag = true)]
     Fuzz(Rest),
     /// Measure how fast pods are placed beside kube-scheduler's own algorithm, and the memory and forks of a cluster.
     #[command(disable_help_flag = true)]
     Bench(Rest),
-    /// Make the operator's image, as an OCI layout.
+    /// Build the operator's image as an OCI layout.
     #[command(disable_help_flag = true)]
     Image(Rest),
 }

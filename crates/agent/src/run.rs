@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::BoxFuture;
 use stead_client::ClientConfig;
 use stead_election::{Candidate, LeaseName, LeaseTiming, run_candidate};
 use tokio::sync::{oneshot, watch};
@@ -35,7 +36,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Runs the agent until `stop` completes. Then it waits to be detached if the pod was scaled away, releases the Lease,
 /// and stops glusterd and its bricks.
-pub async fn run(config: ClientConfig, settings: Settings, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+///
+/// The futures are boxed so that all of this is compiled in this crate, and not in the program that calls it.
+pub fn run(
+    config: ClientConfig,
+    settings: Settings,
+    stop: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(run_until(config, settings, stop))
+}
+
+async fn run_until(config: ClientConfig, settings: Settings, stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     let config = config
         .without_retries()
         .connect_timeout(REQUEST_TIMEOUT)

@@ -12,6 +12,7 @@ mod consent;
 mod live_object;
 mod output;
 mod server;
+mod stop_signal;
 mod workload;
 
 use std::process::ExitCode;

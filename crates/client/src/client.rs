@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::response::Parts;
 use jiff::Timestamp;
@@ -35,7 +36,7 @@ impl Client {
     /// # Errors
     /// If the server rejects it, does not answer in time, or answers something else.
     pub async fn send_within<T: DeserializeOwned>(&self, limit: Duration, request: ApiRequest) -> Result<T, Error> {
-        let (_, body) = within(limit, self.exchange(request)).await?;
+        let (_, body) = self.answer(limit, request).await?;
         serde_json::from_slice(&body).map_err(|error| Error::unreadable(&error))
     }
 
@@ -65,9 +66,16 @@ impl Client {
     /// # Errors
     /// Like [`Client::send`].
     pub async fn server_time(&self) -> Result<Option<Timestamp>, Error> {
-        let (parts, _) = within(self.request_timeout, self.exchange(ApiRequest::get("/version"))).await?;
+        let (parts, _) = self.answer(self.request_timeout, ApiRequest::get("/version")).await?;
         let date = parts.headers.get(DATE).and_then(|date| date.to_str().ok());
         Ok(date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()))
+    }
+
+    /// Sends a request and reads the whole answer within this time. The future is boxed: an `async fn` would be compiled
+    /// again, with all of kube's client, in every crate that sends a request.
+    fn answer(&self, limit: Duration, request: ApiRequest) -> BoxFuture<'_, Result<(Parts, Vec<u8>), Error>> {
+        let answer = tokio::time::timeout(limit, self.exchange(request));
+        Box::pin(async move { answer.await.unwrap_or(Err(Error::Timeout(limit))) })
     }
 
     async fn exchange(&self, request: ApiRequest) -> Result<(Parts, Vec<u8>), Error> {
@@ -87,8 +95,4 @@ impl Client {
         let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         Err(Error::Api(ApiStatus::parse(parts.status.as_u16(), retry_after, &body)))
     }
-}
-
-async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::Timeout(limit)))
 }

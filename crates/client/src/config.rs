@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -74,7 +75,7 @@ impl ClientConfig {
         let context = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone());
         let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
         let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
-        let kube = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let kube = from_kubeconfig(kubeconfig, options).await;
         let kube = kube.map_err(|error| unusable_context(&error, context.as_deref(), known))?;
         Ok(ClientConfig::new(kube, context.as_deref()))
     }
@@ -188,6 +189,14 @@ fn read(path: &Path) -> Result<Kubeconfig, ConfigError> {
 
 fn unusable_file(verb: &'static str, path: &Path, cause: &dyn std::error::Error) -> ConfigError {
     ConfigError::Kubeconfig { verb, path: path.to_owned(), cause: cause.to_string() }
+}
+
+/// Boxed for the same reason as the answer to a request.
+fn from_kubeconfig(
+    kubeconfig: Kubeconfig,
+    options: KubeConfigOptions,
+) -> BoxFuture<'static, Result<kube::Config, KubeconfigError>> {
+    Box::pin(async move { kube::Config::from_custom_kubeconfig(kubeconfig, &options).await })
 }
 
 fn unusable_context(error: &KubeconfigError, context: Option<&str>, known: Vec<String>) -> ConfigError {

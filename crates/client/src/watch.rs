@@ -101,7 +101,8 @@ impl Client {
             + 'static,
         T: Send + 'static,
     {
-        Watch::new(Api::<K>::namespaced(self.http.clone(), namespace), options, read)
+        let api = Api::<K>::namespaced(self.http.clone(), namespace);
+        Watch::of(watcher(api, options.config()).default_backoff(), read)
     }
 
     /// Watches objects of a kind as JSON, in a namespace or in the whole cluster.
@@ -121,7 +122,7 @@ impl Client {
         };
         let (api_version, kind) = (path.api_version.to_owned(), kind.to_owned());
         // Objects of a list do not have `apiVersion` and `kind`.
-        Watch::new(api, options, move |object| {
+        Watch::of(json_events(api, options), move |object| {
             let mut object = serde_json::to_value(object).expect("the keys of Kubernetes objects are strings");
             object["apiVersion"] = api_version.as_str().into();
             object["kind"] = kind.as_str().into();
@@ -130,14 +131,15 @@ impl Client {
     }
 }
 
-impl<T: Send + 'static> Watch<T> {
-    fn new<K>(api: Api<K>, options: &WatchOptions, read: impl Fn(K) -> T + Send + 'static) -> Watch<T>
-    where
-        K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    {
-        Watch::of(watcher(api, options.config()).default_backoff(), read)
-    }
+/// Events of objects as JSON. This is not generic, so that kube's watcher is compiled here and not in other crates.
+fn json_events(
+    api: Api<DynamicObject>,
+    options: &WatchOptions,
+) -> BoxStream<'static, Result<watcher::Event<DynamicObject>, watcher::Error>> {
+    watcher(api, options.config()).default_backoff().boxed()
+}
 
+impl<T: Send + 'static> Watch<T> {
     fn of<K>(
         events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
         read: impl Fn(K) -> T + Send + 'static,

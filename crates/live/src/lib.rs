@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use error::ReadError;
+use futures::future::LocalBoxFuture;
 use futures::{StreamExt, TryStreamExt};
 pub use resource::{DEFAULTS, Further, OUTAGE, OWNERS, Resource, placement};
 use serde_json::Value;
@@ -41,7 +42,15 @@ pub struct Live {
 ///
 /// # Errors
 /// If the server does not answer, or a required kind may not be listed.
-pub async fn read(
+pub fn read<'a>(
+    client: &'a Client,
+    resources: &'a [Resource],
+    progress: &'a (dyn Fn(usize, usize) + Sync),
+) -> LocalBoxFuture<'a, Result<Live, ReadError>> {
+    Box::pin(read_all(client, resources, progress))
+}
+
+async fn read_all(
     client: &Client,
     resources: &[Resource],
     progress: &(dyn Fn(usize, usize) + Sync),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::future::BoxFuture;
 use stead_client::ClientConfig;
 use stead_election::{Election, ElectionRole, LeaseName, Term};
 use stead_loops::LoopSettings;
@@ -46,7 +47,17 @@ const LEASE: &str = "stead-operator";
 const SHUTDOWN: Duration = Duration::from_secs(20);
 
 /// Runs the operator until `stop` completes; then reconciles in progress finish and the Lease is released.
-pub async fn run(config: ClientConfig, options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+///
+/// The futures are boxed so that all of this is compiled in this crate, and not in the program that calls it.
+pub fn run(
+    config: ClientConfig,
+    options: Options,
+    stop: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(run_until(config, options, stop))
+}
+
+async fn run_until(config: ClientConfig, options: Options, stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     // The queue decides when to retry.
     let idle = options.watch_timeout + Duration::from_secs(10);
     let config = config.without_retries().request_timeout(MAX_READ).idle_timeout(idle);

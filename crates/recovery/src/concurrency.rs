@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use stead_model::{NodeHealth, Readiness};
+use stead_model::{NodeHealth, OUT_OF_SERVICE, Readiness};
 
 use crate::annotation::{self, RecoveryAnnotation};
 use crate::evidence::{self, MAX_EVIDENCE_AGE};
@@ -75,8 +75,10 @@ fn is_proven_off(view: &ClusterView<'_>, node: &NodeHealth<'_>, policy: &Recover
     if !same_boot || !in_progress || record.spec.last_contact != LastContact::of(node) {
         return false;
     }
-    // A node that is out of service because of its evidence stays so until there is a sign of life.
-    let acted_upon = annotation::is_fenced_by(node, record.name());
+    // A node that is out of service, and whose evidence was acted upon, stays so until there is a sign of life. The taint may
+    // be somebody else's.
+    let after_taint = record.status.phase.is_after_taint() && node.taint(OUT_OF_SERVICE).is_some();
+    let acted_upon = after_taint || annotation::is_fenced_by(node, record.name());
     record.spec.evidence.last().is_some_and(|evidence| {
         let fresh = view.now.duration_since(evidence.statement.at) <= MAX_EVIDENCE_AGE;
         accepted(evidence.kind) && evidence.pods.is_none() && (acted_upon || fresh)

@@ -2,7 +2,7 @@
 
 use stead_model::OUT_OF_SERVICE;
 
-use crate::annotation::{self, taint_owner};
+use crate::annotation;
 use crate::new_evidence;
 use crate::next_step::NextStep;
 use crate::progress;
@@ -14,7 +14,7 @@ use crate::tolerations;
 /// Deletes planned pods that the taint does not evict, then waits.
 pub(crate) fn release(recovery: &Recovery<'_>) -> Result<NextStep, Refusal> {
     let Recovery { record, node, .. } = recovery;
-    if taint_owner(node, record.name()).is_none() {
+    if recovery.taint_is_gone() {
         return taint_removed(recovery);
     }
     let no_execute = node.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE && taint.effect == "NoExecute");
@@ -31,7 +31,7 @@ pub(crate) fn release(recovery: &Recovery<'_>) -> Result<NextStep, Refusal> {
 /// Waits until all pods are removed and all volumes are detached.
 pub(crate) fn wait_for_release(recovery: &Recovery<'_>) -> Result<NextStep, Refusal> {
     let Recovery { view, record, node, .. } = recovery;
-    if taint_owner(node, record.name()).is_none() {
+    if recovery.taint_is_gone() {
         return taint_removed(recovery);
     }
     let plan = &record.spec.plan;

@@ -377,6 +377,11 @@ pub enum RecoveryPhase {
 }
 
 impl RecoveryPhase {
+    /// Whether the node was taken out of service, and the recovery is not over.
+    pub(crate) fn is_after_taint(self) -> bool {
+        matches!(self, RecoveryPhase::Fenced | RecoveryPhase::Released | RecoveryPhase::Recovered)
+    }
+
     /// Whether nothing is left to do.
     pub fn is_over(self) -> bool {
         matches!(self, RecoveryPhase::Returned | RecoveryPhase::Undone | RecoveryPhase::Void)

@@ -2,6 +2,7 @@
 
 use stead_model::{NodeHealth, PodView};
 
+use crate::annotation::taint_owner;
 use crate::evidence::MAX_EVIDENCE_AGE;
 use crate::guard::Guard;
 use crate::next_step::{NextStep, RecoveryWrite, Wait};
@@ -32,6 +33,11 @@ impl Recovery<'_> {
     /// Whether somebody has confirmed that the machine is off since the last step.
     pub(crate) fn was_confirmed_again(&self) -> bool {
         self.request.confirm_off.as_ref().is_some_and(|statement| Some(statement.at) > self.record.last_step())
+    }
+
+    /// Whether the node has no out-of-service taint, whoever applied it.
+    pub(crate) fn taint_is_gone(&self) -> bool {
+        taint_owner(&self.node, self.record.name()).is_none()
     }
 
     /// Whether evidence is too old to apply the taint.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::annotation::{EndedRecovery, RecoveryAnnotation, is_fenced_by};
 use crate::guard::Guard;
 use crate::progress;
-use crate::record::{LastContact, RecoveryPhase, Statement};
+use crate::record::{LastContact, Statement};
 use crate::recovery::Recovery;
 use crate::sign_of_life::{SignOfLife, is_back};
 
@@ -97,9 +97,7 @@ fn release(recovery: &Recovery<'_>) -> Release {
     }
     let annotation = RecoveryAnnotation::of_record(node, record.name());
     let ended_fenced = annotation.is_some_and(|annotation| annotation.ended == Some(EndedRecovery::Fenced));
-    let phase = record.status.phase;
-    let after_taint = matches!(phase, RecoveryPhase::Fenced | RecoveryPhase::Released | RecoveryPhase::Recovered);
-    let fenced = after_taint || ended_fenced || is_fenced_by(node, record.name());
+    let fenced = record.status.phase.is_after_taint() || ended_fenced || is_fenced_by(node, record.name());
     if fenced && progress::any_released(view.objects, node.name(), &record.spec.plan) {
         Release::NotRecorded
     } else {

@@ -67,6 +67,11 @@ fn resume(recovery: &Recovery<'_>) -> Result<NextStep, Refusal> {
         (Planned | Held, Situation::Unreachable) => before_taint::prepare(recovery),
         (Fenced, Situation::SignOfLife(_)) => fenced::wait_for_release(recovery),
         (Fenced, Situation::Unreachable) => fenced::release(recovery),
+        (Released | Recovered, Situation::Unreachable)
+            if recovery.taint_is_gone() && recovery.was_confirmed_again() =>
+        {
+            new_evidence::resume_in(recovery, Planned)
+        }
         (Released, Situation::SignOfLife(_) | Situation::Unreachable) => released::wait_for_replacements(recovery),
         (Recovered | Returned | Undone | Void, Situation::SignOfLife(sign)) => {
             let waits = vec![recovery.node_wait(sign.to_string())];

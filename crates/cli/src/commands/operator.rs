@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Context;
 use stead_loops::LoopSettings;
 use stead_operator::{LoopSet, Options, log};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{AntiAffinity, LogFormat, OperatorArgs};
 use crate::connect;
 use crate::output::Outcome;
+use crate::stop_signal::stop_signal;
 
 pub(crate) fn run(args: OperatorArgs) -> anyhow::Result<Outcome> {
     let format = match args.log_format {
@@ -23,6 +23,7 @@ pub(crate) fn run(args: OperatorArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
+    let stop = stop_signal()?;
     let config = connect::config(&args.connect).await?;
     let options = Options {
         settings: LoopSettings {
@@ -37,13 +38,6 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
         workers: args.workers.into(),
         watch_timeout: Duration::from_secs(args.watch_timeout),
         loops: LoopSet::STEAD,
-    };
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
     };
     stead_operator::run(config, options, stop).await
 }

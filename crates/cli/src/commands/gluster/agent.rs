@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use stead_agent::{PoolPod, Settings, ordinal};
 use stead_operator::log;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{GlusterAgentArgs, LogFormat};
 use crate::connect;
 use crate::output::Outcome;
+use crate::stop_signal::stop_signal;
 
 pub(crate) fn run(args: GlusterAgentArgs) -> anyhow::Result<Outcome> {
     let format = match args.log_format {
@@ -28,13 +28,7 @@ pub(crate) fn run(args: GlusterAgentArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn look_after(args: GlusterAgentArgs) -> anyhow::Result<()> {
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
-    };
+    let stop = stop_signal()?;
     let config = connect::config(&args.connect).await?;
     let ordinal = ordinal(&args.pool, &args.pod_name)
         .with_context(|| format!("--pod-name: {} is no pod of the StatefulSet {}", args.pod_name, args.pool))?;

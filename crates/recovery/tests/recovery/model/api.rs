@@ -240,6 +240,7 @@ impl World {
                     return false;
                 }
                 pod.deleted.get_or_insert(tick);
+                pod.deleted_by_recoverer = true;
                 pod.version = version;
                 let uid = pod.uid.clone();
                 self.trace(|| format!("{who} deletes {name}, {uid}"));

@@ -1,5 +1,8 @@
 //! The invariants of the model.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 use stead_recovery::{EvidenceKind, NodeRecovery, RecoveryAnnotation, RecoveryEnd, RecoveryPhase, RecoveryWrite};
 
 use super::faults::State;
@@ -13,7 +16,9 @@ impl World {
     /// Checks the invariants that hold at all times.
     pub(crate) fn check(&mut self) {
         for v in 0..self.volumes.len() {
-            let writers = self.writers(v);
+            let mut writers = self.writers(v);
+            // A false statement of others is not the fault of a recovery.
+            writers.retain(|(_, uid)| !self.removed_by_others.contains(*uid));
             if writers.iter().any(|(n, _)| *n != writers[0].0) {
                 let words = format!("volume v{v} has two writers: {writers:?}");
                 self.violate(words);
@@ -25,6 +30,14 @@ impl World {
                 self.violate(format!("the taint {lost} of another owner was removed from n{n}"));
             }
         }
+    }
+
+    /// The nodes that a recovery has taken out of service.
+    pub(crate) fn nodes_in_recovery(&self) -> BTreeSet<String> {
+        let after_taint =
+            |record: &&Value| matches!(record["status"]["phase"].as_str(), Some("Fenced" | "Released" | "Recovered"));
+        let names = self.records.values().filter(after_taint).map(|record| &record["spec"]["node"]["name"]);
+        names.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
     /// A volume is detached from a machine: no process of the machine may be able to write, except on a machine that
@@ -156,9 +169,8 @@ impl World {
 
     /// We delete a pod: it has to be planned in a record.
     pub(crate) fn check_deleted(&mut self, uid: &str) {
-        let of_plan = |r: &serde_json::Value| {
-            r["spec"]["plan"]["pods"].as_array().is_some_and(|p| p.iter().any(|p| p["uid"] == uid))
-        };
+        let of_plan =
+            |r: &Value| r["spec"]["plan"]["pods"].as_array().is_some_and(|p| p.iter().any(|p| p["uid"] == uid));
         if !self.records.values().any(of_plan) {
             self.violate(format!("{uid} is deleted, and is in no plan"));
         }
@@ -252,11 +264,17 @@ impl World {
             self.set_state(n, State::Up);
         }
         for n in &stay_off {
-            let recovered = |w: &World| {
-                w.records
-                    .values()
-                    .any(|r| r["spec"]["node"]["name"] == *w.nodes[*n].name && r["status"]["phase"] == "Recovered")
+            let in_phase = |w: &World, phase: &str| {
+                let of_node = |r: &&Value| r["spec"]["node"]["name"] == *w.nodes[*n].name;
+                w.records.values().filter(of_node).any(|r| r["status"]["phase"] == phase)
             };
+            // A replacement pod on another machine that is off is not Ready before that machine is back.
+            let waits_for_others = |w: &World| {
+                let elsewhere = |m: usize| m != *n && stay_off.contains(&m);
+                let mut not_ready = w.pods.iter().filter(|pod| !pod.ready);
+                in_phase(w, "Released") && not_ready.all(|pod| pod.node.is_some_and(elsewhere))
+            };
+            let recovered = |w: &World| in_phase(w, "Recovered") || waits_for_others(w);
             let name = self.nodes[*n].name.clone();
             self.wait_until(&format!("{name} recovered"), |w| {
                 recovered(w) || w.nodes[*n].gone.is_some() || w.nothing_to_release.contains(n)
@@ -267,8 +285,7 @@ impl World {
         }
         self.wait_until("healthy cluster", |w| {
             let clean = |n: &super::world::Node| n.mark.is_none() && !n.has(OUT_OF_SERVICE) && n.ready == Ready::True;
-            let over =
-                |r: &serde_json::Value| matches!(r["status"]["phase"].as_str(), Some("Returned" | "Undone" | "Void"));
+            let over = |r: &Value| matches!(r["status"]["phase"].as_str(), Some("Returned" | "Undone" | "Void"));
             w.nodes.iter().all(clean) && w.records.values().all(over) && w.pods.iter().all(|p| p.ready)
         });
         self.check_added_tolerations();

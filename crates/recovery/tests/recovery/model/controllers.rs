@@ -90,11 +90,16 @@ impl World {
         self.collect_orphans();
         let cached: Vec<CachedNode> = (0..NODES).map(|n| self.cached(n)).collect();
         let to_go = |n: usize| !cached[n].ready && cached[n].no_execute & 1 != 0;
+        let recovering = self.nodes_in_recovery();
         let mut collected = Vec::new();
         for pod in self.pods.iter_mut().filter(|p| p.deleted.is_some()) {
             let Some(n) = pod.node.filter(|n| to_go(*n)) else { continue };
             // A pod kept by a finalizer is only an object: it has failed, and needs no volume.
             if !std::mem::replace(&mut pod.failed, true) {
+                let foreign = self.nodes[n].fence.as_ref().is_some_and(|fence| !fence.ours);
+                if foreign && !pod.deleted_by_recoverer && !recovering.contains(&self.nodes[n].name) {
+                    self.removed_by_others.insert(pod.uid.clone());
+                }
                 collected.push((pod.uid.clone(), n, pod.bound.max(pod.deleted_by_user.unwrap_or_default())));
             }
         }
@@ -158,6 +163,7 @@ impl World {
             bound: 0,
             deleted: None,
             deleted_by_user: None,
+            deleted_by_recoverer: false,
             failed: false,
             running: false,
             ready: false,

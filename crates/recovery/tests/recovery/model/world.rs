@@ -142,6 +142,8 @@ pub(crate) struct Pod {
     pub(crate) deleted: Option<u32>,
     /// The turn in which a user deleted it.
     pub(crate) deleted_by_user: Option<u64>,
+    /// Whether a recoverer deleted it.
+    pub(crate) deleted_by_recoverer: bool,
     pub(crate) failed: bool,
     /// Whether its containers run, as last reported by the kubelet.
     pub(crate) running: bool,
@@ -207,6 +209,8 @@ pub(crate) struct World {
     pub(crate) read: Read,
     /// The turn in which the last recovery of a node was closed.
     pub(crate) closed: BTreeMap<String, u64>,
+    /// The pods that were removed from a node because others had taken it out of service, without any recovery.
+    pub(crate) removed_by_others: BTreeSet<String>,
     /// The nodes without anything to release, as found after the faults.
     pub(crate) nothing_to_release: BTreeSet<usize>,
     pub(crate) violation: Option<String>,
@@ -273,6 +277,7 @@ impl World {
             observations: BTreeMap::new(),
             read: Read::default(),
             closed: BTreeMap::new(),
+            removed_by_others: BTreeSet::new(),
             nothing_to_release: BTreeSet::new(),
             violation: None,
             log: None,
