@@ -111,7 +111,7 @@ impl Server {
 
     /// Sends a request.
     pub(crate) async fn send(&self, request: ApiRequest) -> Result<Value, Error> {
-        self.client.send(request).await
+        self.client.send_json(request).await
     }
 
     /// How far the server's clock is ahead of this machine's, to the second; none if the server does not tell the time.

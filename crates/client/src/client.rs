@@ -36,6 +36,23 @@ impl Client {
     /// # Errors
     /// If the server rejects it, does not answer in time, or answers something else.
     pub async fn send_within<T: DeserializeOwned>(&self, limit: Duration, request: ApiRequest) -> Result<T, Error> {
+        let answer = self.send_json_within(limit, request).await?;
+        stead_model::parse("answer", &answer).map_err(|error| Error::unreadable(&error))
+    }
+
+    /// Sends a request and returns the answer as JSON.
+    ///
+    /// # Errors
+    /// Like [`Client::send`].
+    pub async fn send_json(&self, request: ApiRequest) -> Result<Value, Error> {
+        self.send_json_within(self.request_timeout, request).await
+    }
+
+    /// Sends a request and returns the answer as JSON, which has to be there in full within this time.
+    ///
+    /// # Errors
+    /// Like [`Client::send`].
+    pub async fn send_json_within(&self, limit: Duration, request: ApiRequest) -> Result<Value, Error> {
         let (_, body) = self.answer(limit, request).await?;
         serde_json::from_slice(&body).map_err(|error| Error::unreadable(&error))
     }

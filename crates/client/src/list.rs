@@ -93,7 +93,7 @@ impl Client {
         let mut items = Vec::new();
         let mut request = ListPage::first(list.clone());
         loop {
-            let page = ListPage::parse(self.send(request.clone()).await?)?;
+            let page = ListPage::parse(self.send_json(request.clone()).await?)?;
             let next = page.next(&request);
             items.extend(page.items);
             match next {

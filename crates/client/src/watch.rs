@@ -77,14 +77,17 @@ pub enum WatchEvent<T> {
 
 /// A watch. It goes on for as long as it is polled.
 pub struct Watch<T> {
-    events: BoxStream<'static, Result<watcher::Event<T>, watcher::Error>>,
+    events: BoxStream<'static, Result<watcher::Event<T>, Error>>,
     listed: Vec<T>,
+    /// Whether an object of the list could not be read.
+    incomplete: bool,
     failing: bool,
 }
 
 impl Client {
     /// Watches objects of a Kubernetes type in a namespace. `read` is given each object, and the watch tells what it
-    /// returns: what is not needed is dropped before the rest of the list is read.
+    /// returns: what is not needed is dropped before the rest of the list is read. A list with an object that is not of
+    /// the type is not told.
     pub fn watch<K, T>(
         &self,
         namespace: &str,
@@ -92,17 +95,14 @@ impl Client {
         read: impl Fn(K) -> T + Send + 'static,
     ) -> Watch<T>
     where
-        K: k8s_openapi::Resource<Scope = NamespaceResourceScope>
-            + k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>
-            + Clone
-            + DeserializeOwned
-            + Debug
-            + Send
-            + 'static,
+        K: k8s_openapi::Resource<Scope = NamespaceResourceScope> + DeserializeOwned,
         T: Send + 'static,
     {
-        let api = Api::<K>::namespaced(self.http.clone(), namespace);
-        Watch::of(watcher(api, options.config()).default_backoff(), read)
+        let events = self.json_events(K::KIND, ApiPath::of::<K>(), Some(namespace), options);
+        Watch::of(events, move |object| match stead_model::parse(K::KIND, &object) {
+            Ok(object) => Ok(read(object)),
+            Err(error) => Err(Error::unreadable(&error)),
+        })
     }
 
     /// Watches objects of a kind as JSON, in a namespace or in the whole cluster.
@@ -114,6 +114,17 @@ impl Client {
         options: &WatchOptions,
         read: impl Fn(Value) -> T + Send + 'static,
     ) -> Watch<T> {
+        Watch::of(self.json_events(kind, path, namespace, options), move |object| Ok(read(object)))
+    }
+
+    /// Events of objects as JSON. This is not generic, so that kube's watcher is compiled once.
+    fn json_events(
+        &self,
+        kind: &str,
+        path: ApiPath<'_>,
+        namespace: Option<&str>,
+        options: &WatchOptions,
+    ) -> BoxStream<'static, Result<watcher::Event<Value>, Error>> {
         let (group, version) = path.api_version.rsplit_once('/').unwrap_or(("", path.api_version));
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), path.plural);
         let api: Api<DynamicObject> = match namespace {
@@ -122,38 +133,34 @@ impl Client {
         };
         let (api_version, kind) = (path.api_version.to_owned(), kind.to_owned());
         // Objects of a list do not have `apiVersion` and `kind`.
-        Watch::of(json_events(api, options), move |object| {
+        let complete = move |object: DynamicObject| {
             let mut object = serde_json::to_value(object).expect("the keys of Kubernetes objects are strings");
             object["apiVersion"] = api_version.as_str().into();
             object["kind"] = kind.as_str().into();
-            read(object)
-        })
+            object
+        };
+        let events = watcher(api, options.config()).default_backoff();
+        events.map(move |event| map_event(event?, |object| Ok(complete(object)))).boxed()
     }
 }
 
-/// Events of objects as JSON. This is not generic, so that kube's watcher is compiled here and not in other crates.
-fn json_events(
-    api: Api<DynamicObject>,
-    options: &WatchOptions,
-) -> BoxStream<'static, Result<watcher::Event<DynamicObject>, watcher::Error>> {
-    watcher(api, options.config()).default_backoff().boxed()
+fn map_event<A, B>(event: watcher::Event<A>, read: impl Fn(A) -> Result<B, Error>) -> Result<watcher::Event<B>, Error> {
+    Ok(match event {
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(read(object)?),
+        watcher::Event::InitDone => watcher::Event::InitDone,
+        watcher::Event::Apply(object) => watcher::Event::Apply(read(object)?),
+        watcher::Event::Delete(object) => watcher::Event::Delete(read(object)?),
+    })
 }
 
 impl<T: Send + 'static> Watch<T> {
-    fn of<K>(
-        events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
-        read: impl Fn(K) -> T + Send + 'static,
+    fn of(
+        events: impl Stream<Item = Result<watcher::Event<Value>, Error>> + Send + 'static,
+        read: impl Fn(Value) -> Result<T, Error> + Send + 'static,
     ) -> Watch<T> {
-        let events = events.map(move |event| {
-            Ok(match event? {
-                watcher::Event::Init => watcher::Event::Init,
-                watcher::Event::InitApply(object) => watcher::Event::InitApply(read(object)),
-                watcher::Event::InitDone => watcher::Event::InitDone,
-                watcher::Event::Apply(object) => watcher::Event::Apply(read(object)),
-                watcher::Event::Delete(object) => watcher::Event::Delete(read(object)),
-            })
-        });
-        Watch { events: events.boxed(), listed: Vec::new(), failing: false }
+        let events = events.map(move |event| map_event(event?, &read)).boxed();
+        Watch { events, listed: Vec::new(), incomplete: false, failing: false }
     }
 
     /// What happens next.
@@ -163,7 +170,8 @@ impl<T: Send + 'static> Watch<T> {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => {
                     let again = std::mem::replace(&mut self.failing, true);
-                    return WatchEvent::Failed { error: error.into(), again };
+                    self.incomplete = true;
+                    return WatchEvent::Failed { error, again };
                 }
                 // kube's watcher never ends; if it did, there would be nothing more to tell.
                 None => std::future::pending().await,
@@ -171,12 +179,14 @@ impl<T: Send + 'static> Watch<T> {
             let told = match event {
                 watcher::Event::Init => {
                     self.listed.clear();
+                    self.incomplete = false;
                     continue;
                 }
                 watcher::Event::InitApply(object) => {
                     self.listed.push(object);
                     continue;
                 }
+                watcher::Event::InitDone if self.incomplete => continue,
                 watcher::Event::InitDone => WatchEvent::Listed(std::mem::take(&mut self.listed)),
                 watcher::Event::Apply(object) => WatchEvent::Applied(object),
                 watcher::Event::Delete(object) => WatchEvent::Deleted(object),
@@ -210,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// A watch without pauses between retries. Its server is in the same process: it answers with these codes and bodies,
+    /// A watch whose server is in the same process: it answers with these codes and bodies,
     /// then never again. The second value has the requests.
     fn watch(answers: &[(u16, &str)]) -> (Watch<String>, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -226,9 +236,8 @@ mod tests {
                 }
             }
         });
-        let api = Api::<ConfigMap>::namespaced(kube::Client::new(service, "default"), "n");
-        let options = WatchOptions::named("c", Duration::from_secs(290));
-        (Watch::of(watcher(api, options.config()), value), asked)
+        let client = Client { http: kube::Client::new(service, "default"), request_timeout: Duration::from_secs(60) };
+        (client.watch("n", &WatchOptions::named("c", Duration::from_secs(290)), value), asked)
     }
 
     fn map(value: &str) -> String {

@@ -34,7 +34,7 @@ impl Api for Cluster {
         } else {
             self.shared.leadership.allows(self.shared.clock.now()).ok_or_else(Fault::not_leader)?
         };
-        let answer = self.client.send_within(limit, request).await.map_err(Fault::from);
+        let answer = self.client.send_json_within(limit, request).await.map_err(Fault::from);
         let code = answer.as_ref().err().map_or(200, |fault| fault.failure.code);
         self.shared.metrics.answered(verb.name(), code);
         answer

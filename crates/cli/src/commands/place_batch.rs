@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use serde::Serialize;
+use serde_json::Value;
 use stead_placement::{Batch, place_all};
 
 use crate::output::{self, Outcome};
@@ -23,9 +24,8 @@ struct Rate {
 pub(crate) fn run(path: &Path) -> anyhow::Result<Outcome> {
     let name = path.display();
     let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    let json = &mut serde_json::Deserializer::from_slice(&text);
-    let batch: Batch =
-        serde_path_to_error::deserialize(json).map_err(|e| anyhow!("{name}: {}: {}", e.path(), e.inner()))?;
+    let batch: Value = serde_json::from_slice(&text).with_context(|| format!("cannot parse {name}"))?;
+    let batch: Batch = stead_model::parse(name, &batch)?;
     let mut cluster = batch.cluster()?;
     // Measures placement only, not reading the file, as kube-scheduler's own benchmark does.
     let start = Instant::now();

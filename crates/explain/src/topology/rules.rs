@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{NodeSelector, PodAffinityTerm, PreferredSchedulingTerm, TopologySpreadConstraint};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use stead_model::Topology;
+use stead_model::{ModelError, Topology};
 use stead_semantics::node_selector::{NodeSelectorTerm, validate, validate_preferred};
 use stead_semantics::{Labels, Selector};
 
@@ -88,19 +88,17 @@ impl Rules {
         if value.is_null() {
             return None;
         }
-        match serde_path_to_error::deserialize(value) {
-            Ok(read) => Some(read),
-            Err(e) if e.path().to_string() == "." => {
-                self.faults.push(format!("{path}: {}", e.inner()));
-                None
-            }
-            Err(e) => {
-                let inner = e.path().to_string();
-                let dot = if inner.starts_with('[') { "" } else { "." };
-                self.faults.push(format!("{path}{dot}{inner}: {}", e.inner()));
-                None
-            }
-        }
+        let (inner, reason) = match stead_model::parse(path, value) {
+            Ok(read) => return Some(read),
+            Err(ModelError::Malformed { field, reason, .. }) => (field, reason),
+            Err(other) => (".".to_owned(), other.to_string()),
+        };
+        self.faults.push(match inner.as_str() {
+            "." => format!("{path}: {reason}"),
+            inner if inner.starts_with('[') => format!("{path}{inner}: {reason}"),
+            inner => format!("{path}.{inner}: {reason}"),
+        });
+        None
     }
 
     /// Whether a node is one that the required node affinity allows.

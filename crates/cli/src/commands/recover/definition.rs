@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
@@ -50,8 +50,7 @@ pub(super) async fn look(server: &Server) -> anyhow::Result<Definition> {
 
 /// The schema of the only version of a definition.
 fn schema(definition: &Value) -> anyhow::Result<Option<JSONSchemaProps>> {
-    let definition: CustomResourceDefinition =
-        serde_json::from_value(definition.clone()).context("the definition of NodeRecovery")?;
+    let definition: CustomResourceDefinition = stead_model::parse("the definition of NodeRecovery", definition)?;
     let version = definition.spec.versions.into_iter().next();
     Ok(version.and_then(|version| version.schema?.open_api_v3_schema))
 }
@@ -108,7 +107,7 @@ impl Definition {
 
 /// Whether the server serves the kind of a definition.
 fn is_established(definition: &Value) -> bool {
-    let definition = serde_json::from_value::<CustomResourceDefinition>(definition.clone()).ok();
+    let definition = stead_model::parse::<CustomResourceDefinition>("definition", definition).ok();
     let conditions = definition.and_then(|definition| definition.status?.conditions).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
 }

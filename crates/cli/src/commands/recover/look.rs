@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
@@ -125,7 +125,7 @@ pub(super) async fn running(call: &Call<'_>, node: &str) -> anyhow::Result<BTree
     let path = format!("/api/v1/nodes/{node}/proxy/runningpods/");
     let answer = call.server.send(ApiRequest::get(&path)).await?;
     // Any other answer does not mean that nothing runs.
-    let answer: RunningPods = serde_json::from_value(answer).with_context(|| format!("{path}: not a PodList"))?;
+    let answer: RunningPods = stead_model::parse(format!("{path}: not a PodList"), &answer)?;
     ensure!(answer.kind == "PodList", "{path}: the answer is not a PodList");
     Ok(answer.items.into_iter().flatten().filter_map(|pod| pod.metadata.uid).collect())
 }

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use serde_json::{Value, json};
 use stead_client::Client;
-use stead_model::{ObjectKey, Objects, attachments_on, parse};
+use stead_model::{ModelError, ObjectKey, Objects, attachments_on, parse};
 use stead_recovery::{
     ClusterView, KIND, NextStep, NodeRecovery, RecoveryEnd, RecoveryPolicy, RecoveryRequest, RecoveryWrite, Refusal,
     Statement, UnrevokedVolume, next_step, plan, record_of,
@@ -73,9 +73,9 @@ fn policy(args: &RecoverArgs) -> anyhow::Result<RecoveryPolicy> {
             let text = std::fs::read_to_string(path).with_context(named)?;
             let read: Value = serde_saphyr::from_str(&text)
                 .map_err(|e| anyhow!("{}: {}", named(), output::first_line(&e.to_string())))?;
-            serde_path_to_error::deserialize(read).map_err(|e| match e.path().to_string().as_str() {
-                "." => anyhow!("{}: {}", named(), e.inner()),
-                path => anyhow!("{}: {path}: {}", named(), e.inner()),
+            parse(named(), &read).map_err(|error| match error {
+                ModelError::Malformed { object, field, reason } if field == "." => anyhow!("{object}: {reason}"),
+                error => error.into(),
             })?
         }
     };
@@ -254,7 +254,7 @@ impl Call<'_> {
     async fn who(&self) -> anyhow::Result<String> {
         let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
         let answer = self.server.ask("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
-        let review: SelfSubjectReview = serde_json::from_value(answer)?;
+        let review: SelfSubjectReview = parse("SelfSubjectReview", &answer)?;
         let user = review.status.and_then(|status| status.user_info?.username);
         Ok(user.unwrap_or_else(|| "unknown".to_owned()))
     }
