@@ -80,11 +80,10 @@ fn operator() {
             loops: LOOPS,
         };
         let mut term = signal(SignalKind::terminate()).unwrap();
-        run(config, options, async move {
+        let stop = async move {
             term.recv().await;
-        })
-        .await
-        .unwrap();
+        };
+        run(config, options, Box::pin(stop)).await.unwrap();
     });
 }
 
