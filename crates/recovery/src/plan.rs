@@ -171,7 +171,7 @@ impl Planner<'_> {
     }
 }
 
-/// Why a recovery does not concern a pod: it belongs to the node, or has ended.
+/// Why a recovery does not concern a pod: it belongs to the node, or has ended and blocks no replacement.
 fn why_not_concerned(objects: &Objects, pod: PodView<'_>) -> Option<String> {
     let controller = PodController::of(objects, pod);
     if pod.is_mirror() || controller == PodController::Kubelet {
@@ -181,7 +181,10 @@ fn why_not_concerned(objects: &Objects, pod: PodView<'_>) -> Option<String> {
         let set = pod.controller().map(|owner| owner.name.as_str()).unwrap_or_default();
         return Some(format!("it belongs to the node (DaemonSet {set})"));
     }
-    pod.has_ended().then(|| "it has ended".into())
+    // Its object cannot be removed without the node's kubelet, and these controllers create no other pod before.
+    let blocks_replacement =
+        pod.is_terminating() && matches!(controller, PodController::StatefulSet { .. } | PodController::Other { .. });
+    (pod.has_ended() && !blocks_replacement).then(|| "it has ended".into())
 }
 
 /// What is released first: pods that others need to get their volumes, then pods of higher priority.

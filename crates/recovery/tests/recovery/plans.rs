@@ -146,6 +146,24 @@ fn an_existing_replacement_is_used() {
     assert!(plan.pods[0].terminating);
 }
 
+/// The kubelet reported the end of a StatefulSet's pod and died before it removed the object: only the taint removes it.
+#[test]
+fn a_terminating_pod_that_has_ended_is_released_if_it_blocks_its_replacement() {
+    let planned = |kind: &str| {
+        let mut items = outage();
+        items.retain(|item| item["kind"] != "Pod");
+        items.push(set("web", 1));
+        let mut pod = owned_by(pod("web-0", "a"), kind);
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:54:30Z".into();
+        pod["status"]["phase"] = "Succeeded".into();
+        items.push(pod);
+        let plan = plan(&Objects::from_items(items), "a", &RecoveryPolicy::default()).unwrap();
+        plan.pods.into_iter().map(|pod| pod.name).collect::<Vec<_>>()
+    };
+    assert_eq!(planned("StatefulSet"), ["web-0"]);
+    assert_eq!(planned("ReplicaSet"), Vec::<String>::new());
+}
+
 /// A pod that is not recreated needs no room.
 #[test]
 fn pods_that_are_not_recreated_are_not_placed() {
