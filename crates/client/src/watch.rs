@@ -57,7 +57,7 @@ impl WatchOptions {
     }
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent<T> {
     /// These are all objects: at the beginning, and whenever events may have been missed.
@@ -85,9 +85,9 @@ pub struct Watch<T> {
 }
 
 impl Client {
-    /// Watches objects of a Kubernetes type in a namespace. `read` is given each object, and the watch tells what it
-    /// returns: what is not needed is dropped before the rest of the list is read. A list with an object that is not of
-    /// the type is not told.
+    /// Watches objects of a Kubernetes type in a namespace, and reports what `read` returns for each of them: what is not
+    /// needed is dropped before the rest of the list is read. A list with an object that cannot be parsed is not
+    /// reported, because it would look as if the object did not exist.
     pub fn watch<K, T>(
         &self,
         namespace: &str,
@@ -173,7 +173,7 @@ impl<T: Send + 'static> Watch<T> {
                     self.incomplete = true;
                     return WatchEvent::Failed { error, again };
                 }
-                // kube's watcher never ends; if it did, there would be nothing more to tell.
+                // kube's watcher never ends; if it did, there would be nothing more to report.
                 None => std::future::pending().await,
             };
             let told = match event {
@@ -220,8 +220,8 @@ mod tests {
 
     use super::*;
 
-    /// A watch whose server is in the same process: it answers with these codes and bodies,
-    /// then never again. The second value has the requests.
+    /// A watch whose server is in the same process: it answers with these codes and bodies, then never again. The second
+    /// value has the requests.
     fn watch(answers: &[(u16, &str)]) -> (Watch<String>, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let answers: VecDeque<_> = answers.iter().map(|(code, body)| (*code, (*body).to_owned())).collect();
@@ -270,6 +270,20 @@ mod tests {
         assert!(asked.iter().all(|uri| uri.contains("fieldSelector=metadata.name%3Dc")), "{asked:?}");
         let watches: Vec<bool> = asked.iter().map(|uri| uri.contains("watch=true")).collect();
         assert_eq!(watches, [false, true, false], "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn a_list_with_an_unreadable_object_is_not_reported() {
+        let unreadable = r#"{"metadata":{"name":"c","resourceVersion":"8"},"data":5}"#;
+        let expired =
+            r#"{"type":"ERROR","object":{"kind":"Status","reason":"Expired","message":"too old","code":410}}"#;
+        let (mut watch, _) = watch(&[(200, &list(unreadable)), (200, expired), (200, &list(&map("first")))]);
+        match watch.next().await {
+            WatchEvent::Failed { error, again: false } => assert!(error.to_string().contains("data"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(watch.next().await, WatchEvent::Failed { again: true, .. }));
+        assert_eq!(watch.next().await, WatchEvent::Listed(vec!["first".to_owned()]));
     }
 
     #[tokio::test]

@@ -1,8 +1,7 @@
 //! A recovery that is in progress, and how its record changes.
 
-use stead_model::{NodeHealth, PodView};
+use stead_model::{NodeHealth, OUT_OF_SERVICE, PodView};
 
-use crate::annotation::taint_owner;
 use crate::evidence::MAX_EVIDENCE_AGE;
 use crate::guard::Guard;
 use crate::next_step::{NextStep, RecoveryWrite, Wait};
@@ -37,7 +36,7 @@ impl Recovery<'_> {
 
     /// Whether the node has no out-of-service taint, whoever applied it.
     pub(crate) fn taint_is_gone(&self) -> bool {
-        taint_owner(&self.node, self.record.name()).is_none()
+        self.node.taint(OUT_OF_SERVICE).is_none()
     }
 
     /// Whether evidence is too old to apply the taint.
