@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use jiff::Timestamp;
 use stead_semantics::quantity::Quantity;
 
+use crate::complete;
 use crate::connect::ConnectArgs;
 
 mod gluster;
@@ -16,6 +17,7 @@ mod install;
 mod operator;
 mod recover;
 mod timers;
+mod triage;
 
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
@@ -27,12 +29,13 @@ pub(crate) use install::{
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
 pub(crate) use timers::TimerArgs;
+pub(crate) use triage::TriageArgs;
 
 /// The end of `stead --help`.
 const EXAMPLES: &str = "\
 Examples:
   Why is this pod stuck, and what fixes it?
-    stead explain pod/web-0 -n shop
+    stead explain pod web-0 -n shop
 
   Which pods and volumes does this unreachable node hold, and what happens next?
     stead explain node/worker-0
@@ -50,6 +53,7 @@ Exit codes:
   0  success
   1  the answer is no, the action was refused, or the input is wrong
   2  the command line is wrong
+  3  no answer: the cluster or the dump cannot be read
 
 Run `stead COMMAND --help` for the examples and details of a command.";
 
@@ -88,13 +92,24 @@ pub(crate) enum Command {
     Operator(OperatorArgs),
     Gluster(GlusterArgs),
     Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Complete(CompleteArgs),
 }
 
-/// Explain why a pod, node, Topology or Glance is not healthy, and how to fix it
+/// Explain why a pod, node, workload, claim or Topology is not healthy, and how to fix it
 ///
 /// Examples:
+///   What is stuck in this cluster, and why?
+///     stead explain -A
+///
 ///   Why is this pod Pending, Terminating or ContainerCreating, and what fixes it?
-///     stead explain pod/web-0 -n shop
+///     stead explain pod web-0 -n shop
+///
+///   Which pods of these workloads are not ready, and which pods use this claim?
+///     stead explain sts/web pvc/data-web-0 -n shop
+///
+///   Every pod on a node:
+///     stead explain pods -A --field-selector spec.nodeName=worker-0
 ///
 ///   Which pods and volumes does this unreachable node hold, and what happens next?
 ///     stead explain node/worker-0
@@ -124,6 +139,10 @@ never be, and the risk.
   A node: its health, its pods and volumes, and the same forecast for all of them. A deleted Node is explained as long as \
 pods or volumes refer to it.
 
+  A StatefulSet, Deployment, DaemonSet or Job: how many pods are ready, how far the rollout is, and where the pods are. A \
+claim or volume: its state, the pods that use it, where it is attached. A disruption budget: how many disruptions it allows. \
+A namespace: its pods, and what blocks its deletion.
+
   A Topology: its rules in plain words, who uses it, where their pods are, and what is wrong with it.
 
   A Glance or GlanceAPI: its APIs, and why pods are not ready.
@@ -144,14 +163,29 @@ is used:
     stead explain pod/web-0 -n shop --from workloads.yaml storage.yaml openstack.yaml
 
 Exit codes:
-  0  the object was explained
-  1  the object was not found, its state is not known, or the input is wrong
-  2  the command line is wrong"
+  0  the objects were explained, or nothing is stuck
+  1  something is stuck; or an object was not found, is malformed, or its state is not known
+  2  the command line is wrong
+  3  no answer: the cluster or the dump cannot be read"
 )]
 pub(crate) struct ExplainArgs {
-    /// Object to explain: pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME
-    #[arg(value_name = "KIND/NAME")]
-    pub(crate) target: String,
+    /// Objects to explain: KIND NAME..., KIND/NAME..., or KIND for all that the selectors select; without an object,
+    /// everything that is stuck is listed. Kinds: pod, node, sts, deploy, ds, job, pvc, pv, pdb, ns, topology, glance,
+    /// glanceapi, oscp
+    #[arg(value_name = "KIND NAME | KIND/NAME", add = complete::targets())]
+    pub(crate) targets: Vec<String>,
+
+    /// Label selector, as for kubectl
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+
+    /// Field selector, as for kubectl; with KIND alone
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) field_selector: Option<String>,
+
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
 
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -163,6 +197,9 @@ pub(crate) struct ExplainArgs {
     /// Time at which a dump was taken [default: the newest time in the dump]
     #[arg(long, value_name = "RFC3339", value_parser = timers::timestamp, requires = "from")]
     pub(crate) now: Option<Timestamp>,
+
+    #[command(flatten)]
+    pub(crate) triage: TriageArgs,
 
     #[command(flatten)]
     pub(crate) timers: TimerArgs,
@@ -282,6 +319,14 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
+/// Print completions for the last word, as kubectl asks a plugin for them
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// The words after `kubectl stead`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
+}
+
 /// Parses the command line of this process. Ends the process after printing help or a command line error.
 pub(crate) fn parse() -> Cli {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -291,12 +336,16 @@ pub(crate) fn parse() -> Cli {
 }
 
 /// The clap command. kubectl runs `kubectl-stead` when a user types `kubectl stead`.
-fn command(program: Option<&Path>) -> clap::Command {
+pub(crate) fn command(program: Option<&Path>) -> clap::Command {
     let command = Cli::command();
     let template = help_template(&command);
     let command = command.help_template(template);
-    let is_plugin = program.and_then(Path::file_stem).is_some_and(|stem| stem == "kubectl-stead");
-    if is_plugin { command.bin_name("kubectl stead") } else { command }
+    if program.is_some_and(is_plugin) { command.bin_name("kubectl stead") } else { command }
+}
+
+/// Whether this program was started as a plugin of kubectl or oc.
+pub(crate) fn is_plugin(program: &Path) -> bool {
+    program.file_stem().is_some_and(|stem| stem == "kubectl-stead")
 }
 
 /// The template of `stead --help`: clap's own, with the commands in groups, which clap cannot do by itself.
@@ -328,7 +377,8 @@ mod tests {
     #[test]
     fn every_command_is_in_one_help_group() {
         let command = Cli::command();
-        let mut known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut known: Vec<&str> = shown.map(clap::Command::get_name).collect();
         let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         known.sort();
         grouped.sort();

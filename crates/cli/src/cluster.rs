@@ -9,11 +9,11 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, KindFilter};
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
-use stead_model::Kind;
+use stead_model::{Kind, is_openstack, is_openstack_intermediate};
 
 use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
-use crate::output::{Hinted, complain};
+use crate::output::{ExitWith, Hinted, complain};
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub(crate) enum Scope {
     Namespace,
     /// From all namespaces.
     Cluster,
+    /// From all namespaces, events included.
+    Everything,
 }
 
 /// The command for a complete dump. Since when a volume is waited for is in the managed fields only.
@@ -44,12 +46,15 @@ const DUMP: &str = "kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,
 
 /// Reads a cluster: the kinds of placement, and these further kinds.
 pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
-    if source.from.is_empty() { live(source, more, scope) } else { dump(source, more) }
+    let read = if source.from.is_empty() { live(source, more, scope) } else { dump(source, more) };
+    read.map_err(|error| ExitWith::NoAnswer(error).into())
 }
 
 fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     let wanted = |version: &str, kind: &str| {
+        let of_openstack = || is_openstack(version) || is_openstack_intermediate(version, kind);
         Kind::find(version, kind).is_some_and(|k| k.case_list.is_some() || more.contains(&kind))
+            || (more.contains(&"Topology") && of_openstack())
     };
     let dump = read_dump(&source.from, source.limit, &wanted)?;
     if !dump.kinds.contains("Node") {
@@ -91,7 +96,11 @@ fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen
         let progress = Progress::new();
         let live = stead_live::read(&connection.client, &resources, &|done, of| progress.report(done, of)).await;
         progress.end();
-        let live = live.map_err(|e| unreadable(&e, &connection))?;
+        let mut live = live.map_err(|e| unreadable(&e, &connection))?;
+        let is_openstack = |item: &Value| item["kind"] == "Topology" || item["kind"] == "OpenStackControlPlane";
+        if more.contains(&"Topology") && live.items.iter().any(is_openstack) {
+            stead_live::add_openstack(&connection.client, &namespace, &mut live).await;
+        }
         for warning in &live.warnings {
             complain("warning", warning);
         }
@@ -104,10 +113,13 @@ fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
     let wanted = |f: &&stead_live::Further| more.contains(&f.0);
     let owners = OWNERS.iter().filter(wanted).map(|f| match scope {
         Scope::Namespace => Resource::from(*f).within(namespace),
-        Scope::Cluster => Resource::from(*f),
+        Scope::Cluster | Scope::Everything => Resource::from(*f),
     });
     let defaults = DEFAULTS.iter().filter(wanted).map(|f| Resource::from(*f));
     let outage = OUTAGE.iter().filter(wanted).flat_map(|f| {
+        if f.0 == "Event" && scope == Scope::Everything {
+            return vec![Resource::from(*f)];
+        }
         // Kubelets' leases, and the controllers' own; events about nodes are in the namespace default.
         let namespaces = if f.0 == "Lease" { ["kube-node-lease", "kube-system"] } else { ["default", namespace] };
         let same = namespaces[0] == namespaces[1];

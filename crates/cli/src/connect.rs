@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
+use jiff::SignedDuration;
 use stead_client::{Client, ClientConfig, ConfigError};
 
 use crate::output::Hinted;
@@ -18,6 +20,30 @@ pub(crate) struct ConnectArgs {
     /// Kubeconfig file [default: $KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// User to impersonate
+    #[arg(long = "as", value_name = "USER", help_heading = "Connection")]
+    pub(crate) as_user: Option<String>,
+
+    /// Group to impersonate; can be given more than once
+    #[arg(long, value_name = "GROUP", requires = "as_user", help_heading = "Connection")]
+    pub(crate) as_group: Vec<String>,
+
+    /// Maximum time for a request to the server, such as 30s or 2m; 0 means no limit [default: 90s]
+    #[arg(long, value_name = "TIME", value_parser = request_timeout, help_heading = "Connection")]
+    pub(crate) request_timeout: Option<Duration>,
+}
+
+/// No limit: longer than any program runs.
+const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Parses a timeout as kubectl does: a number is in seconds, and 0 means no limit.
+fn request_timeout(text: &str) -> anyhow::Result<Duration> {
+    let limit = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => Duration::try_from(text.parse::<SignedDuration>()?).context("a timeout cannot be negative")?,
+    };
+    Ok(if limit.is_zero() { NO_LIMIT } else { limit.min(NO_LIMIT) })
 }
 
 /// A cluster to talk to.
@@ -53,6 +79,13 @@ fn connection(config: &ClientConfig) -> anyhow::Result<Connection> {
 /// Finds the cluster as kubectl does.
 pub(crate) async fn config(args: &ConnectArgs) -> anyhow::Result<ClientConfig> {
     let config = ClientConfig::load(args.kubeconfig.as_deref(), args.context.as_deref()).await;
+    let config = config.map(|config| {
+        let config = config.impersonate(args.as_user.as_deref(), &args.as_group);
+        match args.request_timeout {
+            Some(limit) => config.request_timeout(limit),
+            None => config,
+        }
+    });
     config.map_err(|error| {
         let hint = match &error {
             ConfigError::NoCluster => {

@@ -1,12 +1,14 @@
 //! The `stead` binary.
 //!
 //! `args` defines the command line, `commands` has one file per command, `output` prints results and errors, `connect`
-//! finds the cluster, `cluster` reads its objects, `workload` builds the pod that `stead place -f` places. The libraries
+//! finds the cluster, `cluster` reads its objects, `complete` answers shells, `workload` builds the pod that `stead place -f` places. The libraries
 //! compute the answers; this crate reads, asks and prints.
 
 mod args;
+mod client_at_hand;
 mod cluster;
 mod commands;
+mod complete;
 mod connect;
 mod consent;
 mod live_object;
@@ -18,5 +20,6 @@ mod workload;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    complete::answer_shell();
     output::finish(commands::run(args::parse()))
 }

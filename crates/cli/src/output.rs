@@ -29,6 +29,35 @@ impl std::fmt::Display for Hinted {
 
 impl std::error::Error for Hinted {}
 
+/// An error with an exit code of its own. Other errors exit with 1.
+#[derive(Debug)]
+pub(crate) enum ExitWith {
+    /// The command line is wrong: exit code 2, as for errors that clap finds.
+    Usage(anyhow::Error),
+    /// There is no answer, because the cluster or the dump cannot be read: exit code 3.
+    NoAnswer(anyhow::Error),
+}
+
+impl ExitWith {
+    /// The error itself and its exit code.
+    fn split(error: anyhow::Error) -> (anyhow::Error, u8) {
+        match error.downcast::<ExitWith>() {
+            Ok(ExitWith::Usage(error)) => (error, 2),
+            Ok(ExitWith::NoAnswer(error)) => (error, 3),
+            Err(error) => (error, 1),
+        }
+    }
+}
+
+impl std::fmt::Display for ExitWith {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ExitWith::Usage(error) | ExitWith::NoAnswer(error)) = self;
+        write!(f, "{error:#}")
+    }
+}
+
+impl std::error::Error for ExitWith {}
+
 /// Prints the error, if any, and returns the exit code.
 pub(crate) fn finish(result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
@@ -36,6 +65,7 @@ pub(crate) fn finish(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::No) => return ExitCode::from(1),
         Err(error) => error,
     };
+    let (error, code) = ExitWith::split(error);
     // A reader that closes the pipe early, as in `stead … | head`, is not an error.
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
@@ -44,7 +74,7 @@ pub(crate) fn finish(result: anyhow::Result<Outcome>) -> ExitCode {
     if let Some(hinted) = error.downcast_ref::<Hinted>() {
         complain("hint", &hinted.hint);
     }
-    ExitCode::from(1)
+    ExitCode::from(code)
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {

@@ -161,11 +161,11 @@ fn errors_are_one_line() {
     check(
         &["explain", "volume/v", "--from", "examples/glance-zones"],
         "",
-        1,
+        2,
         &expect![""],
         &expect![[r#"
-        error: cannot explain "volume/v"
-        hint: use pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME
+        error: cannot explain "volume": not a kind that can be explained
+        hint: use KIND NAME or KIND/NAME; kinds: pod, node, sts, deploy, ds, job, pvc, pv, pdb, ns, topology, glance, glanceapi, oscp
     "#]],
     );
     check(
@@ -186,7 +186,7 @@ fn max_dump_size() {
     check(
         &[&dump[..], &["1Ki"]].concat(),
         "",
-        1,
+        3,
         &expect![""],
         &expect![[r#"
             error: the dump is larger than 1024 bytes when decompressed (reached in examples/glance-zones/storage.yaml)
@@ -211,7 +211,7 @@ fn a_cluster_that_cannot_be_reached() {
     check(
         &["explain", "pod/p", "--kubeconfig", file],
         "",
-        1,
+        3,
         &expect![""],
         &expect![[r#"
             error: cannot list nodes: Connection refused (os error 111) (server http://127.0.0.1:1/, context here)
@@ -221,7 +221,7 @@ fn a_cluster_that_cannot_be_reached() {
     check(
         &["explain", "glance/g", "--kubeconfig", file, "--context", "there"],
         "",
-        1,
+        3,
         &expect![""],
         &expect![[r#"
             error: the kubeconfig has no context there
@@ -231,7 +231,7 @@ fn a_cluster_that_cannot_be_reached() {
     check(
         &["place", "-f", "-", "--kubeconfig", "nosuch"],
         "",
-        1,
+        3,
         &expect![""],
         &expect![[r#"
             error: cannot read kubeconfig nosuch: No such file or directory (os error 2)
@@ -259,6 +259,57 @@ fn explain_topologies_and_glances_from_a_dump() {
             let yaml: Value = serde_saphyr::from_str(&yaml.stdout).expect("YAML");
             assert_eq!(json, yaml, "{target}");
         }
+    }
+}
+
+/// The first line of the answer about each kind, as kubectl would take the arguments.
+#[test]
+fn objects_are_named_as_for_kubectl() {
+    let from = ["--from", "examples/glance-zones"];
+    for (arguments, code, first_lines) in [
+        (
+            &["pod", "glance-default-external-api-2"][..],
+            0,
+            &["pod openstack/glance-default-external-api-2: Pending"][..],
+        ),
+        (&["sts/glance-azone-edge-api"], 0, &["statefulset openstack/glance-azone-edge-api: 3 of 3 pods ready"]),
+        (&["no", "worker-0", "worker-1"], 0, &["node worker-0: ", "node worker-1: "]),
+        (&["pods", "-l", "nosuch=label", "-A"], 1, &[]),
+        (&["pods", "-l", "nosuch in"], 2, &[]),
+        (&["pod", "x", "-l", "a=b"], 2, &[]),
+        (&["pod", "nosuch"], 1, &[]),
+        (&["worker-0"], 2, &[]),
+    ] {
+        let run = stead(&[&["explain"], arguments, &from].concat(), "");
+        assert_eq!(run.code, Some(code), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stderr.is_empty(), code == 0, "{arguments:?}: {}", run.stderr);
+        for first in first_lines {
+            assert!(run.stdout.lines().any(|line| line.starts_with(first)), "{arguments:?}: {}", run.stdout);
+        }
+    }
+    let run = stead(&[&["explain", "pods", "-A", "-o", "json"][..], &from].concat(), "");
+    let list: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert!(list.as_array().is_some_and(|list| list.len() > 10 && list.iter().all(|item| item["pod"].is_string())));
+}
+
+/// Where there is only oc, commands are written for oc.
+#[test]
+fn commands_are_for_the_client_on_the_path() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("only-oc");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("oc"), "").expect("a file");
+    let target = "pod/glance-default-external-api-2";
+    for (path, says) in
+        [(folder.as_path(), "  oc label node worker-3"), (Path::new(""), "  kubectl label node worker-3")]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_stead"))
+            .args(["explain", target, "--from", "examples/glance-zones"])
+            .current_dir(root())
+            .env("PATH", path)
+            .output()
+            .expect("the program runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(says), "{path:?}: {text}");
     }
 }
 
@@ -313,6 +364,8 @@ fn command_line_errors_exit_with_2() {
         &["explain", "pod/p", "--from", "x", "--kubeconfig", "y"],
         &["place", "--batch", "x", "cases.jsonl"],
         &["place", "-o", "tree", "-f", "x", "--from", "y"],
+        &["explain", "pod/p", "--as-group", "admins"],
+        &["explain", "pod/p", "--request-timeout", "-1s"],
         &[],
     ] {
         let run = stead(args, "");
@@ -424,8 +477,9 @@ fn a_closed_pipe_is_not_an_error() {
 fn completions_and_version_are_printed() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let run = stead(&["completions", shell], "");
-        assert!(run.code == Some(0) && run.stdout.contains("place"), "{shell}");
+        assert!(run.code == Some(0) && run.stdout.contains("STEAD_COMPLETE"), "{shell}: {}", run.stderr);
     }
+    assert_eq!(stead(&["complete", "explain", "topo"], "").stdout, "topology\n:4\n");
     assert_eq!(stead(&["--version"], "").stdout, concat!("stead ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 

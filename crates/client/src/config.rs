@@ -137,6 +137,19 @@ impl ClientConfig {
         self
     }
 
+    /// The same with requests made as another user, and as a member of these groups. What is not given stays as in the
+    /// kubeconfig.
+    #[must_use]
+    pub fn impersonate(mut self, user: Option<&str>, groups: &[String]) -> ClientConfig {
+        if let Some(user) = user {
+            self.kube.auth_info.impersonate = Some(user.to_owned());
+        }
+        if !groups.is_empty() {
+            self.kube.auth_info.impersonate_groups = Some(groups.to_vec());
+        }
+        self
+    }
+
     /// The namespace of the context or, in a cluster, of this pod.
     pub fn namespace(&self) -> &str {
         &self.kube.default_namespace

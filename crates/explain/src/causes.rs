@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorTerm, TopologySpreadConstraint};
-use stead_model::{GlanceApi, ObjectKey, PodView, Topology};
+use stead_model::{ObjectKey, PodView, Topology, topology_references};
 use stead_placement::{AffinityTerm, Attempt, Claim, NodeInfo, Plugin, Pod, Rejection, RejectionReason, SpreadCounts};
 use stead_semantics::labels::Selector;
 
 use crate::change::Trial;
-use crate::references::controller;
 use crate::remedies::{expression, held_once, holds, in_domain, join, same_disk, selects, shown, skew};
 use crate::topology::{constraints, node_affinity as node_affinity_of, same_rule};
 
@@ -69,23 +67,25 @@ pub(crate) fn affinity_origin<'a>(trial: &'a Trial, own: &NodeAffinity) -> Optio
     topologies(trial).find(|(_, topology)| node_affinity_of(topology).as_ref() == Some(own)).map(|(key, _)| key)
 }
 
-/// The Topologies of the pod's namespace. Several may have the same rules, so the one that the pod's GlanceAPI refers to
-/// comes first.
+/// The Topologies of the pod's namespace. Several may have the same rules, so the one that the pod's owner, such as a
+/// GlanceAPI, refers to comes first.
 fn topologies(trial: &Trial) -> impl Iterator<Item = (&ObjectKey, &Topology)> {
-    let api = glance_api(trial).and_then(|(_, api)| api.spec.topology_ref.as_ref()?.topology());
+    let own = service(trial).and_then(|owner| {
+        let references = topology_references(trial.objects.raw(&owner)?);
+        references.into_iter().find_map(|found| Some(found.reference.topology()?.to_owned()))
+    });
     let namespace = &trial.key.namespace;
     let there = move || trial.objects.all::<Topology>().filter(move |(key, _)| key.namespace == *namespace);
     let (first, others) = (there(), there());
+    let named = own.clone();
     first
-        .filter(move |(key, _)| Some(key.name.as_str()) == api)
-        .chain(others.filter(move |(key, _)| Some(key.name.as_str()) != api))
+        .filter(move |(key, _)| Some(&key.name) == named.as_ref())
+        .chain(others.filter(move |(key, _)| Some(&key.name) != own.as_ref()))
 }
 
-/// The GlanceAPI that the pod belongs to.
-pub(crate) fn glance_api(trial: &Trial) -> Option<(ObjectKey, &GlanceApi)> {
-    let pod = trial.view()?;
-    let (_, set) = controller::<StatefulSet>(&trial.objects, pod.namespace(), pod.metadata())?;
-    controller::<GlanceApi>(&trial.objects, pod.namespace(), &set.metadata)
+/// The resource of the OpenStack operators that the pod belongs to, such as a GlanceAPI.
+pub(crate) fn service(trial: &Trial) -> Option<ObjectKey> {
+    trial.objects.openstack_owner(&trial.key)
 }
 
 fn from(topology: Option<&ObjectKey>) -> String {

@@ -6,14 +6,15 @@ use k8s_openapi::api::core::v1::{NodeAffinity, PersistentVolumeClaim, Taint};
 use serde_json::{Value, json};
 use stead_model::{ObjectKey, OpenStackControlPlane, stateful_set};
 
-use crate::causes::{affinity_origin, glance_api, spread_origin};
+use crate::causes::{affinity_origin, service, spread_origin};
 use crate::change::{Change, ChangeAction, Trial, part};
-use crate::explanation::some;
-use crate::references::{followers, titled};
-use crate::remedies::by_kubernetes;
+use crate::references::titled;
+use crate::remedies::{by_kubernetes, join};
+use crate::suggested_command::SuggestedCommand;
+use crate::topology::users;
 
-/// The commands for a fix, in order. A line that begins with `#` is for a person to read.
-pub(crate) fn commands(trial: &Trial, changes: &[Change]) -> Vec<String> {
+/// The commands for a fix, in order, with remarks for a person to read.
+pub(crate) fn commands(trial: &Trial, changes: &[Change]) -> Vec<SuggestedCommand> {
     let mut trial = trial.clone();
     let mut out = Vec::new();
     for change in changes {
@@ -26,27 +27,29 @@ pub(crate) fn commands(trial: &Trial, changes: &[Change]) -> Vec<String> {
     out
 }
 
-fn command(trial: &Trial, change: &Change) -> Vec<String> {
-    let namespace = if change.namespace.is_empty() { String::new() } else { format!("-n {} ", change.namespace) };
+fn command(trial: &Trial, change: &Change) -> Vec<SuggestedCommand> {
+    let run = |arguments: String| vec![SuggestedCommand::client(&change.namespace, arguments)];
     let kind = change.kind.to_lowercase();
     match (&change.action, change.kind.as_str()) {
-        (ChangeAction::Delete(_), _) => vec![format!("kubectl {namespace}delete {kind} {}", change.name)],
-        (ChangeAction::Create(_), "Node") => vec![format!("# add a node as described (here called {})", change.name)],
+        (ChangeAction::Delete(_), _) => run(format!("delete {kind} {}", change.name)),
+        (ChangeAction::Create(_), "Node") => {
+            vec![SuggestedCommand::remark(format!("add a node as described (here called {})", change.name))]
+        }
         (ChangeAction::Create(claim), "PersistentVolumeClaim") if of_template(trial, &change.name, claim) => {
-            vec![format!("kubectl {namespace}delete pod {}  # its StatefulSet recreates claim and pod", trial.key.name)]
+            run(format!("delete pod {}  # its StatefulSet recreates claim and pod", trial.key.name))
         }
         (ChangeAction::Create(object), _) => {
             let mut object = object.clone();
             if let Some(o) = object.as_object_mut() {
                 o.remove("status");
             }
-            vec![format!("kubectl {namespace}create -f - <<'EOF'\n{object}\nEOF")]
+            run(format!("create -f - <<'EOF'\n{object}\nEOF"))
         }
         (ChangeAction::Patch(patch), "Node") => node(trial, change, &patch.0),
         (ChangeAction::Patch(patch), "Pod") => pod(trial, change, &patch.0),
         (ChangeAction::Patch(patch), "PersistentVolumeClaim") => claim(trial, change, patch),
         (ChangeAction::Patch(patch), _) => {
-            vec![format!("kubectl {namespace}patch {kind} {} --type=json -p '{}'", change.name, json!(patch))]
+            run(format!("patch {kind} {} --type=json -p '{}'", change.name, json!(patch)))
         }
     }
 }
@@ -95,7 +98,7 @@ pub(crate) fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-fn node(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<String> {
+fn node(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<SuggestedCommand> {
     let name = &change.name;
     let taints = trial.objects.node(name).ok().flatten().map(|node| node.taints()).unwrap_or_default();
     let uncordons = operations.iter().any(|op| path_of(op) == "/spec/unschedulable");
@@ -109,7 +112,7 @@ fn node(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<St
                 Some(value) => format!("{}={value}", unescaped(key)),
                 None => format!("{}-", unescaped(key)),
             }),
-            ["spec", "unschedulable"] => out.push(format!("kubectl uncordon {name}")),
+            ["spec", "unschedulable"] => out.push(SuggestedCommand::client("", format!("uncordon {name}"))),
             ["spec", "taints", at] => {
                 let taint = at.parse::<usize>().ok().and_then(|at| taints.get(at));
                 out.extend(taint.and_then(|taint| remove_taint(name, taint, uncordons)));
@@ -118,35 +121,37 @@ fn node(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<St
         }
     }
     if !labels.is_empty() {
-        out.insert(0, format!("kubectl label node {name} --overwrite {}", labels.join(" ")));
+        let label = format!("label node {name} --overwrite {}", labels.join(" "));
+        out.insert(0, SuggestedCommand::client("", label));
     }
     out
 }
 
 /// The command that removes a taint; none for the taint of a cordon, which an uncordon removes.
-fn remove_taint(node: &str, taint: &Taint, uncordons: bool) -> Option<String> {
+fn remove_taint(node: &str, taint: &Taint, uncordons: bool) -> Option<SuggestedCommand> {
     let (key, effect) = (&taint.key, &taint.effect);
     if key == "node.kubernetes.io/unschedulable" && uncordons {
         return None;
     }
     if by_kubernetes(key) {
-        return Some(format!("# Kubernetes removes {key}:{effect} once node {node} is healthy again"));
+        let remark = format!("Kubernetes removes {key}:{effect} once node {node} is healthy again");
+        return Some(SuggestedCommand::remark(remark));
     }
     let value = taint.value.as_deref().filter(|value| !value.is_empty());
     let value = value.map(|value| format!("={value}")).unwrap_or_default();
-    Some(format!("kubectl taint node {node} {key}{value}:{effect}-"))
+    Some(SuggestedCommand::client("", format!("taint node {node} {key}{value}:{effect}-")))
 }
 
 /// The spec of a pod is changed in the object that creates the pod.
-fn pod(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<String> {
+fn pod(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<SuggestedCommand> {
     let (raw, namespace) = (trial.objects.raw(&change.key()).unwrap_or(&Value::Null), &change.namespace);
     let chain = trial.objects.controllers(&change.key());
     let Some(owner) = chain.last() else {
         let p = json!(operations);
         return vec![
-            format!("kubectl -n {namespace} get pod {} -o json > pod.json", change.name),
-            format!("# change pod.json: {p}"),
-            "kubectl replace --force -f pod.json".into(),
+            SuggestedCommand::client(namespace, format!("get pod {} -o json > pod.json", change.name)),
+            SuggestedCommand::remark(format!("change pod.json: {p}")),
+            SuggestedCommand::client("", "replace --force -f pod.json"),
         ];
     };
     if let Some(mut lines) = topology(trial, &change.key(), operations) {
@@ -162,19 +167,24 @@ fn pod(trial: &Trial, change: &Change, operations: &[PatchOperation]) -> Vec<Str
     let mut lines = vec![match template.filter(|_| workload).and_then(|t| in_template(raw, t, operations)) {
         Some(patch) => {
             let kind = kind.to_lowercase();
-            format!("kubectl -n {namespace} patch {kind} {name} --type=json -p '{}'", json!(patch))
+            SuggestedCommand::client(namespace, format!("patch {kind} {name} --type=json -p '{}'", json!(patch)))
         }
-        None => format!("# change {kind} {name}, which creates the pod, so that the pod gets {}", json!(operations)),
+        None => {
+            let what = json!(operations);
+            SuggestedCommand::remark(format!(
+                "change {kind} {name}, which creates the pod, so that the pod gets {what}"
+            ))
+        }
     }];
     lines.extend(restart(trial, &change.key(), &chain));
     lines
 }
 
 /// A StatefulSet that creates its pods in order does not replace a pod that never became ready.
-fn restart(trial: &Trial, pod: &ObjectKey, chain: &[ObjectKey]) -> Option<String> {
+fn restart(trial: &Trial, pod: &ObjectKey, chain: &[ObjectKey]) -> Option<SuggestedCommand> {
     let set = chain.iter().find(|owner| owner.kind == "StatefulSet")?;
     let ordered = trial.objects.find(&set.namespace, &set.name).is_none_or(stateful_set::is_ordered);
-    ordered.then(|| format!("kubectl -n {} delete pod {}", pod.namespace, pod.name))
+    ordered.then(|| SuggestedCommand::client(&pod.namespace, format!("delete pod {}", pod.name)))
 }
 
 /// The same operations on the template that a pod was created from. Admission adds to a pod's lists, so that an item may
@@ -254,7 +264,7 @@ fn topology_rule<'a>(trial: &'a Trial, pod: &ObjectKey, operations: &[PatchOpera
 }
 
 /// A rule that comes from a Topology is changed there.
-fn topology(trial: &Trial, pod: &ObjectKey, operations: &[PatchOperation]) -> Option<Vec<String>> {
+fn topology(trial: &Trial, pod: &ObjectKey, operations: &[PatchOperation]) -> Option<Vec<SuggestedCommand>> {
     let rule = topology_rule(trial, pod, operations)?;
     let mut there = Vec::new();
     for op in operations {
@@ -262,20 +272,22 @@ fn topology(trial: &Trial, pod: &ObjectKey, operations: &[PatchOperation]) -> Op
         there.push(at_path(op, &format!("{}{}", rule.in_topology, path.strip_prefix(&rule.in_pod)?))?);
     }
     let (namespace, name) = (&rule.topology.namespace, &rule.topology.name);
-    Some(vec![format!("kubectl -n {namespace} patch topology {name} --type=json -p '{}'", json!(there))])
+    let patch = format!("patch topology {name} --type=json -p '{}'", json!(there));
+    Some(vec![SuggestedCommand::client(namespace, patch)])
 }
 
 /// The other consumers of the Topologies that a fix changes: their pods are affected too.
 pub(crate) fn also_used(trial: &Trial, changes: &[Change]) -> Vec<String> {
-    let own = glance_api(trial).map(|(key, _)| key);
+    let own = service(trial);
     let mut out = Vec::new();
     for change in changes.iter().filter(|c| c.key() == trial.key) {
         let ChangeAction::Patch(patch) = &change.action else { continue };
         let Some(rule) = topology_rule(trial, &trial.key, &patch.0) else { continue };
-        let others = followers(&trial.objects, rule.topology).into_iter().filter(|(key, _)| Some(*key) != own.as_ref());
-        let others: Vec<String> = others.map(|(key, _)| titled(key)).collect();
+        let others = users(&trial.objects, rule.topology).into_iter().filter(|user| Some(&user.key) != own.as_ref());
+        // All of them: whoever applies the fix affects each one.
+        let others: Vec<String> = others.map(|user| titled(&user.key)).collect();
         if !others.is_empty() {
-            let line = format!("Topology {} is also used by: {}", rule.topology.name, some(&others));
+            let line = format!("Topology {} is also used by: {}", rule.topology.name, join(&others));
             if !out.contains(&line) {
                 out.push(line);
             }
@@ -290,7 +302,7 @@ fn external_storage(
     namespace: &str,
     chain: &[ObjectKey],
     operations: &[PatchOperation],
-) -> Option<Vec<String>> {
+) -> Option<Vec<SuggestedCommand>> {
     let drops_claim = operations.iter().all(|op| value_of(op).is_some_and(|value| value.get("emptyDir").is_some()));
     let api = &chain.iter().find(|owner| owner.kind == "GlanceAPI").filter(|_| drops_claim)?.name;
     let planes = trial.objects.all::<OpenStackControlPlane>();
@@ -302,17 +314,20 @@ fn external_storage(
     let entry = apis.keys().filter(names).max_by_key(|k| k.len())?;
     let patch = json!({"spec": {"glance": {"template": {"glanceAPIs": {entry: {"storage": {"external": true}}}}}}});
     Some(vec![
-        format!("# all pods of {api} restart; their claims remain until you delete them"),
-        format!("kubectl -n {namespace} patch openstackcontrolplane {} --type=merge -p '{patch}'", plane.name),
+        SuggestedCommand::remark(format!("all pods of {api} restart; their claims remain until you delete them")),
+        SuggestedCommand::client(
+            namespace,
+            format!("patch openstackcontrolplane {} --type=merge -p '{patch}'", plane.name),
+        ),
     ])
 }
 
 /// The spec of a claim cannot be changed: a claim without a volume is deleted and created again.
-fn claim(trial: &Trial, change: &Change, patch: &Patch) -> Vec<String> {
+fn claim(trial: &Trial, change: &Change, patch: &Patch) -> Vec<SuggestedCommand> {
     let (namespace, name) = (&change.namespace, &change.name);
     if patch.0.iter().all(|op| path_of(op).starts_with("/metadata/annotations/")) {
         let p = json!(patch);
-        return vec![format!("kubectl -n {namespace} patch pvc {name} --type=json -p '{p}'")];
+        return vec![SuggestedCommand::client(namespace, format!("patch pvc {name} --type=json -p '{p}'"))];
     }
     let mut object = trial.objects.raw(&change.key()).cloned().unwrap_or(Value::Null);
     if json_patch::patch(&mut object, patch).is_err() {
@@ -324,7 +339,7 @@ fn claim(trial: &Trial, change: &Change, patch: &Patch) -> Vec<String> {
         "spec": object["spec"],
     });
     vec![
-        format!("kubectl -n {namespace} delete pvc {name}"),
-        format!("kubectl -n {namespace} create -f - <<'EOF'\n{new}\nEOF"),
+        SuggestedCommand::client(namespace, format!("delete pvc {name}")),
+        SuggestedCommand::client(namespace, format!("create -f - <<'EOF'\n{new}\nEOF")),
     ]
 }

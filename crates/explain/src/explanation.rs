@@ -16,6 +16,7 @@ use crate::managers::managers_of;
 use crate::outage::{self, Clock, Forecast, OutageExplainer, Scene, check_nodes};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
+use crate::suggested_command::{ClientAtHand, SuggestedCommand, SuggestsCommands};
 
 /// Why a pod is in its state, and what can be done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -122,7 +123,15 @@ pub struct OfferedFix {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
     /// The commands.
-    pub commands: Vec<String>,
+    pub commands: Vec<SuggestedCommand>,
+}
+
+impl SuggestsCommands for Explanation {
+    fn use_client(&mut self, client: &ClientAtHand) {
+        let fixes = self.fixes.iter_mut().flat_map(|fix| &mut fix.commands);
+        let forecast = self.forecast.iter_mut().flat_map(|forecast| &mut forecast.commands);
+        fixes.chain(forecast).for_each(|command| command.use_client(client));
+    }
 }
 
 /// Explains a pod, as of a moment. `kinds` are the kinds that were read, even those without objects.

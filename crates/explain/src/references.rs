@@ -1,32 +1,29 @@
 //! Who refers to which Topology, and which reference wins.
 //!
-//! Glance inherits the control plane's reference where Glance's template has none, and each of its APIs inherits Glance's
-//! where it has none: the most specific one wins as a whole. A reference without a name (`topologyRef: {}`) opts out.
+//! A service inherits the control plane's reference where its template has none, and each of its parts inherits the
+//! service's where it has none: the most specific one wins as a whole. A reference without a name (`topologyRef: {}`)
+//! opts out.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Serialize;
-use serde_json::Value;
-use stead_model::{
-    Glance, GlanceApi, GlanceSpec, ObjectKey, Objects, OpenStackControlPlane, TopologyRef, Typed, controller_of,
-};
+use serde::{Serialize, Serializer};
+use stead_model::{GlanceApi, ObjectKey, Objects, TopologyRef, Typed, controller_of, topology_references};
 
-use crate::change::part;
+use crate::services::{SpecPart, inherits, is_created_by};
 
 /// A reference to a Topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reference {
     /// The object that has it: kind and name.
     pub object: String,
-    /// The kind of the object.
     #[serde(skip)]
-    pub(crate) kind: String,
+    pub(crate) key: ObjectKey,
     /// The field.
     pub field: String,
 }
 
 impl Reference {
     pub(crate) fn new(object: &ObjectKey, field: &str) -> Reference {
-        Reference { object: titled(object), kind: object.kind.clone(), field: field.to_owned() }
+        Reference { object: titled(object), key: object.clone(), field: field.to_owned() }
     }
 }
 
@@ -36,7 +33,7 @@ impl std::fmt::Display for Reference {
     }
 }
 
-/// The Topology that a GlanceAPI is to follow.
+/// The Topology that an object's pods are to follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChosenTopology {
@@ -50,25 +47,42 @@ pub struct ChosenTopology {
 }
 
 /// Whose reference it is that won.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferenceLevel {
-    /// The API's own.
-    Api,
-    /// Inherited from the Glance.
-    Glance,
+    /// The object's own, wherever it is written.
+    Own,
+    /// Inherited from an object of this kind, such as a Glance.
+    Service(String),
     /// Inherited from the control plane.
     ControlPlane,
 }
 
 impl ReferenceLevel {
-    /// In a few words.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ReferenceLevel::Api => "its own",
-            ReferenceLevel::Glance => "inherited from Glance",
-            ReferenceLevel::ControlPlane => "inherited from the control plane",
+    fn of(kind: &str) -> ReferenceLevel {
+        match kind {
+            "OpenStackControlPlane" => ReferenceLevel::ControlPlane,
+            kind => ReferenceLevel::Service(kind.to_owned()),
         }
+    }
+}
+
+impl std::fmt::Display for ReferenceLevel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReferenceLevel::Own => f.write_str("its own"),
+            ReferenceLevel::Service(kind) => write!(f, "inherited from {kind}"),
+            ReferenceLevel::ControlPlane => f.write_str("inherited from the control plane"),
+        }
+    }
+}
+
+impl Serialize for ReferenceLevel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            ReferenceLevel::Own => "own",
+            ReferenceLevel::Service(_) => "service",
+            ReferenceLevel::ControlPlane => "control-plane",
+        })
     }
 }
 
@@ -93,90 +107,73 @@ pub(crate) fn entry<'a>(key: &'a ObjectKey, api: &'a GlanceApi, glance: Option<&
     key.name.strip_prefix(&glance?.name)?.strip_prefix('-')?.rsplit_once('-').map(|(entry, _)| entry)
 }
 
-/// The Topology that a GlanceAPI is to follow; none where there is no reference.
-pub(crate) fn chosen(objects: &Objects, key: &ObjectKey, api: &GlanceApi) -> Option<ChosenTopology> {
-    let own = || chosen_by(key, "spec.topologyRef", api.spec.topology_ref.as_ref(), ReferenceLevel::Api);
-    let Some((glance_key, glance)) = controller::<Glance>(objects, &key.namespace, &api.metadata) else { return own() };
-    let Some(entry) = entry(key, api, Some(&glance_key)) else { return own() };
-    let plane = controller::<OpenStackControlPlane>(objects, &key.namespace, &glance.metadata);
-    let template = plane.as_ref().and_then(|(_, plane)| plane.spec.glance.as_ref()?.template.as_ref());
-    let of_entry = |spec: &'_ GlanceSpec| spec.glance_apis.get(entry).and_then(|api| api.topology_ref.clone());
-    let in_plane = |field: &str, reference: Option<TopologyRef>, level: ReferenceLevel| {
-        chosen_by(&plane.as_ref()?.0, field, reference.as_ref(), level)
-    };
-    let in_glance = |field: &str, reference: Option<TopologyRef>, level: ReferenceLevel| {
-        chosen_by(&glance_key, field, reference.as_ref(), level)
-    };
-    let api_field = format!("spec.glance.template.glanceAPIs.{entry}.topologyRef");
-    in_plane(&api_field, template.and_then(of_entry), ReferenceLevel::Api)
-        .or_else(|| {
-            in_glance(&format!("spec.glanceAPIs.{entry}.topologyRef"), of_entry(&glance.spec), ReferenceLevel::Api)
-        })
-        .or_else(|| {
-            let reference = template.and_then(|template| template.topology_ref.clone());
-            in_plane("spec.glance.template.topologyRef", reference, ReferenceLevel::Glance)
-        })
-        .or_else(|| {
-            let reference = plane.as_ref().and_then(|(_, plane)| plane.spec.topology_ref.clone());
-            in_plane("spec.topologyRef", reference, ReferenceLevel::ControlPlane)
-        })
-        .or_else(|| in_glance("spec.topologyRef", glance.spec.topology_ref.clone(), ReferenceLevel::Glance))
+/// The Topology that an object's pods are to follow; none where there is no reference.
+///
+/// A service's spec repeats what it inherited from the control plane, so that each reference is looked for in the object
+/// furthest up that has a place for it.
+pub(crate) fn chosen(objects: &Objects, key: &ObjectKey) -> Option<ChosenTopology> {
+    // The object, its service, and so on up to the control plane, as far as they were read and their templates are known.
+    let mut line = vec![key.clone()];
+    for owner in objects.controllers(key) {
+        let last = line.last().expect("the object itself is in it");
+        let known = objects.contains(&owner) && is_created_by(&last.kind, &owner.kind);
+        if !known {
+            break;
+        }
+        line.push(owner);
+    }
+    let levels = if inherits(&key.kind) { line.len() } else { 1 };
+    let in_templates = (0..levels).find_map(|level| {
+        let holders = (level + 1..line.len()).rev();
+        let found = holders.into_iter().find_map(|holder| in_template(objects, &line, level, holder));
+        // What nobody created has only its own spec.
+        found.or_else(|| (level + 1 == line.len()).then(|| in_own_spec(objects, &line, level))?)
+    });
+    // The services may have references that the control plane does not have, and so may the object itself.
+    in_templates
+        .or_else(|| (1..levels).find_map(|level| in_own_spec(objects, &line, level)))
+        .or_else(|| in_own_spec(objects, &line, 0))
+}
+
+/// The reference in the template that an object of the line has in another one further up.
+fn in_template(objects: &Objects, line: &[ObjectKey], level: usize, holder: usize) -> Option<ChosenTopology> {
+    let mut part = SpecPart::of(objects.raw(&line[holder])?);
+    for at in (level..holder).rev() {
+        part = part.template_of(objects, &line[at], &line[at + 1])?;
+    }
+    chosen_by(line, level, &line[holder], part.reference(&line[level].kind))
+}
+
+fn in_own_spec(objects: &Objects, line: &[ObjectKey], level: usize) -> Option<ChosenTopology> {
+    let reference = SpecPart::of(objects.raw(&line[level])?).reference(&line[level].kind);
+    chosen_by(line, level, &line[level], reference)
 }
 
 fn chosen_by(
-    object: &ObjectKey,
-    field: &str,
-    reference: Option<&TopologyRef>,
-    level: ReferenceLevel,
+    line: &[ObjectKey],
+    level: usize,
+    holder: &ObjectKey,
+    reference: Option<(String, TopologyRef)>,
 ) -> Option<ChosenTopology> {
-    let topology = reference?.topology().map(str::to_owned);
-    Some(ChosenTopology { topology, reference: Reference::new(object, field), level })
+    let (field, reference) = reference?;
+    let level = if level == 0 { ReferenceLevel::Own } else { ReferenceLevel::of(&line[level].kind) };
+    let topology = reference.topology().map(str::to_owned);
+    Some(ChosenTopology { topology, reference: Reference::new(holder, &field), level })
 }
 
-/// Every reference to a Topology in its namespace, wherever it is in an object.
+/// Every reference to a Topology in its namespace, wherever it is in an object, control planes first.
 pub(crate) fn references(objects: &Objects, topology: &ObjectKey) -> Vec<Reference> {
     let mut out = Vec::new();
-    for kind in ["OpenStackControlPlane", "Glance", "GlanceAPI"] {
-        for (key, object) in objects.raw_of_kind(kind).filter(|(k, _)| k.namespace == topology.namespace) {
-            walk(&object["spec"], "spec", &mut |field, value| {
-                let reference: Option<TopologyRef> = part(value);
-                if reference.is_some_and(|reference| reference.topology() == Some(&topology.name)) {
-                    out.push(Reference::new(key, field));
-                }
-            });
-        }
+    for object in objects.openstack_resources_in(&topology.namespace) {
+        let found = topology_references(object.raw()).into_iter();
+        let found = found.filter(|found| found.reference.topology() == Some(&topology.name));
+        out.extend(found.map(|found| Reference::new(object.key(), &found.field)));
     }
+    out.sort_by_key(|reference| reference.key.kind != "OpenStackControlPlane");
     out
-}
-
-fn walk(value: &Value, path: &str, found: &mut dyn FnMut(&str, &Value)) {
-    match value {
-        Value::Object(fields) => {
-            for (field, value) in fields {
-                let path = format!("{path}.{field}");
-                if field == "topologyRef" {
-                    found(&path, value);
-                }
-                walk(value, &path, found);
-            }
-        }
-        Value::Array(items) => items.iter().enumerate().for_each(|(i, v)| walk(v, &format!("{path}[{i}]"), found)),
-        _ => {}
-    }
 }
 
 /// Kind and name as they are written in a sentence.
 pub(crate) fn titled(key: &ObjectKey) -> String {
     format!("{} {}", key.kind, key.name)
-}
-
-/// The GlanceAPIs that follow a Topology, or are to follow it.
-pub(crate) fn followers<'a>(objects: &'a Objects, topology: &ObjectKey) -> Vec<(&'a ObjectKey, &'a GlanceApi)> {
-    let follows = |key: &ObjectKey, api: &GlanceApi| {
-        let own = api.spec.topology_ref.as_ref().and_then(TopologyRef::topology);
-        let chosen = || chosen(objects, key, api).is_some_and(|c| c.topology.as_ref() == Some(&topology.name));
-        own == Some(&topology.name) || chosen()
-    };
-    let apis = objects.all::<GlanceApi>().filter(|(key, _)| key.namespace == topology.namespace);
-    apis.filter(|(key, api)| follows(key, api)).collect()
 }

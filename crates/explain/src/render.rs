@@ -54,7 +54,7 @@ fn render_fix(out: &mut String, number: usize, fix: &OfferedFix) {
         hanging(out, "     ", "     ", line);
     }
     for command in &fix.commands {
-        for line in command.lines() {
+        for line in command.to_string().lines() {
             let _ = writeln!(out, "       {line}");
         }
     }

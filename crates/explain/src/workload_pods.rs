@@ -8,6 +8,8 @@ use stead_model::{ModelError, NodeView, ObjectKey, Objects, PodView};
 
 use crate::explanation::{OfferedFix, PodState, explain_placement};
 use crate::remedies::join;
+use crate::suggested_command::ClientAtHand;
+use crate::topology::pods_of_workload;
 use crate::wrap::{hanging, wrapped};
 
 /// A pod of a workload.
@@ -29,6 +31,14 @@ pub struct WorkloadPod {
     /// Why no node can run it, where that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingForNode>,
+}
+
+impl WorkloadPod {
+    /// Writes the commands of its fix for this client.
+    pub(crate) fn use_client(&mut self, client: &ClientAtHand) {
+        let best = self.waiting.as_mut().and_then(|waiting| waiting.best.as_mut());
+        best.into_iter().flat_map(|fix| &mut fix.commands).for_each(|command| command.use_client(client));
+    }
 }
 
 /// Why no node can run a pod, in short.
@@ -59,11 +69,15 @@ impl<'a> Observer<'a> {
         Observer { objects, kinds, left: LOOK_INTO }
     }
 
-    /// The pods that a StatefulSet controls.
-    pub(crate) fn pods_of(&mut self, set: &ObjectKey, domain: Option<&str>) -> Result<Vec<WorkloadPod>, ModelError> {
+    /// The pods of a StatefulSet, Deployment or DaemonSet.
+    pub(crate) fn pods_of(
+        &mut self,
+        workload: &ObjectKey,
+        domain: Option<&str>,
+    ) -> Result<Vec<WorkloadPod>, ModelError> {
         let objects = self.objects;
         let mut out = Vec::new();
-        for pod in objects.pods_controlled_by(set) {
+        for pod in pods_of_workload(objects, workload) {
             out.push(self.pod(pod, domain)?);
         }
         Ok(out)
@@ -105,7 +119,7 @@ impl<'a> Observer<'a> {
 }
 
 /// The value of a label of a node, or else of the usual labels of zones.
-fn zone(node: NodeView, key: Option<&str>) -> Option<String> {
+pub(crate) fn zone(node: NodeView, key: Option<&str>) -> Option<String> {
     let keys = key.into_iter().chain(["topology.kubernetes.io/zone", "zone"]);
     keys.into_iter().find_map(|key| node.label(key)).map(str::to_owned)
 }
@@ -147,7 +161,7 @@ pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &WorkloadPo
             for line in &best.also {
                 hanging(out, "      ", "      ", line);
             }
-            for line in best.commands.iter().flat_map(|command| command.lines()) {
+            for line in best.commands.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n").lines() {
                 let _ = writeln!(out, "      {line}");
             }
         }

@@ -47,9 +47,10 @@ fn explained(objects: Vec<Value>) -> Explanation {
     .expect("the pod is there")
 }
 
-fn commands<'a>(e: &'a Explanation, text: &str) -> &'a [String] {
+fn commands(e: &Explanation, text: &str) -> Vec<String> {
     let fix = e.fixes.iter().find(|f| f.text.contains(text));
-    &fix.unwrap_or_else(|| panic!("no {text:?} in {:#?}", e.fixes)).commands
+    let commands = &fix.unwrap_or_else(|| panic!("no {text:?} in {:#?}", e.fixes)).commands;
+    commands.iter().map(ToString::to_string).collect()
 }
 
 /// Admission gave the pod tolerations that the template does not have.

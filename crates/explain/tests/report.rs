@@ -41,7 +41,7 @@ fn the_label_is_missing_and_would_not_be_enough() {
         );
         let external =
             e.fixes.iter().find(|f| f.text.contains("(external storage, or none)")).expect("external storage");
-        assert!(external.commands.iter().any(|c| c.contains(r#""storage":{"external":true}"#)));
+        assert!(external.commands.iter().any(|c| c.to_string().contains(r#""storage":{"external":true}"#)));
         assert!(e.fixes[0].harm < external.harm, "nothing that leaves data behind comes first");
     }
 }

@@ -3,13 +3,15 @@
 //! It reads the lists that are asked for ([`Resource`]), as far as possible all of the same revision: the first list has
 //! the cluster's revision, and the others are read as of that revision. A kind that the cluster does not have has no
 //! objects. A kind that may not be listed is left out with a warning that says what is missing, unless it is required.
-//! Nothing is written, and no Secret is read.
+//! [`add_openstack`] adds the resources of the OpenStack operators, whose kinds the server is asked for. Nothing is written,
+//! and no Secret is read.
 //!
 //! Data flows one way: resources → lists → objects (JSON values), the same as a dump gives. This crate does not know what
 //! the objects mean.
 
 mod error;
 mod list;
+mod openstack;
 mod resource;
 
 use std::collections::BTreeSet;
@@ -23,6 +25,7 @@ use serde_json::Value;
 use stead_client::Client;
 
 use list::Listed;
+pub use openstack::add_openstack;
 
 /// How many kinds are listed at a time.
 const CONCURRENCY: usize = 4;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
-use stead_explain::topology::{ProblemEffect, ProblemReason, TopologyConsumer, problems};
+use stead_explain::topology::{ProblemEffect, ProblemReason, TopologyConsumer, named_holders, problems};
 use stead_model::{Glance, GlanceApi, ObjectKey, OpenStackControlPlane, Topology, TopologyRef, Typed};
 
 use crate::conditions::seconds;
@@ -33,6 +33,9 @@ pub(crate) fn step(world: &World<'_>, topology: &Topology) -> LoopStep {
     let glances = glances.filter(|glance| !is_deleting(&glance.metadata) && follows(&glance.spec.topology_ref));
     used_by.extend(glances.map(user));
     used_by.extend(apis.iter().map(|api| user(*api)));
+    // Other services are not watched: their operators say by a finalizer that they use the Topology.
+    let others = named_holders(topology).into_iter().filter(|(kind, _)| kind != "GlanceAPI");
+    used_by.extend(others.map(|(kind, name)| json!({"kind": kind, "name": name})));
 
     let conditions: Vec<Value> = conditions(world, topology, &apis)
         .into_iter()

@@ -107,6 +107,18 @@ impl<'a> EventView<'a> {
 }
 
 impl Objects {
+    /// All warnings with the object that each is about and its UID, in no order of time; malformed events are left out.
+    pub fn warning_events(&self) -> impl Iterator<Item = (ObjectKey, Option<&str>, EventView<'_>)> {
+        let warnings = self.of_kind("Event").filter(|event| event.raw()["type"] == "Warning");
+        warnings.filter_map(|event| {
+            let event = event.typed::<Event>().ok()?;
+            let about = event.involved_object.as_ref()?;
+            let text = |field: &'_ Option<String>| field.clone().unwrap_or_default();
+            let key = ObjectKey::new(&text(&about.kind), &text(&about.namespace), &text(&about.name));
+            Some((key, about.uid.as_deref().filter(|uid| !uid.is_empty()), EventView::of(event)))
+        })
+    }
+
     /// The events about an object, the newest last. An object that was recreated has the name of the old one: with a UID,
     /// events about another object of the name are left out.
     pub fn events_about(&self, object: &ObjectKey, uid: Option<&str>) -> Vec<EventView<'_>> {

@@ -7,7 +7,8 @@
 //! On top of the types there are views of what the other crates ask about ([`PodView`], [`NodeView`] and [`NodeHealth`],
 //! [`WorkloadView`], [`EventView`]) and rules that mirror Kubernetes controllers: who controls an object
 //! ([`controller_of`]), StatefulSet ordinals and claims ([`stateful_set`]), tolerations ([`min_toleration_time`]), who
-//! recreates a pod ([`PodController`]), and which volumes a pod uses and how they are attached ([`pod_volumes`]).
+//! recreates a pod ([`PodController`]), which volumes a pod uses and how they are attached ([`pod_volumes`]), and how the
+//! resources of the OpenStack operators use a Topology ([`topology_references`]).
 //!
 //! This crate knows no client, no clock (callers pass the time) and no files, and it predicts nothing.
 
@@ -25,6 +26,7 @@ mod recreation;
 pub mod stateful_set;
 pub mod times;
 mod tolerations;
+mod topology_use;
 mod typed;
 mod volumes;
 mod workload;
@@ -49,6 +51,10 @@ pub use owner::{controller_of, is_controlled_by, same_controller};
 pub use pod::PodView;
 pub use recreation::{NotRecreated, PodController, deployment_of, not_recreated, replacement_of, same_workload};
 pub use tolerations::{TolerationTime, min_toleration_time};
+pub use topology_use::{
+    ALL_OPENSTACK_KINDS, FoundTopologyRef, TopologyFinalizer, applied_topology, is_openstack,
+    is_openstack_intermediate, topology_references,
+};
 pub use typed::{Typed, metadata_of, parse};
 pub use volumes::{
     PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,

@@ -186,6 +186,14 @@ impl Objects {
         self.iter_from(ObjectKey::new(kind, namespace, "")).take_while(move |object| inside(object.key))
     }
 
+    /// The kinds of which there are objects, in order.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        let first = |from: ObjectKey| self.iter_from(from).next().map(|object| object.key.kind.as_str());
+        // The least name that is greater than a kind.
+        let next = move |kind: &&str| first(ObjectKey::new(&format!("{kind}\0"), "", ""));
+        std::iter::successors(first(ObjectKey::new("", "", "")), next)
+    }
+
     /// The keys of a kind.
     pub fn keys<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         self.of_kind(kind).map(ObjectRef::key)

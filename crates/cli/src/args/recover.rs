@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use crate::args::ConsentArgs;
+use crate::complete;
 use crate::connect::ConnectArgs;
 
 /// Move pods and volumes off a node whose machine is off
@@ -59,7 +60,7 @@ Exit codes:
 )]
 pub(crate) struct RecoverArgs {
     /// Node to recover
-    #[arg(value_name = "node/NAME", required_unless_present = "list")]
+    #[arg(value_name = "node/NAME", required_unless_present = "list", add = complete::nodes())]
     pub(crate) target: Option<String>,
 
     /// Confirm that the machine is off, and say how you know; recorded with your user name and the time

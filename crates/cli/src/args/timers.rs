@@ -105,7 +105,7 @@ impl TimerArgs {
 }
 
 /// Parses a duration that forecasts can compute with.
-fn duration(text: &str) -> anyhow::Result<SignedDuration> {
+pub(super) fn duration(text: &str) -> anyhow::Result<SignedDuration> {
     let duration: SignedDuration = text.parse()?;
     ensure!(!duration.is_negative(), "a duration cannot be negative");
     ensure!(duration <= CENTURY, "longer than a century");

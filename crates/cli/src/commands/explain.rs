@@ -1,17 +1,28 @@
-//! `stead explain KIND/NAME`: why a pod waits and how to fix it; the pods and volumes of a node; a Topology or a Glance.
+//! `stead explain`: why objects are not healthy, and how to fix it.
+
+mod selectors;
+mod targets;
 
 use std::collections::BTreeSet;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 use stead_explain::outage::{self, Clock};
-use stead_explain::{PodState, glance, topology};
-use stead_model::{ObjectKey, Objects};
+use stead_explain::{
+    ClientAtHand, PodState, SuggestsCommands, control_plane, explain_object, glance, render_object, topology,
+};
+use stead_model::{Kind, ObjectKey, Objects};
 
 use crate::args::{ExplainArgs, Format};
+use crate::client_at_hand;
 use crate::cluster::{self, Scope, Seen};
-use crate::output::{self, Hinted, Outcome, complain};
+use crate::output::{self, ExitWith, Hinted, Outcome, complain};
+use selectors::Selectors;
+use targets::Targets;
+
+pub(crate) use targets::explained_kinds;
 
 /// Kinds beyond those of placement that tell where a rule comes from and who owns what.
 const OWNERS: [&str; 7] =
@@ -23,14 +34,28 @@ const OUTAGE: [&str; 2] = ["Lease", "Event"];
 /// The further kinds that are read for an explanation.
 fn wanted(kind: &str) -> (Vec<&'static str>, Scope) {
     match kind {
-        "Node" => (OWNERS[4..].iter().chain(&OUTAGE).copied().collect(), Scope::Cluster),
-        "Pod" => (OWNERS.iter().chain(&OUTAGE).copied().collect(), Scope::Namespace),
-        _ => (OWNERS.to_vec(), Scope::Namespace),
+        "Node" | "PersistentVolume" | "Namespace" => {
+            (OWNERS[4..].iter().chain(&OUTAGE).copied().collect(), Scope::Cluster)
+        }
+        "Topology" | "Glance" | "GlanceAPI" | "OpenStackControlPlane" => (OWNERS.to_vec(), Scope::Namespace),
+        _ => (OWNERS.iter().chain(&OUTAGE).copied().collect(), Scope::Namespace),
     }
 }
 
+/// The further kinds that are read for several explanations.
+fn wanted_by_all<'a>(kinds: impl Iterator<Item = &'a Kind>, all_namespaces: bool) -> (Vec<&'static str>, Scope) {
+    let mut all = (BTreeSet::new(), if all_namespaces { Scope::Cluster } else { Scope::Namespace });
+    for (more, scope) in kinds.map(|kind| wanted(kind.kind)) {
+        all.0.extend(more);
+        if scope == Scope::Cluster {
+            all.1 = scope;
+        }
+    }
+    (all.0.into_iter().collect(), all.1)
+}
+
 /// The time of the objects: the present for a live cluster.
-fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
+pub(super) fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
     let mut timers = args.timers.timers();
     timers.controllers_since = timers.controllers_since.or_else(|| outage::controllers_since(objects));
     let dumped = || outage::newest(objects).unwrap_or_else(Timestamp::now);
@@ -39,93 +64,167 @@ fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
-    let (kind, _) = target(&args.target)?;
-    let Seen { items, kinds, namespace, place } = {
-        let (more, scope) = wanted(kind);
+    let targets = targets::parse(&args.targets)?;
+    let kinds: Vec<&Kind> = match &targets {
+        Targets::Everything => return super::triage::run(args),
+        Targets::Selected(kind) => vec![kind],
+        Targets::Named(named) if args.selector.is_some() || args.field_selector.is_some() || args.all_namespaces => {
+            let (kind, name) = named[0];
+            let kind = kind.kind.to_lowercase();
+            return Err(ExitWith::Usage(anyhow!("a selector or -A cannot be used with a name ({kind} {name})")).into());
+        }
+        Targets::Named(named) => named.iter().map(|(kind, _)| *kind).collect(),
+    };
+    let seen = {
+        let (more, scope) = wanted_by_all(kinds.iter().copied(), args.all_namespaces);
         cluster::read(&args.source, &more, scope)?
     };
     // A warning was printed that it may not be listed: whether it exists is unknown.
-    if args.source.from.is_empty() && !kinds.contains(kind) {
-        bail!("cannot explain {}: {kind} objects may not be listed", args.target);
+    if let Some(kind) = kinds.iter().find(|kind| args.source.from.is_empty() && !seen.kinds.contains(kind.kind)) {
+        let asked = args.targets.join(" ");
+        return Err(ExitWith::NoAnswer(anyhow!("cannot explain {asked}: {} may not be listed", kind.plural)).into());
     }
-    let objects = Objects::from_items(items);
-    let outcome = answer(args, &objects, &kinds, namespace.as_deref(), place);
+    let Seen { items, kinds, namespace, place } = seen;
+    let question = Question { args, objects: Objects::from_items(items), kinds, namespace, place };
+    let answers = question.answer(&targets);
     // An error names the object that it is about, which is then not ignored.
-    for warning in objects.warnings().iter().filter(|_| outcome.is_ok()) {
+    for warning in question.objects.warnings().iter().filter(|_| answers.is_ok()) {
         complain("warning", &format!("{warning}: the object is ignored"));
     }
-    outcome
+    print(args.output, &answers?)
 }
 
-fn answer(
-    args: &ExplainArgs,
-    objects: &Objects,
-    kinds: &BTreeSet<String>,
-    namespace: Option<&str>,
-    place: &str,
-) -> anyhow::Result<Outcome> {
-    let (kind, name) = target(&args.target)?;
-    let missing = |key: &ObjectKey| anyhow::anyhow!("{key} not found {place}");
-    match kind {
-        "Topology" => {
-            // A Topology that does not exist is explained by the objects that refer to it.
-            let key = match find(objects, kind, name, namespace, place) {
-                Err(error) => topology_namespace(objects, name, namespace).ok_or(error)?,
-                found => found?,
-            };
-            let explanation = topology::explain(objects, &key, kinds)?;
-            if !explanation.exists && explanation.references.is_empty() {
-                return Err(missing(&key));
-            }
-            print(args.output, &explanation, topology::render)?;
-            Ok(if explanation.exists { Outcome::Yes } else { Outcome::No })
-        }
-        "Glance" | "GlanceAPI" => {
-            let key = find(objects, kind, name, namespace, place)?;
-            let explanation = glance::explain(objects, &key, kinds)?.ok_or_else(|| missing(&key))?;
-            print(args.output, &explanation, glance::render)?;
-            Ok(Outcome::Yes)
-        }
-        "Node" => {
-            let clock = clock(args, objects);
-            let explained = outage::explain_node(objects, name, kinds, &clock)?;
-            let explanation = explained.ok_or_else(|| missing(&ObjectKey::node(name)))?;
-            print(args.output, &explanation, outage::render_node)?;
-            Ok(Outcome::Yes)
-        }
-        _ => {
-            let key = find(objects, kind, name, namespace, place)?;
-            let explanation = stead_explain::explain(objects, &key, kinds, &clock(args, objects))?;
-            print(args.output, &explanation, stead_explain::render)?;
-            Ok(if explanation.state == PodState::Unknown { Outcome::No } else { Outcome::Yes })
-        }
+/// What is asked, and what was read to answer it.
+struct Question<'a> {
+    args: &'a ExplainArgs,
+    objects: Objects,
+    /// The kinds that were read, even those without objects.
+    kinds: BTreeSet<String>,
+    namespace: Option<String>,
+    place: &'static str,
+}
+
+/// The explanation of one object.
+struct Answer {
+    text: String,
+    value: Value,
+    outcome: Outcome,
+}
+
+impl Answer {
+    fn new<T: Serialize>(explanation: &T, render: fn(&T) -> String, known: bool) -> anyhow::Result<Answer> {
+        let outcome = if known { Outcome::Yes } else { Outcome::No };
+        Ok(Answer { text: render(explanation), value: serde_json::to_value(explanation)?, outcome })
+    }
+
+    /// The same for an explanation with commands, which are written for the client at hand.
+    fn with_commands<T: Serialize + SuggestsCommands>(
+        mut explanation: T,
+        render: fn(&T) -> String,
+        known: bool,
+        client: &ClientAtHand,
+    ) -> anyhow::Result<Answer> {
+        explanation.use_client(client);
+        Answer::new(&explanation, render, known)
     }
 }
 
-fn print<T: Serialize>(format: Format, answer: &T, render: fn(&T) -> String) -> anyhow::Result<()> {
+/// Prints one explanation as it is, several as a list.
+fn print(format: Format, answers: &[Answer]) -> anyhow::Result<Outcome> {
+    let value = match answers {
+        [one] => one.value.clone(),
+        several => several.iter().map(|answer| answer.value.clone()).collect(),
+    };
     match format {
-        Format::Table | Format::Wide => output::text(&render(answer)),
-        Format::Json => output::json(answer),
-        Format::Yaml => output::yaml(answer),
+        Format::Table | Format::Wide => {
+            let texts: Vec<&str> = answers.iter().map(|answer| answer.text.as_str()).collect();
+            output::text(&texts.join("\n"))?;
+        }
+        Format::Json => output::json(&value)?,
+        Format::Yaml => output::yaml(&value)?,
     }
+    let all_known = answers.iter().all(|answer| answer.outcome == Outcome::Yes);
+    Ok(if all_known { Outcome::Yes } else { Outcome::No })
 }
 
-/// The kind and the name in `KIND/NAME`.
-fn target(target: &str) -> anyhow::Result<(&'static str, &str)> {
-    let unknown = || Hinted {
-        message: format!("cannot explain {target:?}"),
-        hint: "use pod/NAME, node/NAME, topology/NAME, glance/NAME or glanceapi/NAME".into(),
-    };
-    let (kind, name) = target.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(unknown)?;
-    let kind = match kind.to_lowercase().as_str() {
-        "pod" | "pods" | "po" => "Pod",
-        "node" | "nodes" | "no" => "Node",
-        "topology" | "topologies" | "topo" | "topologies.topology.openstack.org" => "Topology",
-        "glance" | "glances" | "glances.glance.openstack.org" => "Glance",
-        "glanceapi" | "glanceapis" | "glanceapis.glance.openstack.org" => "GlanceAPI",
-        _ => return Err(unknown().into()),
-    };
-    Ok((kind, name))
+impl Question<'_> {
+    fn answer(&self, targets: &Targets<'_>) -> anyhow::Result<Vec<Answer>> {
+        match targets {
+            Targets::Everything => Ok(Vec::new()),
+            Targets::Named(named) => named.iter().map(|(kind, name)| self.named(kind, name)).collect(),
+            Targets::Selected(kind) => {
+                let keys = self.selected(kind)?;
+                if keys.is_empty() {
+                    bail!("no {} found {}", kind.plural, self.place);
+                }
+                keys.iter().map(|key| self.explain(key)).collect()
+            }
+        }
+    }
+
+    /// The objects of a kind that the selectors select.
+    fn selected(&self, kind: &Kind) -> anyhow::Result<Vec<ObjectKey>> {
+        let args = self.args;
+        let selectors = Selectors::parse(args.selector.as_deref(), args.field_selector.as_deref(), kind.kind)
+            .map_err(ExitWith::Usage)?;
+        let namespace = self.namespace.as_deref().filter(|_| kind.namespaced && !args.all_namespaces);
+        let inside = |key: &ObjectKey| namespace.is_none_or(|namespace| namespace == key.namespace);
+        let found = self.objects.of_kind(kind.kind).filter(|object| inside(object.key()) && selectors.select(*object));
+        Ok(found.map(|object| object.key().clone()).collect())
+    }
+
+    /// Explains the object of a name: in the given namespace, or in the only one that has it.
+    fn named(&self, kind: &Kind, name: &str) -> anyhow::Result<Answer> {
+        let namespace = self.namespace.as_deref();
+        match kind.kind {
+            // Deleted nodes are explained as long as something refers to them.
+            "Node" => self.explain(&ObjectKey::node(name)),
+            _ if !kind.namespaced => self.explain(&ObjectKey::cluster(kind.kind, name)),
+            // A Topology that does not exist is explained by the objects that refer to it.
+            "Topology" => self.explain(&match find(&self.objects, kind.kind, name, namespace, self.place) {
+                Err(error) => topology_namespace(&self.objects, name, namespace).ok_or(error)?,
+                found => found?,
+            }),
+            _ => self.explain(&find(&self.objects, kind.kind, name, namespace, self.place)?),
+        }
+    }
+
+    fn explain(&self, key: &ObjectKey) -> anyhow::Result<Answer> {
+        let (objects, kinds) = (&self.objects, &self.kinds);
+        let missing = || anyhow!("{key} not found {}", self.place);
+        let client = client_at_hand::find(&self.args.source.connect);
+        match key.kind.as_str() {
+            "Topology" => {
+                let explanation = topology::explain(objects, key, kinds)?;
+                if !explanation.exists && explanation.references.is_empty() {
+                    return Err(missing());
+                }
+                let exists = explanation.exists;
+                Answer::with_commands(explanation, topology::render, exists, &client)
+            }
+            "Glance" | "GlanceAPI" => {
+                let explanation = glance::explain(objects, key, kinds)?.ok_or_else(missing)?;
+                Answer::with_commands(explanation, glance::render, true, &client)
+            }
+            "OpenStackControlPlane" => {
+                let explained = control_plane::explain(objects, key, kinds)?;
+                Answer::new(&explained.ok_or_else(missing)?, control_plane::render, true)
+            }
+            "Node" => {
+                let explained = outage::explain_node(objects, &key.name, kinds, &clock(self.args, objects))?;
+                Answer::with_commands(explained.ok_or_else(missing)?, outage::render_node, true, &client)
+            }
+            "Pod" => {
+                let explanation = stead_explain::explain(objects, key, kinds, &clock(self.args, objects))?;
+                let known = explanation.state != PodState::Unknown;
+                Answer::with_commands(explanation, stead_explain::render, known, &client)
+            }
+            _ => {
+                let explained = explain_object(objects, key, &clock(self.args, objects))?;
+                Answer::new(&explained.ok_or_else(missing)?, render_object, true)
+            }
+        }
+    }
 }
 
 /// The object of that name: in the given namespace, or in the only one that has it.

@@ -11,10 +11,13 @@ mod place_batch;
 mod place_cases;
 mod place_pod;
 mod recover;
+mod triage;
 mod uninstall;
 
 use crate::args::{Cli, Command};
 use crate::output::Outcome;
+
+pub(crate) use explain::explained_kinds;
 
 /// Runs the command.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
@@ -28,5 +31,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Gluster(args) => gluster::run(args),
         Command::Operator(args) => operator::run(args),
         Command::Completions(args) => completions::run(&args),
+        Command::Complete(args) => completions::answer_kubectl(&args),
     }
 }

@@ -7,7 +7,8 @@ use serde::Serialize;
 use stead_model::{Condition, Glance, GlanceApi, ModelError, ObjectKey, Objects, Storage, Topology};
 
 use crate::references::{ChosenTopology, chosen, controller, entry, titled};
-use crate::topology::{Rules, stateful_set, there_are};
+use crate::suggested_command::{ClientAtHand, SuggestsCommands};
+use crate::topology::{Rules, Workloads, there_are};
 use crate::workload_pods::{Observer, WorkloadPod};
 
 /// A Glance and its APIs.
@@ -33,6 +34,12 @@ pub struct GlanceExplanation {
     pub notes: Vec<String>,
     #[serde(skip)]
     pub(super) namespace: String,
+}
+
+impl SuggestsCommands for GlanceExplanation {
+    fn use_client(&mut self, client: &ClientAtHand) {
+        self.apis.iter_mut().flat_map(|api| &mut api.pods).for_each(|pod| pod.use_client(client));
+    }
 }
 
 /// One API, as far as it has pods of its own: a split one is two.
@@ -137,13 +144,14 @@ fn one(
     key: &ObjectKey,
     api: &GlanceApi,
 ) -> Result<GlanceApiState, ModelError> {
-    let topology = chosen(objects, key, api);
+    let topology = chosen(objects, key);
     let rules = topology.as_ref().and_then(|c| c.topology.as_deref());
     let found = rules.map(|name| objects.find::<Topology>(&key.namespace, name));
     let domain = found.flatten().and_then(spread_key);
-    let set = stateful_set(objects, key);
-    let pods = match &set {
-        Some((set, _)) => observer.pods_of(set, domain.as_deref())?,
+    let workloads = Workloads::of(objects, &key.namespace);
+    let set = workloads.of_owner(key).first();
+    let pods = match set {
+        Some(set) => observer.pods_of(set, domain.as_deref())?,
         None => Vec::new(),
     };
     let wanted = u64::try_from(api.spec.replicas.unwrap_or(1)).unwrap_or_default();
@@ -153,9 +161,9 @@ fn one(
         let there = there_are(objects, &key.namespace);
         faults.push(format!("Topology {name} does not exist: {}; {there}", refers(topology.as_ref())));
     }
-    match &set {
+    match set {
         None => faults.push("it has no StatefulSet yet".to_owned()),
-        Some((set, _)) => {
+        Some(set) => {
             let created = u64::try_from(pods.len()).unwrap_or(u64::MAX);
             if created < wanted {
                 faults.push(format!("{} has created {created} of {wanted} pods so far", titled(set)));
@@ -184,7 +192,7 @@ fn one(
 }
 
 fn refers(chosen: Option<&ChosenTopology>) -> String {
-    chosen.map_or(String::new(), |c| format!("{} names it ({})", c.reference, c.level.as_str()))
+    chosen.map_or(String::new(), |c| format!("{} names it ({})", c.reference, c.level))
 }
 
 fn spread_key(topology: &Topology) -> Option<String> {

@@ -34,15 +34,17 @@ pub fn render(e: &GlanceExplanation) -> String {
 
 fn row(api: &GlanceApiState) -> Vec<String> {
     let (topology, from) = match &api.topology {
-        None => ("-".to_owned(), "-"),
-        Some(chosen) => (chosen.topology.clone().unwrap_or_else(|| "none (opted out)".into()), chosen.level.as_str()),
+        None => ("-".to_owned(), "-".to_owned()),
+        Some(chosen) => {
+            (chosen.topology.clone().unwrap_or_else(|| "none (opted out)".into()), chosen.level.to_string())
+        }
     };
     vec![
         api.entry.clone(),
         api.sort.clone(),
         format!("{}/{}", api.ready, api.wanted),
         topology,
-        from.to_owned(),
+        from,
         api.storage.clone(),
         state(api),
     ]

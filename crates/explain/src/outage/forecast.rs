@@ -13,6 +13,7 @@ use super::risk::{commands, risk};
 use super::rollout::is_recreate;
 use super::timers::Clock;
 use super::way::{Outcome, Step, Way};
+use crate::suggested_command::SuggestedCommand;
 use stead_model::{
     ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodView, PodVolume, VolumeAttachmentView, deployment_of,
     pod_volumes, replacement_of, same_workload,
@@ -31,7 +32,7 @@ pub struct Forecast {
     /// What can go wrong.
     pub risk: String,
     /// What to type.
-    pub commands: Vec<String>,
+    pub commands: Vec<SuggestedCommand>,
     /// The moments on the way; the last is Ready, or what never comes.
     pub steps: Vec<Step>,
     /// Why it cannot be told whether the pod would ever be Ready; then there is no time, and it is not never either.

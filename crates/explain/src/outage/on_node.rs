@@ -22,6 +22,7 @@ use super::time_text::when;
 use super::timers::Clock;
 use super::way::{Outcome, Way};
 use crate::explanation::{some, unread};
+use crate::suggested_command::{ClientAtHand, SuggestedCommand, SuggestsCommands};
 use crate::table::table;
 use crate::wrap::{bullet, note, wrapped};
 
@@ -123,6 +124,13 @@ pub struct VolumeOnNode {
     pub detach_error: Option<String>,
 }
 
+impl SuggestsCommands for NodeExplanation {
+    fn use_client(&mut self, client: &ClientAtHand) {
+        let commands = self.forecast.iter_mut().flat_map(|forecast| &mut forecast.commands);
+        commands.for_each(|command| command.use_client(client));
+    }
+}
+
 /// What an option means for all pods of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -137,7 +145,7 @@ pub struct NodeForecast {
     /// What can go wrong.
     pub risk: String,
     /// The commands.
-    pub commands: Vec<String>,
+    pub commands: Vec<SuggestedCommand>,
     /// Each pod.
     pub pods: Vec<PodForecast>,
 }

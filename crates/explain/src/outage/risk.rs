@@ -5,6 +5,7 @@ use super::forecast::Scene;
 use super::node::health;
 use super::way::Way;
 use crate::explanation::some;
+use crate::suggested_command::SuggestedCommand;
 use stead_model::{OUT_OF_SERVICE, Objects, PodController, PodView, PodVolume, pod_volumes};
 
 /// What can go wrong on a way that is taken for these pods.
@@ -108,25 +109,27 @@ fn for_good(course: &Course, scene: &Scene) -> String {
 }
 
 /// What to type for a way.
-pub(crate) fn commands(way: Way, scene: &Scene, namespace: &str) -> Vec<String> {
+pub(crate) fn commands(way: Way, scene: &Scene, namespace: &str) -> Vec<SuggestedCommand> {
     let node = scene.node.as_deref().unwrap_or_default();
     match way {
         Way::DoNothing | Way::NodeReturns => Vec::new(),
         Way::ForceDeletePod => scene
             .lost
             .iter()
-            .map(|p| format!("kubectl -n {} delete pod {} --force --grace-period=0", p.namespace, p.name))
+            .map(|p| SuggestedCommand::client(&p.namespace, format!("delete pod {} --force --grace-period=0", p.name)))
             .collect(),
-        Way::DeleteNode => vec![format!("kubectl delete node {node}")],
+        Way::DeleteNode => vec![SuggestedCommand::client("", format!("delete node {node}"))],
         Way::OutOfService => vec![
-            format!("stead recover node/{node} --confirm-off \"REASON\""),
-            format!("# or by hand: kubectl taint node {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"),
-            format!("# before the node is used again: kubectl taint node {node} {OUT_OF_SERVICE}:NoExecute-"),
+            SuggestedCommand::stead(format!("recover node/{node} --confirm-off \"REASON\"")),
+            SuggestedCommand::client("", format!("taint node {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"))
+                .after_remark("or by hand"),
+            SuggestedCommand::client("", format!("taint node {node} {OUT_OF_SERVICE}:NoExecute-"))
+                .after_remark("before the node is used again"),
         ],
         Way::RecreateStrategy => {
             let name = scene.deployment.as_deref().unwrap_or_default();
             let patch = r#"{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}"#;
-            vec![format!("kubectl -n {namespace} patch deployment {name} -p '{patch}'")]
+            vec![SuggestedCommand::client(namespace, format!("patch deployment {name} -p '{patch}'"))]
         }
     }
 }

@@ -2,18 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use serde::Serialize;
-use stead_model::{GlanceApi, ModelError, NodeView, ObjectKey, Objects, PodView, Topology, TopologyRef, controller_of};
+use stead_model::{
+    ALL_OPENSTACK_KINDS, ModelError, NodeView, ObjectKey, Objects, PodView, Topology, reported_conditions,
+};
 use stead_semantics::{Labels, Selector};
 
 use super::describe::describe;
 use super::problems::{TopologyConsumer, TopologyProblem, problems};
 use super::rules::Rules;
 use super::rules_in_pod::has_rules_of;
+use super::upstream::{Examined, UpstreamFinding, drops_rules, of_holders, of_object};
+use super::users::{TopologyHolder, TopologyUser, consumer, holders, pods_of_workload, users};
 use crate::explanation::some;
-use crate::references::{Reference, ReferenceLevel, chosen, followers, references, titled};
+use crate::references::{Reference, ReferenceLevel, references, titled};
+use crate::suggested_command::{ClientAtHand, SuggestsCommands};
 use crate::workload_pods::{Observer, WorkloadPod};
 
 /// The rules of a Topology, who uses it, and its effect on them.
@@ -37,6 +41,12 @@ pub struct TopologyExplanation {
     pub references: Vec<Reference>,
     /// The pod counts of its spread constraints.
     pub counts: Vec<DomainCounts>,
+    /// The finalizers by which its users hold it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<TopologyHolder>,
+    /// Known defects of the OpenStack operators that apply.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub upstream: Vec<UpstreamFinding>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -47,12 +57,20 @@ pub struct TopologyExplanation {
     pub(super) namespace: String,
 }
 
+impl SuggestsCommands for TopologyExplanation {
+    fn use_client(&mut self, client: &ClientAtHand) {
+        self.used_by.iter_mut().flat_map(|user| &mut user.pods).for_each(|pod| pod.use_client(client));
+    }
+}
+
 /// A consumer of a Topology.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyUse {
     /// Kind and name.
     pub consumer: String,
+    #[serde(skip)]
+    kind: String,
     /// The reference that leads from it to the Topology.
     pub reference: Reference,
     /// Whose reference that is.
@@ -98,29 +116,24 @@ pub fn explain(
     });
     let mut observer = Observer::new(objects, kinds);
     let (mut used_by, mut consumers) = (Vec::new(), Vec::new());
-    for (api_key, api) in followers(objects, key) {
-        let set = stateful_set(objects, api_key);
-        let choice = chosen(objects, api_key, api).filter(|c| c.topology.as_deref() == Some(&key.name));
-        let (reference, level) = match choice {
-            Some(choice) => (choice.reference, choice.level),
-            None => (Reference::new(api_key, "spec.topologyRef"), ReferenceLevel::Api),
+    let held_by = found.map(|topology| holders(objects, topology, kinds)).unwrap_or_default();
+    let mut upstream = of_holders(key, &held_by);
+    for user in users(objects, key) {
+        let named = user.chosen.as_ref().filter(|chosen| chosen.topology.as_deref() == Some(&key.name));
+        let (reference, level) = match named {
+            Some(chosen) => (chosen.reference.clone(), chosen.level.clone()),
+            None => (Reference::new(&user.key, "spec.topologyRef"), ReferenceLevel::Own),
         };
-        let pods = match &set {
-            Some((set, _)) => observer.pods_of(set, domain.as_deref())?,
-            None => Vec::new(),
-        };
-        let lags = lags(objects, key, found, api_key, api, set);
-        used_by.push(TopologyUse { consumer: titled(api_key), reference, level, lags, pods });
-        if let Some((_, set)) = set {
-            let template = set.spec.as_ref().map(|spec| &spec.template);
-            let labels = template.and_then(|template| template.metadata.as_ref()?.labels.clone());
-            let selector = template.and_then(|template| template.spec.as_ref()?.node_selector.clone());
-            consumers.push(TopologyConsumer {
-                key: api_key.clone(),
-                pod_labels: labels.unwrap_or_default(),
-                node_selector: selector.unwrap_or_default(),
-            });
+        let mut pods = Vec::new();
+        for workload in &user.workloads {
+            pods.extend(observer.pods_of(workload, domain.as_deref())?);
+            consumers.extend(consumer(objects, &user.key, workload));
         }
+        if let Some(object) = objects.object(&user.key) {
+            upstream.extend(of_object(&Examined { objects, object, topology: found, workloads: &user.workloads }));
+        }
+        let lags = lags(objects, key, found, &user);
+        used_by.push(TopologyUse { consumer: titled(&user.key), kind: user.key.kind, reference, level, lags, pods });
     }
     let nodes: Vec<(&str, Labels)> = objects.nodes().map(labelled).collect();
     let mut out = TopologyExplanation {
@@ -132,6 +145,8 @@ pub fn explain(
         used_by,
         references: references(objects, key),
         counts: counts(objects, key, &rules, &consumers),
+        held_by,
+        upstream,
         notes: notes(kinds),
         domain,
         namespace: key.namespace.clone(),
@@ -140,55 +155,56 @@ pub fn explain(
     Ok(out)
 }
 
-/// The StatefulSet of a GlanceAPI.
-pub(crate) fn stateful_set<'a>(objects: &'a Objects, api: &ObjectKey) -> Option<(&'a ObjectKey, &'a StatefulSet)> {
-    objects.all::<StatefulSet>().find(|(key, set)| {
-        let owner = controller_of(&set.metadata).filter(|owner| owner.kind == api.kind);
-        key.namespace == api.namespace && owner.is_some_and(|owner| owner.name == api.name)
-    })
-}
-
 /// The name and the labels of a node.
 fn labelled(node: NodeView<'_>) -> (&str, Labels) {
     (node.name(), node.typed().metadata.labels.clone().unwrap_or_default())
 }
 
-/// What does not follow the reference yet, from the GlanceAPI down to the pods.
-fn lags(
-    objects: &Objects,
-    key: &ObjectKey,
-    topology: Option<&Topology>,
-    api_key: &ObjectKey,
-    api: &GlanceApi,
-    set: Option<(&ObjectKey, &StatefulSet)>,
-) -> Vec<String> {
+/// What does not follow the reference yet, from the user down to the pods.
+fn lags(objects: &Objects, key: &ObjectKey, topology: Option<&Topology>, user: &TopologyUser) -> Vec<String> {
     let mut out = Vec::new();
-    let meant = chosen(objects, api_key, api);
-    let own = api.spec.topology_ref.as_ref().and_then(TopologyRef::topology);
-    if own != Some(&key.name) {
-        out.push(format!("{} does not have the reference yet", titled(api_key)));
+    let title = titled(&user.key);
+    let meant = user.chosen.as_ref().filter(|meant| meant.topology.as_deref() != Some(&key.name));
+    match (user.wants, meant.is_some() || user.chosen.is_none()) {
+        (true, _) => {}
+        (false, true) => out.push(format!("{title} does not refer to it any more, but its operator still applies it")),
+        (false, false) => out.push(format!("{title} does not have the reference yet")),
     }
-    if let Some(meant) = meant.filter(|m| m.topology.as_deref() != Some(&key.name)) {
-        let instead = meant.topology.map_or("no Topology".into(), |t| format!("Topology {t}"));
-        out.push(format!("{} refers to {instead} instead, which the GlanceAPI does not have yet", meant.reference));
+    if let Some(meant) = meant.filter(|_| user.wants) {
+        let instead = meant.topology.as_ref().map_or("no Topology".into(), |t| format!("Topology {t}"));
+        let kind = &user.key.kind;
+        out.push(format!("{} refers to {instead} instead, which the {kind} does not have yet", meant.reference));
     }
-    let Some((set_key, set)) = set else {
-        out.push(format!("{} has no StatefulSet yet", titled(api_key)));
-        return out;
-    };
-    let Some(topology) = topology else { return out };
-    let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    if !has_rules_of(template, topology) {
-        out.push(format!("{} does not have these rules yet", titled(set_key)));
-        return out;
+    out.extend(readiness(objects, &user.key));
+    if user.workloads.is_empty() {
+        let workload = if user.key.kind == "GlanceAPI" { "StatefulSet" } else { "workload" };
+        out.push(format!("{title} has no {workload} yet"));
     }
-    let pods = objects.pods_controlled_by(set_key).filter(|pod| !has_rules_of(pod.spec(), topology));
-    let older: Vec<String> = pods.map(|pod| pod.name().to_owned()).collect();
-    if !older.is_empty() {
-        let verb = if older.len() == 1 { "was" } else { "were" };
-        out.push(format!("{} {verb} created before these rules and not replaced yet", older.join(", ")));
+    let Some(topology) = topology.filter(|_| !drops_rules(&user.key.kind)) else { return out };
+    for workload in &user.workloads {
+        out.extend(late(objects, topology, workload));
     }
     out
+}
+
+/// What an operator reports about the Topology of an object that it cannot apply.
+pub(crate) fn readiness(objects: &Objects, user: &ObjectKey) -> Option<String> {
+    let conditions = reported_conditions(objects.object(user)?);
+    let failed = conditions.into_iter().find(|c| c.r#type == "TopologyReady" && c.status == "False")?;
+    let message = failed.message.unwrap_or_default();
+    Some(format!("{} cannot apply it (TopologyReady is False): {message}", titled(user)))
+}
+
+/// Which part of a workload was created before the rules.
+fn late(objects: &Objects, topology: &Topology, workload: &ObjectKey) -> Option<String> {
+    let template = objects.workload(workload).ok().flatten().and_then(|workload| workload.template());
+    if !has_rules_of(template.and_then(|template| template.spec.as_ref()), topology) {
+        return Some(format!("{} does not have these rules yet", titled(workload)));
+    }
+    let pods = pods_of_workload(objects, workload).into_iter().filter(|pod| !has_rules_of(pod.spec(), topology));
+    let older: Vec<String> = pods.map(|pod| pod.name().to_owned()).collect();
+    let verb = if older.len() == 1 { "was" } else { "were" };
+    (!older.is_empty()).then(|| format!("{} {verb} created before these rules and not replaced yet", older.join(", ")))
 }
 
 fn counts(objects: &Objects, key: &ObjectKey, rules: &Rules, consumers: &[TopologyConsumer]) -> Vec<DomainCounts> {
@@ -244,7 +260,9 @@ fn count(
 
 fn notes(kinds: &BTreeSet<String>) -> Vec<String> {
     let needs = ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "StatefulSet", "Pod"];
-    let missing: Vec<&str> = needs.into_iter().filter(|k| !kinds.contains(*k)).collect();
+    let all = kinds.contains(ALL_OPENSTACK_KINDS);
+    let read = |kind: &str| kinds.contains(kind) || (all && matches!(kind, "Glance" | "GlanceAPI"));
+    let missing: Vec<&str> = needs.into_iter().filter(|kind| !read(kind)).collect();
     if missing.is_empty() {
         return Vec::new();
     }
@@ -266,7 +284,8 @@ fn summary(e: &TopologyExplanation, there: &str) -> String {
         0 if e.references.is_empty() => "not used".to_owned(),
         0 => "referred to, but no pods follow it".to_owned(),
         1 => format!("used by {}", e.used_by[0].consumer),
-        n => format!("used by {n} GlanceAPIs"),
+        n if e.used_by.iter().all(|u| u.kind == e.used_by[0].kind) => format!("used by {n} {}s", e.used_by[0].kind),
+        n => format!("used by {n} services"),
     };
     if !e.exists {
         let wait =

@@ -9,10 +9,18 @@ mod problems;
 mod render;
 mod rules;
 mod rules_in_pod;
+mod upstream;
+mod users;
 
 pub use explanation::{DomainCounts, TopologyExplanation, TopologyUse, explain};
-pub(crate) use explanation::{stateful_set, there_are};
+pub(crate) use explanation::{readiness, there_are};
 pub use problems::{ProblemEffect, ProblemReason, TopologyConsumer, TopologyProblem, problems};
 pub use render::render;
 pub(crate) use rules::Rules;
-pub(crate) use rules_in_pod::{constraints, node_affinity, same_rule};
+pub(crate) use rules_in_pod::{constraints, has_rules_of, node_affinity, same_rule};
+pub(crate) use upstream::{Examined, of_object};
+pub use upstream::{UpstreamDefect, UpstreamFinding};
+pub use users::{
+    HolderState, TopologyHolder, TopologyUser, UnsatisfiableTopology, holders, named_holders, unsatisfiable, users,
+};
+pub(crate) use users::{Workloads, pods_of_workload, wanted};

@@ -43,6 +43,12 @@ pub fn render(e: &TopologyExplanation) -> String {
         render_use(&mut out, one, e.domain.as_deref());
     }
     render_references(&mut out, e);
+    if !e.upstream.is_empty() {
+        let _ = writeln!(out, "\nKnown defects of the OpenStack operators");
+    }
+    for finding in &e.upstream {
+        bullet(&mut out, &finding.to_string());
+    }
     if !e.counts.is_empty() {
         let _ = writeln!(out, "\nPods per value of the spread label");
     }
@@ -56,7 +62,7 @@ pub fn render(e: &TopologyExplanation) -> String {
 }
 
 fn render_use(out: &mut String, one: &TopologyUse, domain: Option<&str>) {
-    wrapped(out, "  ", &format!("{}, {}: {}", one.consumer, one.level.as_str(), one.reference));
+    wrapped(out, "  ", &format!("{}, {}: {}", one.consumer, one.level, one.reference));
     for lag in &one.lags {
         hanging(out, "    - ", "      ", lag);
     }
@@ -77,13 +83,15 @@ fn render_references(out: &mut String, e: &TopologyExplanation) {
     let told = |r: &&crate::references::Reference| {
         e.used_by.iter().any(|u| u.reference == **r || (u.consumer == r.object && r.field == "spec.topologyRef"))
     };
-    // A Glance that a control plane created repeats the control plane's references.
+    // A service that a control plane created repeats the control plane's references.
     let repeated = |r: &&crate::references::Reference| {
-        r.kind == "Glance"
+        r.key.kind != "OpenStackControlPlane"
             && e.references.iter().any(|p| {
-                p.kind == "OpenStackControlPlane"
+                p.key.kind == "OpenStackControlPlane"
                     && (p.field == "spec.topologyRef" && r.field == "spec.topologyRef"
-                        || p.field.replace("spec.glance.template.", "spec.") == r.field)
+                        || p.field
+                            .split_once(".template.")
+                            .is_some_and(|(_, field)| r.field == format!("spec.{field}")))
             })
     };
     let others: Vec<_> = e.references.iter().filter(|r| !told(r) && !repeated(r)).collect();

@@ -138,8 +138,9 @@ fn a_successor_on_its_node_waits_as_its_predecessor_does() {
             ],
         );
         assert_eq!(there.forecast(pod, Way::ForceDeletePod).nodes, ["b"]);
-        let typed = &there.forecast(pod, Way::ForceDeletePod).commands;
-        assert_eq!(typed, &["kubectl -n default delete pod web-1-x --force --grace-period=0"]);
+        let typed: Vec<String> =
+            there.forecast(pod, Way::ForceDeletePod).commands.iter().map(ToString::to_string).collect();
+        assert_eq!(typed, ["kubectl -n default delete pod web-1-x --force --grace-period=0"]);
     }
     // The controllers began anew: so does the timer.
     let mut anew = there.remove("Pod", "web-1-x");

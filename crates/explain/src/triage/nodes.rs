@@ -1,0 +1,40 @@
+//! Nodes that cannot run pods.
+
+use stead_model::ObjectKey;
+
+use super::StuckCause;
+use super::evidence::{Evidence, NodeFault};
+use super::roots::{Root, Roots};
+
+/// Assigns the unreachable nodes, and those that are not ready for too long. A node that is not ready for a short time
+/// counts only if a pod on it is stuck.
+pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
+    for (name, fault) in &evidence.faults {
+        let counts = match fault {
+            NodeFault::Unreachable(_) => true,
+            NodeFault::NotReady(since) => evidence.lasted(*since, evidence.thresholds.not_ready),
+            NodeFault::Deleted => false,
+        };
+        if counts {
+            roots.assign(&ObjectKey::node(name), root(name, *fault), "");
+        }
+    }
+}
+
+/// The root of what is stuck because of a node.
+pub(super) fn root(name: &str, fault: NodeFault) -> Root {
+    let cause = match fault {
+        NodeFault::Unreachable(_) | NodeFault::Deleted => StuckCause::NodeUnreachable,
+        NodeFault::NotReady(_) => StuckCause::NodeNotReady,
+    };
+    Root::new(cause, ObjectKey::node(name))
+}
+
+/// Assigns an object to the fault of a node, and the node with it.
+pub(super) fn blame(evidence: &Evidence<'_>, roots: &mut Roots, object: &ObjectKey, name: &str, fault: NodeFault) {
+    let node = ObjectKey::node(name);
+    if evidence.objects.contains(&node) {
+        roots.assign(&node, root(name, fault), "");
+    }
+    roots.assign(object, root(name, fault), "");
+}

@@ -1,0 +1,121 @@
+//! Pods that have no node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use stead_model::times::deletion;
+use stead_model::{NodeView, ObjectKey, PodView, Topology};
+use stead_semantics::Labels;
+
+use super::claims::{claim_root, is_bound};
+use super::evidence::{Evidence, NodeFault, volume_of};
+use super::pods::group_of;
+use super::roots::{Root, Roots};
+use super::{StuckCause, nodes, topologies};
+
+pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots, pod: PodView<'_>) {
+    let gates = pod.spec().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default();
+    if !gates.is_empty() {
+        let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
+        let root = Root::new(StuckCause::SchedulingGated, group_of(evidence, pod.key()));
+        return roots.assign(pod.key(), root, &names.join(", "));
+    }
+    let Some(message) = message(evidence, pod) else { return };
+    for (key, claim) in evidence.claims(pod) {
+        if let Some((root, detail)) = claim_in_the_way(evidence, pod, &key, claim) {
+            return roots.assign(pod.key(), root, &detail);
+        }
+    }
+    if let Some((node, fault)) = only_on_faulty_nodes(evidence, pod) {
+        return nodes::blame(evidence, roots, pod.key(), &node, fault);
+    }
+    if let Some((topology, problem)) = topology(evidence, pod) {
+        return roots.assign(pod.key(), Root::new(StuckCause::TopologyUnsatisfiable, topology), &problem);
+    }
+    let missing_claim =
+        message.strip_prefix("persistentvolumeclaim \"").and_then(|rest| rest.split_once("\" not found"));
+    let root = match missing_claim {
+        Some((name, _)) => {
+            let claim = ObjectKey::new("PersistentVolumeClaim", pod.namespace(), name);
+            Root::new(StuckCause::MissingReference, claim)
+        }
+        None => Root::new(StuckCause::Unschedulable, group_of(evidence, pod.key())),
+    };
+    roots.assign(pod.key(), root, scheduler_reason(&message));
+}
+
+/// What kube-scheduler said about the pod; empty where it has said nothing for too long, none where it may still decide.
+fn message(evidence: &Evidence<'_>, pod: PodView<'_>) -> Option<String> {
+    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False");
+    if let Some(message) = condition.and_then(|condition| condition.message.clone()) {
+        return Some(message);
+    }
+    let reported = evidence.pod_warnings(pod).find(|event| event.reason == "FailedScheduling");
+    match reported {
+        Some(event) => Some(event.message.to_owned()),
+        None if condition.is_some() => Some(String::new()),
+        None => evidence.lasted(pod.created(), evidence.thresholds.creating).then(String::new),
+    }
+}
+
+/// The part of kube-scheduler's message before what preemption could do.
+fn scheduler_reason(message: &str) -> &str {
+    let ends = [". preemption:", ". no new claims to deallocate", ", preemption:"];
+    let end = ends.iter().filter_map(|end| message.find(end)).min();
+    end.map_or(message, |end| &message[..end])
+}
+
+/// The root of a claim that keeps its pod from being scheduled.
+fn claim_in_the_way(
+    evidence: &Evidence<'_>,
+    pod: PodView<'_>,
+    key: &ObjectKey,
+    claim: Option<&PersistentVolumeClaim>,
+) -> Option<(Root, String)> {
+    let Some(claim) = claim else {
+        let generic =
+            pod.volumes().iter().any(|v| v.ephemeral.is_some() && format!("{}-{}", pod.name(), v.name) == key.name);
+        let exists = evidence.objects.contains(key);
+        let missing = evidence.was_read("PersistentVolumeClaim") && !exists && !generic;
+        return missing.then(|| (Root::new(StuckCause::MissingReference, key.clone()), String::new()));
+    };
+    if deletion(&claim.metadata).is_some() && !claim.metadata.finalizers.iter().flatten().all(String::is_empty) {
+        let finalizers = claim.metadata.finalizers.clone().unwrap_or_default().join(", ");
+        return Some((Root::new(StuckCause::FinalizerBlocks, key.clone()), finalizers));
+    }
+    (!is_bound(claim)).then(|| claim_root(evidence, key, claim)).flatten()
+}
+
+/// The node without which no node can use a volume of the pod: all nodes that its affinity allows have a fault.
+fn only_on_faulty_nodes(evidence: &Evidence<'_>, pod: PodView<'_>) -> Option<(String, NodeFault)> {
+    for (_, claim) in evidence.claims(pod) {
+        let volume = claim.and_then(volume_of).and_then(|name| evidence.objects.volume(name));
+        let Some(required) = volume
+            .and_then(|volume| volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref())
+            .and_then(|required| stead_semantics::NodeSelector::compile(required).ok())
+        else {
+            continue;
+        };
+        let allowed = evidence.objects.nodes().filter(|node| required.matches(node.name(), &labels(*node)));
+        let names: Vec<&str> = allowed.map(NodeView::name).collect();
+        let faults: BTreeMap<&str, NodeFault> =
+            names.iter().filter_map(|name| Some((*name, *evidence.faults.get(*name)?))).collect();
+        if !names.is_empty() && faults.len() == names.len() {
+            return faults.into_iter().next().map(|(name, fault)| (name.to_owned(), fault));
+        }
+    }
+    None
+}
+
+fn labels(node: NodeView<'_>) -> Labels {
+    node.typed().metadata.labels.clone().unwrap_or_default().into_iter().collect()
+}
+
+/// The unsatisfiable Topology whose rules the pod has, with its problem.
+fn topology(evidence: &Evidence<'_>, pod: PodView<'_>) -> Option<(ObjectKey, String)> {
+    let mut there = evidence.objects.all_in::<Topology>(pod.namespace());
+    there.find_map(|(key, topology)| {
+        let problem = topologies::blocking_problem(evidence, topology)?;
+        crate::topology::has_rules_of(pod.spec(), topology).then(|| (key.clone(), problem))
+    })
+}

@@ -1,0 +1,186 @@
+//! What is stuck, as tables: objects, expected causes with their objects.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use stead_explain::outage::Clock;
+use stead_explain::triage::{Thresholds, TriageScope, render, triage};
+use stead_model::{KINDS, Objects};
+
+const OLD: &str = "2026-01-01T00:00:00Z";
+const NOW: &str = "2026-01-01T12:00:00Z";
+
+fn node(name: &str, ready: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name } },
+        "status": { "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": OLD, "lastHeartbeatTime": OLD }] } })
+}
+
+fn pod(name: &str, spec: Value, status: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": "n", "uid": name, "creationTimestamp": OLD }, "spec": spec, "status": status })
+}
+
+fn running(name: &str, node: &str, ready: &str) -> Value {
+    pod(
+        name,
+        json!({ "nodeName": node, "containers": [{ "name": "c" }] }),
+        json!({ "phase": "Running", "conditions": [
+        { "type": "Ready", "status": ready, "lastTransitionTime": OLD }] }),
+    )
+}
+
+fn waiting(name: &str, reason: &str, message: &str) -> Value {
+    pod(
+        name,
+        json!({ "nodeName": "a", "containers": [{ "name": "c" }] }),
+        json!({ "phase": "Pending",
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": OLD }],
+        "containerStatuses": [{ "name": "c", "ready": false, "restartCount": 0, "image": "i", "imageID": "",
+            "state": { "waiting": { "reason": reason, "message": message } } }] }),
+    )
+}
+
+fn unscheduled(name: &str, spec: Value, message: &str) -> Value {
+    pod(
+        name,
+        spec,
+        json!({ "phase": "Pending", "conditions": [
+        { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message, "lastTransitionTime": OLD }] }),
+    )
+}
+
+fn event(kind: &str, name: &str, reason: &str, message: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Event", "metadata": { "name": format!("{name}.{reason}"), "namespace": "n" },
+        "involvedObject": { "kind": kind, "namespace": "n", "name": name }, "reason": reason, "message": message,
+        "type": "Warning", "lastTimestamp": NOW })
+}
+
+fn claim(name: &str, class: &str, volume: Option<&str>) -> Value {
+    json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "namespace": "n", "creationTimestamp": OLD },
+        "spec": { "storageClassName": class, "volumeName": volume },
+        "status": { "phase": if volume.is_some() { "Bound" } else { "Pending" } } })
+}
+
+fn class(name: &str, mode: &str) -> Value {
+    json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": name },
+        "provisioner": "d", "volumeBindingMode": mode })
+}
+
+fn with_claim(node: Option<&str>, claim: &str) -> Value {
+    json!({ "nodeName": node, "containers": [{ "name": "c" }],
+        "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": claim } }] })
+}
+
+fn found(items: Vec<Value>) -> Vec<String> {
+    let objects = Objects::from_items(items);
+    let kinds: BTreeSet<String> = KINDS.iter().map(|kind| kind.kind.to_owned()).collect();
+    let now: Timestamp = NOW.parse().expect("a time");
+    let found = triage(&objects, &kinds, &Clock::at(now), &Thresholds::default(), &TriageScope::default());
+    assert_eq!(found.stuck, !found.causes.is_empty());
+    assert!(render(&found).lines().count() <= 24);
+    let line = |c: &stead_explain::triage::RootCause| format!("{:?} {}: {}", c.cause, c.about, c.objects.join(" "));
+    found.causes.iter().map(line).collect()
+}
+
+#[test]
+fn a_healthy_cluster_has_nothing_stuck() {
+    let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "zero", "namespace": "n",
+        "creationTimestamp": OLD }, "spec": { "replicas": 0, "selector": {}, "template": {} } });
+    let mut fresh = waiting("fresh", "ContainerCreating", "");
+    fresh["metadata"]["creationTimestamp"] = "2026-01-01T11:59:30Z".into();
+    assert_eq!(
+        found(vec![
+            node("a", "True"),
+            running("p", "a", "True"),
+            deployment,
+            fresh,
+            claim("waits", "wffc", None),
+            class("wffc", "WaitForFirstConsumer"),
+            pod("done", json!({ "nodeName": "gone", "containers": [] }), json!({ "phase": "Succeeded" })),
+        ]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn a_dead_node_explains_its_pods_and_those_that_wait_for_its_volumes() {
+    let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" },
+        "spec": { "csi": { "driver": "d", "volumeHandle": "h" }, "accessModes": ["ReadWriteOnce"] } });
+    let attachment = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "at" },
+        "spec": { "attacher": "d", "nodeName": "dead", "source": { "persistentVolumeName": "v" } }, "status": { "attached": true } });
+    let mut waits = waiting("new", "ContainerCreating", "");
+    waits["spec"] = with_claim(Some("a"), "data");
+    assert_eq!(
+        found(vec![
+            node("a", "True"),
+            node("dead", "Unknown"),
+            running("old", "dead", "False"),
+            running("p", "a", "True"),
+            volume,
+            attachment,
+            claim("data", "c", Some("v")),
+            waits,
+        ]),
+        ["NodeUnreachable node/dead: node/dead persistentvolume/v pod/n/new pod/n/old"]
+    );
+}
+
+#[test]
+fn each_pod_has_its_cause() {
+    let gated = json!({ "containers": [], "schedulingGates": [{ "name": "example.org/wait" }] });
+    for (items, expected) in [
+        (vec![waiting("p", "ImagePullBackOff", "Back-off pulling image")], "ImagePull pod/n/p: pod/n/p"),
+        (vec![waiting("p", "CrashLoopBackOff", "back-off 5m0s")], "CrashLoop pod/n/p: pod/n/p"),
+        (
+            vec![waiting("p", "CreateContainerConfigError", "secret \"db\" not found")],
+            "MissingReference secret/n/db: pod/n/p",
+        ),
+        (
+            vec![
+                waiting("p", "ContainerCreating", ""),
+                event(
+                    "Pod",
+                    "p",
+                    "FailedMount",
+                    "MountVolume.SetUp failed for volume \"c\" : configmap \"conf\" not found",
+                ),
+            ],
+            "MissingReference configmap/n/conf: pod/n/p",
+        ),
+        (vec![unscheduled("p", gated, "")], "SchedulingGated pod/n/p: pod/n/p"),
+        (
+            vec![unscheduled("p", json!({ "containers": [] }), "0/1 nodes are available: 1 Insufficient cpu.")],
+            "Unschedulable pod/n/p: pod/n/p",
+        ),
+        (
+            vec![unscheduled("p", with_claim(None, "no"), "persistentvolumeclaim \"no\" not found")],
+            "MissingReference persistentvolumeclaim/n/no: pod/n/p",
+        ),
+        (
+            vec![
+                unscheduled("p", with_claim(None, "data"), "pod has unbound immediate PersistentVolumeClaims"),
+                claim("data", "now", None),
+                class("now", "Immediate"),
+            ],
+            "ClaimUnbound persistentvolumeclaim/n/data: persistentvolumeclaim/n/data pod/n/p",
+        ),
+        (
+            vec![running("p", "a", "False"), event("Pod", "p", "Unhealthy", "Readiness probe failed: 503")],
+            "ProbeFailing pod/n/p: pod/n/p",
+        ),
+    ] {
+        let items = items.into_iter().chain([node("a", "True")]).collect();
+        assert_eq!(found(items), [expected]);
+    }
+}
+
+#[test]
+fn a_quota_explains_a_workload_without_pods() {
+    let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "n",
+        "creationTimestamp": OLD }, "spec": { "replicas": 1, "selector": {}, "template": {} }, "status": { "conditions": [
+        { "type": "ReplicaFailure", "status": "True", "message":
+            "pods \"web-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2" }] } });
+    assert_eq!(found(vec![node("a", "True"), deployment]), ["QuotaExceeded resourcequota/n/small: deployment/n/web"]);
+}
