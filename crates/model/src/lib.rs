@@ -16,6 +16,7 @@ mod error;
 mod event;
 mod key;
 mod kinds;
+mod kubernetes_version;
 mod node;
 mod objects;
 mod openstack;
@@ -35,6 +36,7 @@ pub use error::ModelError;
 pub use event::{Event, EventView};
 pub use key::ObjectKey;
 pub use kinds::{KINDS, Kind, placement_kinds};
+pub use kubernetes_version::{ClusterVersion, KubernetesVersion, NotAVersion};
 pub use node::{
     BootId, HeartbeatClock, LeaseView, NODE_LEASES, NOT_READY, NodeHealth, NodeView, OUT_OF_SERVICE, Readiness,
     SHUTDOWN, UNREACHABLE,
