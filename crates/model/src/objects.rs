@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::kinds::{KINDS, Kind, placement_kinds};
+use crate::kubernetes_version::KubernetesVersion;
 use crate::typed::{Typed, metadata_of};
 
 /// A cluster's objects. A fork (a clone) shares them and keeps its own changes beside them.
@@ -20,6 +21,7 @@ pub struct Objects {
     found: Arc<BTreeMap<ObjectKey, Object>>,
     /// The objects that differ from what was found; none for a deleted one.
     changed: BTreeMap<ObjectKey, Option<Arc<Object>>>,
+    version: KubernetesVersion,
 }
 
 /// One object: its JSON, and its Kubernetes type once somebody has asked for it.
@@ -149,7 +151,7 @@ impl Objects {
     }
 
     fn new(found: BTreeMap<ObjectKey, Object>) -> Objects {
-        Objects { found: Arc::new(found), changed: BTreeMap::new() }
+        Objects { found: Arc::new(found), changed: BTreeMap::new(), version: KubernetesVersion::default() }
     }
 
     /// The objects from a key on, in order.
@@ -237,6 +239,16 @@ impl Objects {
     /// The JSON of the objects of a kind.
     pub fn raw_of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
         self.of_kind(kind).map(|object| (object.key(), object.raw()))
+    }
+
+    /// The Kubernetes version of the cluster: its rules and wording apply to these objects.
+    pub fn version(&self) -> KubernetesVersion {
+        self.version
+    }
+
+    /// Sets the Kubernetes version of the cluster. Without it, the newest one is assumed.
+    pub fn set_version(&mut self, version: KubernetesVersion) {
+        self.version = version;
     }
 
     /// Adds an object, or replaces it.
