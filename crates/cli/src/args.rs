@@ -12,6 +12,7 @@ use stead_semantics::quantity::Quantity;
 use crate::complete;
 use crate::connect::ConnectArgs;
 
+mod control_plane;
 mod gluster;
 mod install;
 mod operator;
@@ -19,6 +20,7 @@ mod recover;
 mod timers;
 mod triage;
 
+pub(crate) use control_plane::ControlPlaneArgs;
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
     StatusFormat,
@@ -275,6 +277,9 @@ pub(crate) struct SourceArgs {
     /// Namespace of the object [default: the namespace of the kubeconfig context; in a dump, the only one that has the object]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) control_plane: ControlPlaneArgs,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,

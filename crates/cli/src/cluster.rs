@@ -9,11 +9,12 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, KindFilter};
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
-use stead_model::{Kind, is_openstack, is_openstack_intermediate};
+use stead_model::{Kind, Objects, is_openshift_setting, is_openstack, is_openstack_intermediate};
 
 use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
 use crate::output::{ExitWith, Hinted, complain};
+use crate::version;
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -26,6 +27,17 @@ pub(crate) struct Seen {
     pub(crate) namespace: Option<String>,
     /// Where it was read from, for messages.
     pub(crate) place: &'static str,
+    /// The version of the control plane, as the server or the dump reports it.
+    pub(crate) version: Option<String>,
+}
+
+impl Seen {
+    /// The objects, and further ones, with the version of the cluster.
+    pub(crate) fn objects(&mut self, source: &SourceArgs, more: impl IntoIterator<Item = Value>) -> Objects {
+        let mut objects = Objects::from_items(std::mem::take(&mut self.items).into_iter().chain(more));
+        version::set(&mut objects, source.control_plane.kubernetes, self.version.as_deref());
+        objects
+    }
 }
 
 /// From which namespaces further kinds are read, in a live cluster.
@@ -55,6 +67,7 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
         let of_openstack = || is_openstack(version) || is_openstack_intermediate(version, kind);
         Kind::find(version, kind).is_some_and(|k| k.case_list.is_some() || more.contains(&kind))
             || (more.contains(&"Topology") && of_openstack())
+            || is_openshift_setting(version, kind)
     };
     let dump = read_dump(&source.from, source.limit, &wanted)?;
     if !dump.kinds.contains("Node") {
@@ -69,6 +82,7 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
         kinds: dump.kinds,
         namespace: source.namespace.clone(),
         place: "in the dump",
+        version: None,
     })
 }
 
@@ -101,10 +115,18 @@ fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen
         if more.contains(&"Topology") && live.items.iter().any(is_openstack) {
             stead_live::add_openstack(&connection.client, &namespace, &mut live).await;
         }
-        for warning in &live.warnings {
+        let about = stead_live::control_plane(&connection.client).await;
+        for warning in live.warnings.iter().chain(&about.warnings) {
             complain("warning", warning);
         }
-        Ok(Seen { items: live.items, kinds: live.kinds, namespace: Some(namespace), place: "in the cluster" })
+        live.items.extend(about.settings);
+        Ok(Seen {
+            items: live.items,
+            kinds: live.kinds,
+            namespace: Some(namespace),
+            place: "in the cluster",
+            version: about.version,
+        })
     })
 }
 

@@ -15,6 +15,7 @@ mod live_object;
 mod output;
 mod server;
 mod stop_signal;
+mod version;
 mod workload;
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use crate::causes::{causes, causes_for_all};
 use crate::change::{Change, ChangeAction, Trial};
 use crate::commands::{also_used, commands, unescaped, value_of};
 use crate::managers::managers_of;
-use crate::outage::{self, Clock, Forecast, OutageExplainer, Scene, check_nodes};
+use crate::outage::{self, Clock, Forecast, OutageExplainer, Scene, TimerSetting, check_nodes};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
 use crate::suggested_command::{ClientAtHand, SuggestedCommand, SuggestsCommands};
@@ -28,7 +28,9 @@ pub struct Explanation {
     pub state: PodState,
     /// The verdict, in a sentence.
     pub summary: String,
-    /// What kube-scheduler 1.36 says.
+    /// The version of Kubernetes whose rules and wording are used.
+    pub kubernetes: String,
+    /// What kube-scheduler of this version says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The message in the pod's status, where it differs.
@@ -48,6 +50,9 @@ pub struct Explanation {
     pub as_of: Option<Timestamp>,
     /// What each option in an outage leads to.
     pub forecast: Vec<Forecast>,
+    /// The timers of the forecast that are not the defaults of the version.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timing: Vec<TimerSetting>,
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -180,6 +185,7 @@ pub fn explain(
         out.as_of = Some(clock.now);
     }
     if troubled {
+        out.timing.clone_from(&clock.settings);
         // The cluster includes the pod; forecasts that need it gone take it out of a fork.
         out.forecast = outage::forecasts(objects, clock, &Cluster::from_objects(objects, None), pod, &scene)?;
     }
@@ -233,6 +239,7 @@ pub fn explain_placement(
         pod: format!("{}/{}", key.namespace, key.name),
         state: PodState::Unknown,
         summary: String::new(),
+        kubernetes: objects.version().to_string(),
         message: None,
         status_message: None,
         reasons: Vec::new(),
@@ -240,6 +247,7 @@ pub fn explain_placement(
         why: Vec::new(),
         as_of: None,
         forecast: Vec::new(),
+        timing: Vec::new(),
         notes: Vec::new(),
     };
     if let Some((state, summary)) = not_waiting(pod) {

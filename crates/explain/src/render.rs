@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::explanation::{Explanation, NodeAndZone, OfferedFix, Reason, some};
-use crate::outage::render_forecasts;
+use crate::outage::{render_forecasts, render_settings};
 use crate::wrap::{bullet, hanging, note, wrapped};
 
 /// The explanation as text: the verdict, what to do, and the details.
@@ -11,7 +11,7 @@ pub fn render(e: &Explanation) -> String {
     let mut out = String::new();
     hanging(&mut out, "", "  ", &format!("pod {}: {}", e.pod, e.summary));
     if let Some(message) = &e.message {
-        wrapped(&mut out, "  ", &format!("kube-scheduler 1.36 says: {message}"));
+        wrapped(&mut out, "  ", &format!("kube-scheduler {} says: {message}", e.kubernetes));
     }
     if let Some(message) = &e.status_message {
         wrapped(&mut out, "  ", &format!("the pod's status says: {message}"));
@@ -41,7 +41,7 @@ pub fn render(e: &Explanation) -> String {
     for reason in &e.reasons {
         render_reason(&mut out, reason);
     }
-    for text in &e.notes {
+    for text in render_settings(&e.timing).iter().chain(&e.notes) {
         note(&mut out, text);
     }
     out

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
 use stead_explain::{Change, ChangeAction, fixes};
-use stead_model::{Kind, Objects};
+use stead_model::{Kind, KubernetesVersion, Objects};
 use stead_placement::{Cluster, Pod, Snapshot, evaluate};
 
 fn cases() -> impl Iterator<Item = (String, Map<String, Value>, Value)> {
@@ -53,8 +53,9 @@ fn apply(given: &mut Map<String, Value>, change: &Value) {
 
 fn lets_in(given: &Map<String, Value>) -> bool {
     let snapshot: Snapshot = serde_json::from_value(Value::Object(given.clone())).expect("valid objects");
-    let cluster = Cluster::from_snapshot(&snapshot).expect("valid objects");
-    let pod = Pod::compile(&serde_json::from_value(given["pod"].clone()).expect("a pod")).expect("a valid pod");
+    let cluster = Cluster::from_snapshot(&snapshot, KubernetesVersion::NEWEST).expect("valid objects");
+    let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(given["pod"].clone()).expect("a pod");
+    let pod = Pod::compile(&pod, KubernetesVersion::NEWEST).expect("a valid pod");
     evaluate(&cluster, &pod).expect("nothing unmodelled").fits()
 }
 

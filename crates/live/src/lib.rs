@@ -3,12 +3,13 @@
 //! It reads the lists that are asked for ([`Resource`]), as far as possible all of the same revision: the first list has
 //! the cluster's revision, and the others are read as of that revision. A kind that the cluster does not have has no
 //! objects. A kind that may not be listed is left out with a warning that says what is missing, unless it is required.
-//! [`add_openstack`] adds the resources of the OpenStack operators, whose kinds the server is asked for. Nothing is written,
+//! [`control_plane`] reads the server's version, and how OpenShift configures its control plane. [`add_openstack`] adds the resources of the OpenStack operators, whose kinds the server is asked for. Nothing is written,
 //! and no Secret is read.
 //!
 //! Data flows one way: resources → lists → objects (JSON values), the same as a dump gives. This crate does not know what
 //! the objects mean.
 
+mod control_plane;
 mod error;
 mod list;
 mod openstack;
@@ -17,6 +18,7 @@ mod resource;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use control_plane::{ControlPlane, control_plane};
 pub use error::ReadError;
 use futures::future::LocalBoxFuture;
 use futures::{StreamExt, TryStreamExt};

@@ -11,7 +11,7 @@ use crate::optional::{non_empty, set_default};
 use crate::owner::{Owner, named};
 use crate::ownership;
 use crate::step::{LoopStep, Propagation, World, Write};
-use crate::topology_ref::topology;
+use crate::topology_ref::{other_namespace, topology};
 
 /// The fields of the control plane itself; every other field is the section of a service.
 const OWN_FIELDS: [&str; 6] = ["topologyRef", "storageClass", "secret", "nodeSelector", "glance", "extraMounts"];
@@ -45,10 +45,13 @@ pub(crate) fn step(world: &World<'_>, object: ObjectRef<'_>, plane: &OpenStackCo
 /// Whether the Topology that is referred to exists, or none is referred to.
 fn topology_exists(world: &World<'_>, plane: &OpenStackControlPlane, conditions: &mut Conditions) -> bool {
     let Some(wanted) = topology(&plane.spec.topology_ref) else { return true };
-    if !world.store.contains(&Owner::of(plane).neighbour("Topology", wanted)) {
-        let message =
-            format!("Topology config create error occurred Topology.topology.openstack.org \"{wanted}\" not found");
-        conditions.failed("TopologyReady", message);
+    let owner = Owner::of(plane);
+    let fault = other_namespace(&plane.spec.topology_ref, owner.namespace()).or_else(|| {
+        let exists = world.store.contains(&owner.neighbour("Topology", wanted));
+        (!exists).then(|| format!("Topology.topology.openstack.org \"{wanted}\" not found"))
+    });
+    if let Some(fault) = fault {
+        conditions.failed("TopologyReady", format!("Topology config create error occurred {fault}"));
         return false;
     }
     conditions.met("TopologyReady", "Topology config create completed");

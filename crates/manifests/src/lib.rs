@@ -22,6 +22,7 @@ mod workload;
 
 pub use definitions::recovery;
 pub use manifest::{Manifest, Part, is_ours};
+pub use policies::UNCHECKED;
 pub use recover::{RECOVER_ROLE, RETURN_ROLE, recover_manifests};
 pub use workload::{AntiAffinity, DEPLOYMENT, Options};
 
@@ -29,7 +30,9 @@ pub use workload::{AntiAffinity, DEPLOYMENT, Options};
 pub fn manifests(options: &Options) -> Vec<Manifest> {
     let mut all = vec![workload::namespace(options)];
     all.extend(definitions::definitions());
-    all.extend(policies::policies());
+    if options.admission_policies {
+        all.extend(policies::policies());
+    }
     all.extend(rights::objects(options));
     all.extend(workload::objects(options));
     all

@@ -4,6 +4,11 @@ use serde_json::{Value, json};
 
 use crate::manifest::{Manifest, Part};
 
+/// What is not checked when an object is written in a cluster without these policies.
+pub const UNCHECKED: &str = "a reference to a Topology of another namespace is accepted (the operator then reports it in \
+                             the condition TopologyReady, and does not apply it), and the spelling \
+                             topologySpreadConstraint gives no warning";
+
 /// The policies, one per kind.
 const TEXTS: [&str; 4] = [
     include_str!("../policies/glanceapis.yaml"),

@@ -39,6 +39,9 @@ pub struct Options {
     pub glance_image: String,
     /// The DNS domain of the cluster; empty for the operator's default.
     pub cluster_domain: String,
+    /// Whether the cluster has ValidatingAdmissionPolicies, which Kubernetes has from 1.30 on. Without them,
+    /// [`crate::UNCHECKED`] is not checked.
+    pub admission_policies: bool,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             default_anti_affinity: AntiAffinity::Keep,
             glance_image: String::new(),
             cluster_domain: String::new(),
+            admission_policies: true,
         }
     }
 }

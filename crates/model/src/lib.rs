@@ -12,6 +12,7 @@
 //!
 //! This crate knows no client, no clock (callers pass the time) and no files, and it predicts nothing.
 
+mod component_flags;
 mod error;
 mod event;
 mod key;
@@ -19,6 +20,7 @@ mod kinds;
 mod kubernetes_version;
 mod node;
 mod objects;
+mod openshift;
 mod openstack;
 mod owner;
 mod pod;
@@ -32,6 +34,7 @@ mod typed;
 mod volumes;
 mod workload;
 
+pub use component_flags::{Component, ComponentFlag, component_flags};
 pub use error::ModelError;
 pub use event::{Event, EventView};
 pub use key::ObjectKey;
@@ -42,6 +45,7 @@ pub use node::{
     SHUTDOWN, UNREACHABLE,
 };
 pub use objects::{Object, ObjectRef, Objects};
+pub use openshift::{NODE_CONFIG, OPENSHIFT_SETTINGS, SchedulerConfig, SchedulerConfigSpec, is_openshift_setting};
 pub use openstack::{
     Condition, ConditionedStatus, DbPurge, EndpointTls, ExtraMounts, ExtraVolumes, Glance, GlanceApi,
     GlanceApiOverride, GlanceApiSpec, GlanceApiStatus, GlanceSection, GlanceSpec, GlanceStatus, GlanceTls, ImageCache,

@@ -139,6 +139,12 @@ impl<'a> NodeView<'a> {
         Some(info.boot_id.as_str()).filter(|id| !id.is_empty())
     }
 
+    /// The version of its kubelet.
+    pub fn kubelet_version(self) -> Option<&'a str> {
+        let info = self.status()?.node_info.as_ref()?;
+        Some(info.kubelet_version.as_str()).filter(|version| !version.is_empty())
+    }
+
     /// The machine, by its cloud's name for it.
     pub fn provider_id(self) -> Option<&'a str> {
         self.spec()?.provider_id.as_deref().filter(|id| !id.is_empty())

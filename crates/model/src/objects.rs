@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::kinds::{KINDS, Kind, placement_kinds};
+use crate::kubernetes_version::KubernetesVersion;
+use crate::openshift::renamed_key;
 use crate::typed::{Typed, metadata_of};
 
 /// A cluster's objects. A fork (a clone) shares them and keeps its own changes beside them.
@@ -20,6 +22,7 @@ pub struct Objects {
     found: Arc<BTreeMap<ObjectKey, Object>>,
     /// The objects that differ from what was found; none for a deleted one.
     changed: BTreeMap<ObjectKey, Option<Arc<Object>>>,
+    version: KubernetesVersion,
 }
 
 /// One object: its JSON, and its Kubernetes type once somebody has asked for it.
@@ -111,10 +114,14 @@ impl<'a> ObjectRef<'a> {
 
 impl Objects {
     /// From objects that have `apiVersion` and `kind`. An object of another API group that has the name of a known kind is
-    /// left out.
+    /// left out, apart from OpenShift's configuration of nodes ([`crate::NODE_CONFIG`]).
     pub fn from_items(items: impl IntoIterator<Item = Value>) -> Objects {
         let mut found = BTreeMap::new();
         for mut item in items {
+            if let Some(key) = renamed_key(&item) {
+                found.insert(key, Object::new(item));
+                continue;
+            }
             let Some(key) = ObjectKey::of(&item) else { continue };
             if KINDS.iter().any(|k| k.kind == key.kind) {
                 let version = item["apiVersion"].as_str().unwrap_or("v1");
@@ -149,7 +156,7 @@ impl Objects {
     }
 
     fn new(found: BTreeMap<ObjectKey, Object>) -> Objects {
-        Objects { found: Arc::new(found), changed: BTreeMap::new() }
+        Objects { found: Arc::new(found), changed: BTreeMap::new(), version: KubernetesVersion::default() }
     }
 
     /// The objects from a key on, in order.
@@ -237,6 +244,16 @@ impl Objects {
     /// The JSON of the objects of a kind.
     pub fn raw_of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> {
         self.of_kind(kind).map(|object| (object.key(), object.raw()))
+    }
+
+    /// The Kubernetes version of the cluster: its rules and wording apply to these objects.
+    pub fn version(&self) -> KubernetesVersion {
+        self.version
+    }
+
+    /// Sets the Kubernetes version of the cluster. Without it, the newest one is assumed.
+    pub fn set_version(&mut self, version: KubernetesVersion) {
+        self.version = version;
     }
 
     /// Adds an object, or replaces it.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::version::Info;
 use serde_json::Value;
 use stead_client::{ApiPath, ApiRequest, ListPage};
 use stead_loops::Objects;
-use stead_model::{Kind, placement_kinds};
+use stead_model::{ClusterVersion, Kind, KubernetesVersion, placement_kinds};
 use tokio::sync::Mutex;
 use tracing::debug;
 
@@ -79,11 +80,21 @@ impl Reader {
             let ours = shared.loops.reconciled.iter().flat_map(|kind| index.store().of_kind(kind));
             items.extend(ours.map(|object| object.raw().clone()));
         }
-        let objects = Arc::new(Objects::from_items(items));
+        let mut objects = Objects::from_items(items);
+        objects.set_version(version(api).await);
+        let objects = Arc::new(objects);
         let took = shared.clock.now().saturating_sub(began);
         *last = Some(Reading { began, took, objects: objects.clone() });
         Some(objects)
     }
+}
+
+/// The version of the cluster, read each time because clusters are upgraded; the newest one where it cannot be read.
+async fn version(api: &impl Api) -> KubernetesVersion {
+    let answer = api.send(ApiRequest::get("/version")).await.ok();
+    let info: Option<Info> = answer.and_then(|answer| stead_model::parse("/version", &answer).ok());
+    let version = info.and_then(|info| info.git_version.parse::<ClusterVersion>().ok());
+    version.map(|version| version.used).unwrap_or_default()
 }
 
 /// Whether placement is not possible without this kind.

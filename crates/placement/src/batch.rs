@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node as RawNode, Pod as RawPod};
 use serde::{Deserialize, Serialize};
+use stead_model::KubernetesVersion;
 
 use crate::cluster::Cluster;
 use crate::error::InputError;
@@ -37,7 +38,8 @@ pub enum BatchError {
 impl Batch {
     /// The cluster before the queue is placed.
     pub fn cluster(&self) -> Result<Cluster, InputError> {
-        Cluster::from_snapshot(&Snapshot { nodes: self.nodes.clone(), pods: self.pods.clone(), ..Snapshot::default() })
+        let snapshot = Snapshot { nodes: self.nodes.clone(), pods: self.pods.clone(), ..Snapshot::default() };
+        Cluster::from_snapshot(&snapshot, KubernetesVersion::NEWEST)
     }
 }
 
@@ -46,7 +48,7 @@ impl Batch {
 pub fn place_all(cluster: &mut Cluster, queue: &[RawPod], seed: u64) -> Result<Vec<Option<Arc<str>>>, BatchError> {
     let mut nodes = Vec::with_capacity(queue.len());
     for (raw, turn) in queue.iter().zip(0..) {
-        let pod = Pod::compile(raw)?;
+        let pod = Pod::compile(raw, cluster.version())?;
         let node = cluster.place(&pod)?.choose(seed.wrapping_add(turn)).cloned();
         if let Some(node) = &node {
             cluster.assume(&pod, node).expect("the best nodes are nodes of the cluster");

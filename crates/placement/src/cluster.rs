@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::{apps, core::v1 as core, policy, resource, storage as raw_storage};
+use stead_model::KubernetesVersion;
 use stead_semantics::labels::{Labels, Selector};
 
 use crate::error::{InField, InputError, ObjectName};
@@ -37,6 +38,7 @@ pub(crate) type Slots = Chunks<Option<Arc<NodeInfo>>>;
 /// The state of a cluster. Cloning it forks it: both copies can change independently and share what neither changes.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
+    version: KubernetesVersion,
     pub(crate) slots: Slots,
     by_name: Sorted<Arc<str>, u32>,
     free: Vec<u32>,
@@ -67,14 +69,24 @@ fn key(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key
 }
 
 impl Cluster {
-    /// An empty cluster.
+    /// An empty cluster of the newest version.
     pub fn new() -> Cluster {
         Cluster::default()
     }
 
+    /// An empty cluster of a Kubernetes version.
+    pub fn with_version(version: KubernetesVersion) -> Cluster {
+        Cluster { version, ..Cluster::default() }
+    }
+
+    /// The Kubernetes version whose rules and wording apply.
+    pub fn version(&self) -> KubernetesVersion {
+        self.version
+    }
+
     /// The cluster of a snapshot.
-    pub fn from_snapshot(s: &Snapshot) -> Result<Cluster, InputError> {
-        let mut c = Cluster::new();
+    pub fn from_snapshot(s: &Snapshot, version: KubernetesVersion) -> Result<Cluster, InputError> {
+        let mut c = Cluster::with_version(version);
         let mut nodes = s.nodes.iter().map(Node::compile).collect::<Result<Vec<_>, _>>()?;
         // An image has the size that its first node reports, so the order matters: API lists are sorted by name.
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -85,7 +97,7 @@ impl Cluster {
             c.set_namespace(o);
         }
         for o in &s.pods {
-            c.set_pod(Pod::compile(o)?);
+            c.set_pod(Pod::compile(o, version)?);
         }
         for o in &s.persistent_volumes {
             c.set_volume(o)?;

@@ -4,7 +4,8 @@
 //! Objects are passed as a [`Snapshot`] or one by one, are compiled once (quantities, selectors and affinities), and
 //! are stored in a [`Cluster`] that can be changed and forked. [`evaluate`] answers for one pod, with every reason and
 //! score. [`Cluster::place`] returns only the feasible and the best nodes, at a fraction of the cost, and [`place_all`]
-//! does so for a queue. The result is that of kube-scheduler 1.36 with the default profile and all nodes scored.
+//! does so for a queue. The result is that of kube-scheduler of the cluster's version (1.29 to 1.36) with the default
+//! profile and all nodes scored.
 //!
 //! This crate knows no client, no clock and no files, and uses no random numbers: ties are returned as sets.
 
@@ -28,6 +29,7 @@ mod specs;
 mod status;
 mod storage;
 mod verdict;
+mod version_rules;
 mod wording;
 mod workloads;
 

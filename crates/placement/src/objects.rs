@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
-use stead_model::{ModelError, ObjectKey, ObjectRef, Objects, Typed};
+use stead_model::{KubernetesVersion, ModelError, ObjectKey, ObjectRef, Objects, Typed};
 
 use crate::cluster::Cluster;
 use crate::error::InputError;
@@ -34,10 +34,10 @@ impl ObjectSource for (&ObjectKey, &Value) {
 }
 
 impl Cluster {
-    /// The cluster that objects make up, without one pod: the one to place. A malformed object is left out and becomes one
+    /// The cluster of the objects' version that they make up, without one pod: the one to place. A malformed object is left out and becomes one
     /// of the objects' warnings.
     pub fn from_objects(objects: &Objects, without: Option<&ObjectKey>) -> Cluster {
-        let mut cluster = Cluster::new();
+        let mut cluster = Cluster::with_version(objects.version());
         for object in objects.iter().filter(|object| Some(object.key()) != without) {
             if let Err(error) = cluster.put_source(object.key(), &object) {
                 object.report(error);
@@ -59,7 +59,7 @@ impl Cluster {
     fn put_source(&mut self, key: &ObjectKey, object: &impl ObjectSource) -> Result<(), ModelError> {
         match key.kind.as_str() {
             "Node" => self.set_node(Node::compile(&*object.read()?)?),
-            "Pod" => self.set_pod(Pod::compile(&*object.read()?)?),
+            "Pod" => self.set_pod(Pod::compile(&*object.read()?, self.version())?),
             "Namespace" => self.set_namespace(&*object.read()?),
             "PersistentVolume" => self.set_volume(&*object.read()?)?,
             "PersistentVolumeClaim" => self.set_claim(&*object.read()?)?,
@@ -101,18 +101,18 @@ impl Pod {
     /// A pod to place: the node that it may have is ignored.
     pub fn from_objects(objects: &Objects, key: &ObjectKey) -> Result<Pod, ModelError> {
         let object = objects.object(key).ok_or_else(|| ModelError::NotFound(key.clone()))?;
-        Pod::to_place(&object)
+        Pod::to_place(&object, objects.version())
     }
 
     /// A pod to place that is not among any objects: the node that it may have is ignored.
-    pub fn from_raw(value: &Value) -> Result<Pod, ModelError> {
+    pub fn from_raw(value: &Value, version: KubernetesVersion) -> Result<Pod, ModelError> {
         let key =
             ObjectKey::of_kind("Pod", value).ok_or_else(|| ModelError::malformed("pod", "metadata.name", "missing"))?;
-        Pod::to_place(&(&key, value))
+        Pod::to_place(&(&key, value), version)
     }
 
-    fn to_place(object: &impl ObjectSource) -> Result<Pod, ModelError> {
-        Ok(Pod { node: None, ..Pod::compile(&*object.read()?)? })
+    fn to_place(object: &impl ObjectSource, version: KubernetesVersion) -> Result<Pod, ModelError> {
+        Ok(Pod { node: None, ..Pod::compile(&*object.read()?, version)? })
     }
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{
     self as core, PodAffinityTerm, PodSpec as RawSpec, Toleration, TopologySpreadConstraint,
 };
+use stead_model::KubernetesVersion;
 use stead_semantics::labels::{Labels, Requirement, Selector};
 use stead_semantics::node_selector::{self, PreferredNodeAffinity, RequiredNodeAffinity};
 use stead_semantics::taints;
 
 use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName, Under};
 use crate::resources::{self, PodResources};
+use crate::version_rules::VersionRules;
 
 /// A pod's namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -257,11 +259,12 @@ impl Volume {
 }
 
 impl Pod {
-    /// Compiles an object.
-    pub fn compile(pod: &core::Pod) -> Result<Pod, InputError> {
+    /// Compiles an object, as kube-scheduler of this version reads it.
+    pub fn compile(pod: &core::Pod, version: KubernetesVersion) -> Result<Pod, InputError> {
+        let rules = VersionRules::of(version);
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let namespace = pod.metadata.namespace.as_deref().filter(|n| !n.is_empty()).unwrap_or("default");
-        compile(pod, namespace, name).map_err(|e| e.of(ObjectName("pod", namespace, name)))
+        compile(pod, namespace, name, &rules).map_err(|e| e.of(ObjectName("pod", namespace, name)))
     }
 
     /// The same pod on a node.
@@ -275,7 +278,7 @@ impl Pod {
     }
 }
 
-fn compile(pod: &core::Pod, namespace: &str, name: &str) -> FieldResult<Pod> {
+fn compile(pod: &core::Pod, namespace: &str, name: &str, rules: &VersionRules) -> FieldResult<Pod> {
     if name.is_empty() {
         return Err(FieldError::new("metadata.name", "Required value"));
     }
@@ -299,12 +302,12 @@ fn compile(pod: &core::Pod, namespace: &str, name: &str) -> FieldResult<Pod> {
                 .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler")),
         started: status.and_then(|s| s.start_time.as_ref()).map(|t| t.0.as_nanosecond()),
         gates: spec.scheduling_gates.iter().flatten().map(|g| g.name.as_str().into()).collect(),
-        spec: Arc::new(compile_spec(pod, spec, &key)?),
+        spec: Arc::new(compile_spec(pod, spec, &key, rules)?),
         key,
     })
 }
 
-fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey) -> FieldResult<PodSpec> {
+fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey, rules: &VersionRules) -> FieldResult<PodSpec> {
     let namespace = &*key.namespace;
     let labels = pod.metadata.labels.clone().unwrap_or_default();
     for (i, t) in spec.tolerations.iter().flatten().enumerate() {
@@ -366,7 +369,7 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey) -> FieldResult<Po
         volumes: volumes(spec, &key.name)?,
         images: images(spec),
         containers: spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len),
-        features: features(spec),
+        features: if rules.declared_features { features(spec) } else { Vec::new() },
         controller: controller(pod),
         resource_claims: spec.resource_claims.iter().flatten().map(|c| c.name.as_str().into()).collect(),
         namespace: Arc::clone(&key.namespace),

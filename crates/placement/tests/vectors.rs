@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::Pod as RawPod;
 use serde::Deserialize;
+use stead_model::KubernetesVersion;
 use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate};
 
 #[derive(Deserialize)]
@@ -35,8 +36,8 @@ fn agrees_with_kube_scheduler_in_every_field() {
     let (mut count, mut wrong) = (0, Vec::new());
     for case in cases("cases.jsonl.gz") {
         count += 1;
-        let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
-        let pod = Pod::compile(&case.given.pod).expect("a valid pod");
+        let cluster = Cluster::from_snapshot(&case.given.snapshot, KubernetesVersion::NEWEST).expect("valid objects");
+        let pod = Pod::compile(&case.given.pod, KubernetesVersion::NEWEST).expect("a valid pod");
         let mut got = PlacementAnswer::from(&evaluate(&cluster, &pod).expect("nothing unmodelled"));
         // kube-scheduler picks one of the equally good nodes at random.
         if got.nominees == case.want.nominees {
@@ -54,8 +55,9 @@ fn agrees_with_kube_scheduler_in_every_field() {
 #[test]
 fn the_fast_path_agrees_with_kube_scheduler() {
     for case in cases("cases.jsonl.gz") {
-        let mut cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
-        let pod = Pod::compile(&case.given.pod).expect("a valid pod");
+        let mut cluster =
+            Cluster::from_snapshot(&case.given.snapshot, KubernetesVersion::NEWEST).expect("valid objects");
+        let pod = Pod::compile(&case.given.pod, KubernetesVersion::NEWEST).expect("a valid pod");
         let got = cluster.place(&pod).expect("nothing unmodelled");
         let mut feasible: Vec<&str> = got.feasible().map(|n| &**n).collect();
         feasible.sort_unstable();
@@ -68,8 +70,8 @@ fn the_fast_path_agrees_with_kube_scheduler() {
 fn pods_with_device_claims_are_not_modelled() {
     let mut count = 0;
     for case in cases("devices.jsonl.gz") {
-        let cluster = Cluster::from_snapshot(&case.given.snapshot).expect("valid objects");
-        let pod = Pod::compile(&case.given.pod).expect("a valid pod");
+        let cluster = Cluster::from_snapshot(&case.given.snapshot, KubernetesVersion::NEWEST).expect("valid objects");
+        let pod = Pod::compile(&case.given.pod, KubernetesVersion::NEWEST).expect("a valid pod");
         let error = evaluate(&cluster, &pod).expect_err("devices are not modelled").to_string();
         assert!(error.contains("not modelled") && error.contains("spec.resourceClaims"), "{}: {error}", case.id);
         count += 1;

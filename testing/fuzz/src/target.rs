@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use stead_explain::outage::Clock;
 use stead_explain::{explain, fixes, render};
-use stead_model::{ObjectKey, Objects};
+use stead_model::{KubernetesVersion, ObjectKey, Objects};
 use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate};
 
 use crate::corpus::Case;
@@ -29,7 +29,7 @@ pub(crate) fn run(case: &Case) {
     }
     let Some(given) = &case.given else { return };
     if let Ok(snapshot) = serde_json::from_value::<Snapshot>(given.clone().into()) {
-        std::hint::black_box(Cluster::from_snapshot(&snapshot).is_ok());
+        std::hint::black_box(Cluster::from_snapshot(&snapshot, KubernetesVersion::NEWEST).is_ok());
     }
     if let Ok((objects, key)) = Objects::from_case(given.clone()) {
         check_placement(&objects, &key);

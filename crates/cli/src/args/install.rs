@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use stead_manifests::{AntiAffinity, Options, Part};
+use stead_model::{ClusterVersion, KubernetesVersion};
 
 use crate::connect::ConnectArgs;
+use crate::version;
 
 /// Print the manifests that `stead install` applies
 ///
@@ -20,6 +22,10 @@ use crate::connect::ConnectArgs;
 pub(crate) struct ManifestsArgs {
     #[command(flatten)]
     pub(crate) options: OperatorOptions,
+
+    /// Kubernetes version of the cluster, such as 1.29: objects that it does not have are left out [default: 1.36]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kubernetes: Option<ClusterVersion>,
 
     /// Print only this part [default: crds and operator]
     #[arg(long, value_enum, value_name = "PART")]
@@ -55,6 +61,10 @@ pub(crate) struct InstallArgs {
 
     #[command(flatten)]
     pub(crate) consent: ConsentArgs,
+
+    /// Kubernetes version of the cluster, such as 1.29 [default: that of the server]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kubernetes: Option<ClusterVersion>,
 
     /// Do not wait until the operator is ready
     #[arg(long)]
@@ -126,8 +136,8 @@ pub(crate) struct OperatorOptions {
 }
 
 impl OperatorOptions {
-    /// Converts to `stead_manifests::Options`.
-    pub(crate) fn options(&self) -> Options {
+    /// Converts to `stead_manifests::Options`, for a cluster of this version.
+    pub(crate) fn options(&self, version: KubernetesVersion) -> Options {
         Options {
             namespace: self.namespace.clone(),
             namespaces: self.namespaces.clone(),
@@ -139,6 +149,7 @@ impl OperatorOptions {
             },
             glance_image: self.glance_image.clone(),
             cluster_domain: self.cluster_domain.clone(),
+            admission_policies: version::has_admission_policies(version),
         }
     }
 }

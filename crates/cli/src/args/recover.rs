@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 
-use crate::args::ConsentArgs;
+use crate::args::{ConsentArgs, ControlPlaneArgs};
 use crate::complete;
 use crate::connect::ConnectArgs;
 
@@ -106,6 +106,9 @@ pub(crate) struct RecoverArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = RecoverFormat::Table, value_name = "FORMAT")]
     pub(crate) output: RecoverFormat,
+
+    #[command(flatten)]
+    pub(crate) control_plane: ControlPlaneArgs,
 
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,

@@ -3,15 +3,15 @@
 use anyhow::ensure;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use stead_explain::outage::Timers;
+use stead_explain::outage::{ClusterTimers, interval};
 use stead_model::times::{CENTURY, is_near};
 
-/// Timing of the cluster's components where it differs from the defaults.
+/// Timing of the cluster's components where it is neither the default nor visible in the cluster's objects.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Timing, for clusters that do not use the defaults of Kubernetes 1.36")]
+#[command(next_help_heading = "Timing, where it is neither the default nor visible in the cluster")]
 pub(crate) struct TimerArgs {
-    /// Time without a heartbeat after which a node is marked unreachable (kube-controller-manager flag; 40s before
-    /// Kubernetes 1.32) [default: 50s]
+    /// Time without a heartbeat after which a node is marked unreachable (kube-controller-manager flag)
+    /// [default: 50s, before Kubernetes 1.32 40s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     node_monitor_grace_period: Option<SignedDuration>,
 
@@ -75,33 +75,79 @@ pub(crate) struct TimerArgs {
 }
 
 impl TimerArgs {
-    /// The timers of the cluster: the flags that were given, and Kubernetes' defaults.
-    pub(crate) fn timers(&self) -> Timers {
-        let own = Timers::default();
-        let interval = |rate: f64| SignedDuration::try_from_secs_f64(1.0 / rate).ok().filter(|long| *long <= CENTURY);
-        Timers {
-            node_monitor_grace: self.node_monitor_grace_period.unwrap_or(own.node_monitor_grace),
-            node_monitor_period: self.node_monitor_period.unwrap_or(own.node_monitor_period),
-            eviction_interval: self.node_eviction_rate.map_or(own.eviction_interval, interval),
-            unhealthy_zone_threshold: self.unhealthy_zone_threshold.unwrap_or(own.unhealthy_zone_threshold),
-            large_zone: self.large_cluster_size_threshold.unwrap_or(own.large_zone),
-            secondary_eviction_interval: self
-                .secondary_node_eviction_rate
-                .map_or(own.secondary_eviction_interval, interval),
-            pod_gc_period: self.pod_gc_period.unwrap_or(own.pod_gc_period),
-            pod_gc_seen: self.pod_gc_seen,
-            force_detach: match self.disable_force_detach_on_timeout {
-                true => None,
-                false => self.force_detach_after.or(own.force_detach),
-            },
-            controllers_since: self.controllers_since,
-            node_status_period: self.node_status_period.unwrap_or(own.node_status_period),
-            kubelet_return: self.kubelet_return.unwrap_or(own.kubelet_return),
-            stop: self.pod_stop.unwrap_or(own.stop),
-            start: self.pod_start.unwrap_or(own.start),
-            ..own
+    /// Replaces the timers that were found by those that the flags give.
+    pub(crate) fn apply(&self, found: &mut ClusterTimers) {
+        let mut flags: Vec<(&'static str, &'static str)> = Vec::new();
+        let timers = &mut found.timers;
+        let mut set = |name: &'static str, flag: &'static str, given: bool| {
+            if given {
+                flags.push((name, flag));
+            }
+        };
+        set(
+            "node-monitor-grace-period",
+            "--node-monitor-grace-period",
+            replace(&mut timers.node_monitor_grace, self.node_monitor_grace_period),
+        );
+        set(
+            "node-monitor-period",
+            "--node-monitor-period",
+            replace(&mut timers.node_monitor_period, self.node_monitor_period),
+        );
+        set(
+            "node-eviction-rate",
+            "--node-eviction-rate",
+            replace(&mut timers.eviction_interval, self.node_eviction_rate.map(interval)),
+        );
+        set(
+            "secondary-node-eviction-rate",
+            "--secondary-node-eviction-rate",
+            replace(&mut timers.secondary_eviction_interval, self.secondary_node_eviction_rate.map(interval)),
+        );
+        set(
+            "unhealthy-zone-threshold",
+            "--unhealthy-zone-threshold",
+            replace(&mut timers.unhealthy_zone_threshold, self.unhealthy_zone_threshold),
+        );
+        set(
+            "large-cluster-size-threshold",
+            "--large-cluster-size-threshold",
+            replace(&mut timers.large_zone, self.large_cluster_size_threshold),
+        );
+        set("pod-gc-period", "--pod-gc-period", replace(&mut timers.pod_gc_period, self.pod_gc_period));
+        set(
+            "force-detach-after",
+            "--force-detach-after",
+            replace(&mut timers.force_detach, self.force_detach_after.map(Some)),
+        );
+        set(
+            "force-detach-after",
+            "--disable-force-detach-on-timeout",
+            replace(&mut timers.force_detach, self.disable_force_detach_on_timeout.then_some(None)),
+        );
+        set(
+            "node-status-update-frequency",
+            "--node-status-period",
+            replace(&mut timers.node_status_period, self.node_status_period),
+        );
+        set("pod-start", "--pod-start", replace(&mut timers.start, self.pod_start));
+        set("pod-stop", "--pod-stop", replace(&mut timers.stop, self.pod_stop));
+        replace(&mut timers.kubelet_return, self.kubelet_return);
+        timers.pod_gc_seen = self.pod_gc_seen;
+        timers.controllers_since = self.controllers_since;
+        for (name, flag) in flags {
+            found.set_by(name, flag);
         }
     }
+}
+
+/// Replaces a value by the one that was given; whether one was.
+fn replace<T>(value: &mut T, given: Option<T>) -> bool {
+    let is_given = given.is_some();
+    if let Some(given) = given {
+        *value = given;
+    }
+    is_given
 }
 
 /// Parses a duration that forecasts can compute with.
@@ -130,6 +176,8 @@ fn rate(text: &str) -> anyhow::Result<f64> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use stead_explain::outage::Timers;
+    use stead_model::Objects;
 
     #[derive(Debug, Parser)]
     struct TestArgs {
@@ -138,7 +186,9 @@ mod tests {
     }
 
     fn parse(flags: &[&str]) -> Result<Timers, clap::Error> {
-        TestArgs::try_parse_from(["stead"].iter().chain(flags)).map(|args| args.timers.timers())
+        let mut found = ClusterTimers::of(&Objects::default());
+        TestArgs::try_parse_from(["stead"].iter().chain(flags)).map(|args| args.timers.apply(&mut found))?;
+        Ok(found.timers)
     }
 
     #[test]
@@ -155,6 +205,19 @@ mod tests {
             let error = parse(&[&format!("{flag}={value}")]).expect_err(value).to_string();
             assert!(error.contains(flag) && error.contains(value), "{error}");
         }
+    }
+
+    #[test]
+    fn flags_are_named_as_the_source_of_their_values() {
+        let mut found = ClusterTimers::of(&Objects::default());
+        let flags = ["stead", "--node-monitor-grace-period=40s", "--node-monitor-period=5s", "--pod-start=9s"];
+        let args = TestArgs::try_parse_from(flags).expect("flags");
+        args.timers.apply(&mut found);
+        let settings = found.settings();
+        let told: Vec<(&str, &str, &str)> = settings.iter().map(|s| (s.name, &*s.value, &*s.source)).collect();
+        let expected =
+            [("node-monitor-grace-period", "40s", "--node-monitor-grace-period"), ("pod-start", "9s", "--pod-start")];
+        assert_eq!(told, expected, "the default period is not told");
     }
 
     #[test]

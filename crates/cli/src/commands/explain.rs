@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use stead_explain::outage::{self, Clock};
+use stead_explain::outage::{self, Clock, ClusterTimers};
 use stead_explain::{
     ClientAtHand, PodState, SuggestsCommands, control_plane, explain_object, glance, render_object, topology,
 };
@@ -56,11 +56,14 @@ fn wanted_by_all<'a>(kinds: impl Iterator<Item = &'a Kind>, all_namespaces: bool
 
 /// The time of the objects: the present for a live cluster.
 pub(super) fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
-    let mut timers = args.timers.timers();
+    let mut found = ClusterTimers::of(objects);
+    args.timers.apply(&mut found);
+    let settings = found.settings();
+    let mut timers = found.timers;
     timers.controllers_since = timers.controllers_since.or_else(|| outage::controllers_since(objects));
     let dumped = || outage::newest(objects).unwrap_or_else(Timestamp::now);
     let now = if args.source.from.is_empty() { Timestamp::now() } else { args.now.unwrap_or_else(dumped) };
-    Clock::new(objects, now, timers)
+    Clock { settings, ..Clock::new(objects, now, timers) }
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
@@ -75,7 +78,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         }
         Targets::Named(named) => named.iter().map(|(kind, _)| *kind).collect(),
     };
-    let seen = {
+    let mut seen = {
         let (more, scope) = wanted_by_all(kinds.iter().copied(), args.all_namespaces);
         cluster::read(&args.source, &more, scope)?
     };
@@ -84,8 +87,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         let asked = args.targets.join(" ");
         return Err(ExitWith::NoAnswer(anyhow!("cannot explain {asked}: {} may not be listed", kind.plural)).into());
     }
-    let Seen { items, kinds, namespace, place } = seen;
-    let question = Question { args, objects: Objects::from_items(items), kinds, namespace, place };
+    let objects = seen.objects(&args.source, []);
+    let Seen { kinds, namespace, place, .. } = seen;
+    let question = Question { args, objects, kinds, namespace, place };
     let answers = question.answer(&targets);
     // An error names the object that it is about, which is then not ignored.
     for warning in question.objects.warnings().iter().filter(|_| answers.is_ok()) {

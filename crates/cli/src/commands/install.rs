@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use stead_explain::hanging;
 use stead_manifests::plan::{Action, Plan, compare, foreign, is_left_out};
-use stead_manifests::{DEPLOYMENT, Manifest, all_manifests, is_ours, manifests};
+use stead_manifests::{DEPLOYMENT, Manifest, UNCHECKED, all_manifests, is_ours, manifests};
 
 use crate::args::{InstallArgs, OperatorOptions};
 use crate::connect::connect;
@@ -14,9 +14,10 @@ use crate::consent;
 use crate::live_object::LiveObject;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
+use crate::version;
 
-/// The first Kubernetes that has ValidatingAdmissionPolicy in its final form.
-const OLDEST: (u32, u32) = (1, 30);
+/// The oldest version of Kubernetes that the operator is tested with.
+const OLDEST: (u32, u32) = (1, 29);
 
 /// How often the cluster is asked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -27,14 +28,18 @@ pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Outcome> {
 
 async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
     let server = Server::new(connect(&args.connect).await?);
-    let version = server.at_least(OLDEST, "ValidatingAdmissionPolicy").await?;
-    let manifests = manifests(&args.options.options());
+    let reported = server.at_least(OLDEST, "its operator").await?;
+    let version = version::choose(args.kubernetes, &reported);
+    let manifests = manifests(&args.options.options(version));
     check_permissions(&server, &manifests).await?;
     check_namespaces(&server, &args.options).await?;
     let obsolete = obsolete(&server, &manifests, &args.options.namespace).await?;
     let mut plan = plan_changes(&server, manifests).await?;
     plan.steps.extend(obsolete.into_iter().map(|manifest| (manifest, Action::Delete)));
-    output::text(&render(&plan, &server, &version))?;
+    output::text(&render(&plan, &server, &reported))?;
+    if !version::has_admission_policies(version) {
+        version::tell_unchecked(version, UNCHECKED);
+    }
     if args.consent.dry_run {
         return Ok(Outcome::Yes);
     }

@@ -20,5 +20,6 @@ pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
         }
         .into());
     }
-    place_cases::run(args.cases.as_deref(), args.fixes)
+    let version = args.source.control_plane.kubernetes.map(|version| version.used);
+    place_cases::run(args.cases.as_deref(), args.fixes, version.unwrap_or_default())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stead_explain::{Fix, fixes};
-use stead_model::Objects;
+use stead_model::{KubernetesVersion, Objects};
 use stead_placement::{Cluster, PlacementAnswer, Pod, evaluate};
 
 use crate::output::{self, Outcome, complain};
@@ -37,7 +37,7 @@ struct AnswerWithFixes {
     fixes: Option<Vec<Fix>>,
 }
 
-pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
+pub(crate) fn run(path: Option<&Path>, fixes: bool, version: KubernetesVersion) -> anyhow::Result<Outcome> {
     let mut input: Box<dyn BufRead> = match path {
         Some(path) if path != Path::new("-") => {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -57,7 +57,7 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
             continue;
         }
         cases += 1;
-        let (id, result) = answer_line(&line, number, fixes);
+        let (id, result) = answer_line(&line, number, fixes, version);
         let answer = match result {
             Ok(answer) => CaseAnswer::Answer(Box::new(answer)),
             Err(error) => CaseAnswer::Error { error: format!("{error:#}") },
@@ -73,22 +73,32 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool) -> anyhow::Result<Outcome> {
 }
 
 /// The id of a case, and its answer.
-fn answer_line(line: &[u8], number: usize, fixes: bool) -> (Value, anyhow::Result<AnswerWithFixes>) {
+fn answer_line(
+    line: &[u8],
+    number: usize,
+    fixes: bool,
+    version: KubernetesVersion,
+) -> (Value, anyhow::Result<AnswerWithFixes>) {
     let mut case: Map<String, Value> = match serde_json::from_slice(line) {
         Ok(case) => case,
         Err(e) => return (Value::Null, Err(e).with_context(|| format!("line {number}: not a JSON object"))),
     };
     let id = case.remove("id").unwrap_or(Value::Null);
-    (id, answer(case, fixes))
+    (id, answer(case, fixes, version))
 }
 
-fn answer(mut case: Map<String, Value>, with_fixes: bool) -> anyhow::Result<AnswerWithFixes> {
+fn answer(
+    mut case: Map<String, Value>,
+    with_fixes: bool,
+    version: KubernetesVersion,
+) -> anyhow::Result<AnswerWithFixes> {
     let given = match case.remove("given") {
         Some(Value::Object(given)) => given,
         Some(_) => bail!("given: not an object"),
         None => case,
     };
-    let (objects, key) = Objects::from_case(given)?;
+    let (mut objects, key) = Objects::from_case(given)?;
+    objects.set_version(version);
     let cluster = Cluster::from_objects(&objects, Some(&key));
     let pod = Pod::from_objects(&objects, &key)?;
     objects.check()?;

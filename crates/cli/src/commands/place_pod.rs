@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use stead_explain::{hanging, table};
-use stead_model::{KINDS, ObjectKey, Objects};
+use stead_model::{KINDS, ObjectKey};
 use stead_placement::{Cluster, Code, PlacementAnswer, Plugin, Pod, Verdict, evaluate};
 
 use crate::args::{Format, SourceArgs};
@@ -16,7 +16,7 @@ use crate::workload::DEFAULT_KINDS;
 use crate::{cluster, workload};
 
 pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow::Result<Outcome> {
-    let seen = cluster::read(source, &DEFAULT_KINDS, Scope::Namespace)?;
+    let mut seen = cluster::read(source, &DEFAULT_KINDS, Scope::Namespace)?;
     let planned = workload::first_pod(cluster::read_file(file)?, seen.namespace.as_deref(), &seen.items)?;
     for warning in &planned.warnings {
         complain("warning", warning);
@@ -25,7 +25,7 @@ pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow
         complain("warning", &missing);
     }
     let key = ObjectKey::of(&planned.pod).context("pod: metadata.name: missing")?;
-    let objects = Objects::from_items(seen.items.into_iter().chain(planned.before).chain([planned.pod]));
+    let objects = seen.objects(source, planned.before.into_iter().chain([planned.pod]));
     let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
     for warning in objects.warnings() {
         complain("warning", &format!("{warning}: the object is ignored"));

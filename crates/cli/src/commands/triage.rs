@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use stead_explain::triage::{self, TriageScope};
-use stead_model::Objects;
 use stead_semantics::Selector;
 
 use super::explain::clock;
@@ -40,8 +39,8 @@ fn list(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     }
     let selector = args.selector.as_deref().map(Selector::parse).transpose();
     let selector = selector.map_err(|error| ExitWith::Usage(anyhow!("--selector: {error}")))?;
-    let seen = cluster::read(&args.source, &KINDS, Scope::Everything)?;
-    let objects = Objects::from_items(seen.items);
+    let mut seen = cluster::read(&args.source, &KINDS, Scope::Everything)?;
+    let objects = seen.objects(&args.source, []);
     let scope = TriageScope {
         namespace: seen.namespace.filter(|_| !args.all_namespaces),
         selector,

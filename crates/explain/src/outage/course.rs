@@ -129,7 +129,7 @@ impl<'a> Course<'a> {
     pub(crate) fn occupy(&mut self, pod: PodView, node: &str) {
         self.settled.insert(pod.key().clone());
         self.foreseen.get_mut().retain(|key, _| self.settled.contains(key));
-        let Ok(next) = Pod::from_raw(&template(pod.raw(), false)) else { return };
+        let Ok(next) = Pod::from_raw(&template(pod.raw(), false), self.objects.version()) else { return };
         self.stages.occupy(&next, node);
     }
 

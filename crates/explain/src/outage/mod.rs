@@ -1,6 +1,7 @@
 //! Unreachable and deleted nodes: their health, their pods and volumes, why pods wait for them, and what each option leads to.
 
 mod causes;
+mod cluster_timers;
 mod course;
 mod detaching;
 mod events;
@@ -22,6 +23,7 @@ mod time_text;
 mod timers;
 mod way;
 
+pub use cluster_timers::{ClusterTimers, TimerSetting, interval};
 pub use forecast::Forecast;
 pub use moment::{controllers_since, newest};
 pub use on_node::{
@@ -32,6 +34,7 @@ pub use timers::{Clock, Timers};
 pub use way::{Step, Way};
 
 pub(crate) use causes::OutageExplainer;
+pub(crate) use cluster_timers::render_settings;
 pub(crate) use forecast::{Scene, forecasts};
 pub(crate) use node::check_nodes;
 pub(crate) use render::render_forecasts;

@@ -13,6 +13,7 @@ use stead_model::{
 use stead_placement::Cluster;
 
 use super::causes::OutageExplainer;
+use super::cluster_timers::{TimerSetting, render_settings};
 use super::course::Course;
 use super::eviction;
 use super::forecast::Scene;
@@ -46,6 +47,9 @@ pub struct NodeExplanation {
     pub as_of: Timestamp,
     /// What each option leads to; empty for a node that is reachable.
     pub forecast: Vec<NodeForecast>,
+    /// The timers of the forecast that are not the defaults of the cluster's version.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timing: Vec<TimerSetting>,
     /// What was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -221,6 +225,7 @@ pub fn explain_node(
         volumes,
         as_of: clock.now,
         forecast,
+        timing: clock.settings.clone(),
         notes: unread(kinds, |kind| claims || !kind.starts_with("Persistent")),
     }))
 }
@@ -400,7 +405,7 @@ pub fn render_node(e: &NodeExplanation) -> String {
     for line in &e.why {
         bullet(&mut out, line);
     }
-    for text in &e.notes {
+    for text in render_settings(&e.timing).iter().chain(&e.notes) {
         note(&mut out, text);
     }
     out

@@ -144,7 +144,7 @@ impl Course<'_> {
 
     /// The nodes that the scheduler takes one of, and all that fit, the best first; or what it says.
     fn fitting(&self, cluster: &Cluster, template: &Value) -> Result<(Vec<String>, Vec<String>), Miss> {
-        let pod = Pod::from_raw(template).map_err(|e| Miss::Unknown(e.to_string()))?;
+        let pod = Pod::from_raw(template, cluster.version()).map_err(|e| Miss::Unknown(e.to_string()))?;
         let verdict = evaluate(cluster, &pod).map_err(|e| Miss::Unknown(e.to_string()))?;
         if let Some(error) = verdict.error {
             return Err(Miss::Unknown(format!("kube-scheduler cannot decide: {error}")));

@@ -3,9 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use stead_model::{HeartbeatClock, LeaseView, NODE_LEASES, Objects};
+use stead_model::{HeartbeatClock, KubernetesVersion, LeaseView, NODE_LEASES, Objects};
 
-/// The waiting times of a control plane and of its kubelets. The defaults are those of Kubernetes 1.36.
+use super::cluster_timers::TimerSetting;
+
+/// The waiting times of a control plane and of its kubelets. The defaults are those of the newest version of Kubernetes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timers {
     /// `--node-monitor-grace-period`: so long a node may be silent before it is said to be Unknown.
@@ -48,11 +50,21 @@ pub struct Timers {
 /// So long after its start the pod collector still looks in step: each look takes a few milliseconds more than its period.
 const STEADY: SignedDuration = SignedDuration::from_hours(1);
 
+/// The first version in which a node may be silent for 50 seconds; before, it was 40.
+const LONGER_GRACE: KubernetesVersion = KubernetesVersion::minor(32);
+
 impl Default for Timers {
     fn default() -> Timers {
+        Timers::of(KubernetesVersion::default())
+    }
+}
+
+impl Timers {
+    /// The defaults of a version of Kubernetes. From 1.29 to 1.36, only the grace period of nodes has changed.
+    pub fn of(version: KubernetesVersion) -> Timers {
         let seconds = SignedDuration::from_secs;
         Timers {
-            node_monitor_grace: seconds(50),
+            node_monitor_grace: seconds(if version < LONGER_GRACE { 40 } else { 50 }),
             node_monitor_period: seconds(5),
             eviction_interval: Some(seconds(10)),
             unhealthy_zone_threshold: 0.55,
@@ -70,9 +82,7 @@ impl Default for Timers {
             start: seconds(2),
         }
     }
-}
 
-impl Timers {
     /// When the pod collector looks next, from a moment on.
     pub(crate) fn pod_gc(&self, from: Timestamp) -> Timestamp {
         let started = self.controllers_since.filter(|since| from.duration_since(*since) < STEADY);
@@ -118,6 +128,8 @@ pub struct Clock {
     pub leases: HeartbeatClock,
     /// The cluster's waiting times.
     pub timers: Timers,
+    /// Those that are not the defaults of its version: they are part of the answer.
+    pub settings: Vec<TimerSetting>,
 }
 
 impl Clock {
@@ -130,6 +142,7 @@ impl Clock {
             now,
             leases: HeartbeatClock { now: newest.unwrap_or(now).min(now), marked_unknown_after: found },
             timers,
+            settings: Vec::new(),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::ownership;
 use crate::reconciliation::{MISSING, Reconciliation, Stopped};
 use crate::secret::DigestedSecret;
 use crate::step::{LoopStep, Propagation, World, Write};
-use crate::topology_ref::topology as topology_name;
+use crate::topology_ref::{other_namespace, topology as topology_name};
 
 /// The finalizer of a GlanceAPI: its Topology is released before it is deleted.
 const FINALIZER: &str = "openstack.org/glanceapi";
@@ -230,11 +230,12 @@ impl<'a> GlanceApiLoop<'a> {
         let finalizer = self.topology_finalizer();
         let resource = "Topology.topology.openstack.org";
         let found = self.run.world.store.get::<Topology>(&owner.neighbour("Topology", wanted));
-        let fault = match &found {
+        let fault = other_namespace(&self.api.spec.topology_ref, owner.namespace());
+        let fault = fault.or_else(|| match &found {
             Err(error) => Some(error.to_string()),
             Ok(None) => Some(format!("{resource} \"{wanted}\" not found")),
             Ok(Some(topology)) => finalizers::refused(&topology.metadata, resource, &finalizer),
-        };
+        });
         let fault = fault.or_else(|| self.run.failure("Topology", wanted).map(str::to_owned));
         if let Some(fault) = fault {
             self.run.event(true, "TopologyNotReady", fault.clone());

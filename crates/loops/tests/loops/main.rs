@@ -5,3 +5,4 @@ mod fake;
 mod malformed;
 mod ownership;
 mod recordings;
+mod topology_refs;

@@ -30,6 +30,10 @@ const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Where glusterd keeps its state.
 const STATE_PATH: &str = "/var/lib/glusterd";
 
+/// What is not checked in a cluster without the admission policy.
+pub const UNCHECKED: &str = "a scale-down that would strand bricks is not denied, and neither is a recreated pool that is \
+                             too small for its bricks";
+
 /// Returns all objects of a pool in the order in which they are created: what pods need exists before them.
 pub fn pool(pool: &Pool) -> Vec<Manifest> {
     let mut all = Vec::new();

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Node as RawNode, Pod as RawPod};
 use serde_json::json;
+use stead_model::KubernetesVersion;
 use stead_placement::{Cluster, Node, Pod, PodKey, evaluate};
 
 /// A unique pod: its own label, a spread constraint for that label, and its own requests.
@@ -32,7 +33,7 @@ fn agrees_beyond_the_limits() {
         cluster.set_node(Node::compile(&node).expect("a valid node"));
     }
     for i in 0..9000 {
-        let pod = Pod::compile(&pod(i)).expect("a valid pod");
+        let pod = Pod::compile(&pod(i), KubernetesVersion::NEWEST).expect("a valid pod");
         // Comparing some pods is enough: a wrong cache entry stays wrong. The reference path is slow.
         let reference = (i % 10 == 0).then(|| evaluate(&cluster, &pod).expect("nothing unmodelled"));
         let fast = cluster.place(&pod).expect("nothing unmodelled");

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node as RawNode, Pod as RawPod};
 use objects::Objects;
 use rng::Rng;
+use stead_model::KubernetesVersion;
 use stead_placement::{Cluster, Node, Pod, PodKey, Snapshot, evaluate};
 
 /// A cluster and the objects that it was built from.
@@ -32,7 +33,7 @@ fn key(pod: &RawPod) -> (String, String) {
 impl World {
     fn new(objects: &mut Objects) -> World {
         let rest = objects.surroundings();
-        let cluster = Cluster::from_snapshot(&rest).expect("valid objects");
+        let cluster = Cluster::from_snapshot(&rest, KubernetesVersion::NEWEST).expect("valid objects");
         let mut world = World { cluster, nodes: BTreeMap::new(), pods: BTreeMap::new(), rest };
         for _ in 0..objects.rng.between(0, 14) {
             world.set_node(objects.node());
@@ -50,7 +51,7 @@ impl World {
     }
 
     fn set_pod(&mut self, pod: RawPod) {
-        self.cluster.set_pod(Pod::compile(&pod).expect("a valid pod"));
+        self.cluster.set_pod(Pod::compile(&pod, KubernetesVersion::NEWEST).expect("a valid pod"));
         self.pods.insert(key(&pod), pod);
     }
 
@@ -61,7 +62,7 @@ impl World {
 
     /// Places a pod with both paths, compares the results, and assumes the pod on a node.
     fn place(&mut self, mut raw: RawPod, seed: u64) -> Result<(), String> {
-        let pod = Pod::compile(&raw).expect("a valid pod");
+        let pod = Pod::compile(&raw, KubernetesVersion::NEWEST).expect("a valid pod");
         let reference = evaluate(&self.cluster, &pod).expect("nothing unmodelled");
         let fast = self.cluster.place(&pod).expect("nothing unmodelled");
         let mut feasible: Vec<_> = fast.feasible().collect();
@@ -94,8 +95,8 @@ impl World {
             pods: self.pods.values().cloned().collect(),
             ..self.rest.clone()
         };
-        let rebuilt = Cluster::from_snapshot(&snapshot).expect("valid objects");
-        let pod = Pod::compile(pod).expect("a valid pod");
+        let rebuilt = Cluster::from_snapshot(&snapshot, KubernetesVersion::NEWEST).expect("valid objects");
+        let pod = Pod::compile(pod, KubernetesVersion::NEWEST).expect("a valid pod");
         let (ours, theirs) = (evaluate(&self.cluster, &pod), evaluate(&rebuilt, &pod));
         let same = ours.as_ref().map(|v| (&v.scores, &v.rejected)) == theirs.as_ref().map(|v| (&v.scores, &v.rejected));
         if same { Ok(()) } else { Err(format!("rebuilt: {theirs:?}\nkept: {ours:?}")) }

@@ -90,20 +90,21 @@ pub(crate) fn measure() -> Result<()> {
         cluster.set_node(Node::compile(&batches::node(i))?);
     }
     for i in 0..PODS {
-        cluster.set_pod(Pod::compile(&pod(i, Some(i * 7 % NODES)))?);
+        cluster.set_pod(Pod::compile(&pod(i, Some(i * 7 % NODES)), cluster.version())?);
     }
     println!("{NODES} nodes and {PODS} pods of {APPS} applications");
     println!("  the cluster: {} MB", megabytes(resident()?.saturating_sub(before)));
     println!("  a fork of it: {:?}", median_time(|| fork(&cluster))?);
     let start = Instant::now();
     for app in 0..APPS {
-        let pod = Pod::compile(&pod(PODS + app, None))?;
+        let pod = Pod::compile(&pod(PODS + app, None), cluster.version())?;
         place(&mut cluster, &pod)?;
     }
     println!("  a first pod of every application placed: {:?}", start.elapsed());
     println!("  the cluster with its indexes: {} MB", megabytes(resident()?.saturating_sub(before)));
     println!("  a fork of it: {:?}", median_time(|| fork(&cluster))?);
-    let pods = (0..21).map(|i| Pod::compile(&pod(PODS + APPS + i, None))).collect::<Result<Vec<_>, _>>()?;
+    let pods =
+        (0..21).map(|i| Pod::compile(&pod(PODS + APPS + i, None), cluster.version())).collect::<Result<Vec<_>, _>>()?;
     let mut next = pods.iter().cycle();
     let took = median_time(|| {
         let mut fork = cluster.clone();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use stead_model::ClusterVersion;
 
 use super::PoolValues;
 use crate::args::{DumpLimitArgs, ManifestFormat};
@@ -50,6 +51,11 @@ pub(crate) struct GlusterManifestsArgs {
     /// Check with the cluster first: storage classes exist, names are free, and the API server accepts every object
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// Kubernetes version of the cluster, such as 1.29: objects that it does not have are left out [default: that of the server
+    /// with --check, otherwise 1.36]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kubernetes: Option<ClusterVersion>,
 
     /// File or dump with the Topology, if it is not in the cluster; can be given more than once
     #[arg(long, value_name = "PATH", num_args = 1..)]

@@ -12,6 +12,9 @@ use crate::live_object::LiveObject;
 use crate::output::{Hinted, complain};
 use crate::server::{self, Server};
 
+/// The oldest version of Kubernetes that the manifests are tested with.
+const OLDEST: (u32, u32) = (1, 29);
+
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
@@ -27,6 +30,11 @@ pub(crate) fn run(pool: &Pool, manifests: &[Manifest], args: &ConnectArgs) -> an
         }
         Ok(())
     })
+}
+
+/// The server's version.
+pub(crate) fn version(args: &ConnectArgs) -> anyhow::Result<String> {
+    server::run(async { Server::new(connect(args).await?).at_least(OLDEST, "a Gluster pool").await })
 }
 
 /// The storage classes exist, or are created.

@@ -9,6 +9,7 @@ use stead_manifests::gluster::{self, Network, Pool, PoolStorageClass, Privilege,
 use super::{check, topology};
 use crate::args::{GlusterManifestsArgs, ManifestFormat, PoolValues};
 use crate::output::{self, Outcome, complain};
+use crate::version;
 
 pub(crate) fn run(args: GlusterManifestsArgs) -> anyhow::Result<Outcome> {
     let values = match &args.file {
@@ -20,6 +21,14 @@ pub(crate) fn run(args: GlusterManifestsArgs) -> anyhow::Result<Outcome> {
     if let Some(name) = topology {
         let place = topology::Place { from: &args.from, limit: args.limit, connect: &args.connect };
         pool.spread = Spread::Topology(topology::read(&name, &pool.namespace, &place)?);
+    }
+    let version = match args.kubernetes {
+        None if args.check => version::choose(None, &check::version(&args.connect)?),
+        given => given.map(|version| version.used).unwrap_or_default(),
+    };
+    if pool.policy && !version::has_admission_policies(version) {
+        pool.policy = false;
+        version::tell_unchecked(version, gluster::UNCHECKED);
     }
     let checked = gluster::check(&pool).map_err(|fault| anyhow!("--{}: {}", fault.flag, fault.text))?;
     for warning in &checked.warnings {

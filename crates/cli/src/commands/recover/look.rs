@@ -86,6 +86,7 @@ async fn add_node(call: &Call<'_>, node: &str, items: Vec<Value>) -> anyhow::Res
         }
     };
     let mut objects = Objects::from_items(items.into_iter().chain(named(records, API_VERSION, KIND)));
+    objects.set_version(call.version);
     objects.remove(&ObjectKey::node(node));
     let leases = other_leases(call, node, &objects).await?;
     for item in leases.into_iter().chain(read.into_iter().flatten()) {

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use serde_json::{Value, json};
 use stead_client::Client;
-use stead_model::{ModelError, ObjectKey, Objects, attachments_on, parse};
+use stead_model::{KubernetesVersion, ModelError, ObjectKey, Objects, attachments_on, parse};
 use stead_recovery::{
     ClusterView, KIND, NextStep, NodeRecovery, RecoveryEnd, RecoveryPolicy, RecoveryRequest, RecoveryWrite, Refusal,
     Statement, UnrevokedVolume, next_step, plan, record_of,
@@ -24,6 +24,7 @@ use crate::connect::connect_for_writes;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
+use crate::version;
 use retry::with_retries;
 
 pub(crate) use look::RECORDS;
@@ -39,9 +40,10 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
         let connection = connect_for_writes(&args.connect).await?;
         let client = connection.client.clone();
         let server = Server::new(connection);
-        server.at_least(OLDEST_VERSION, "the out-of-service taint (stable since 1.28)").await?;
+        let reported = server.at_least(OLDEST_VERSION, "the out-of-service taint (stable since 1.28)").await?;
+        let version = version::choose(args.control_plane.kubernetes, &reported);
         let ahead = with_retries(async || server.ahead().await).await?.unwrap_or_default();
-        let call = Call { args, policy, server, client, ahead, called };
+        let call = Call { args, policy, server, client, version, ahead, called };
         match node {
             None => call.list().await,
             Some(node) if args.status => call.status(node).await,
@@ -95,6 +97,8 @@ struct Call<'a> {
     policy: RecoveryPolicy,
     server: Server,
     client: Client,
+    /// The version of Kubernetes whose rules are used.
+    version: KubernetesVersion,
     /// How far the server's clock is ahead of ours. Leases are judged by the server's clock.
     ahead: SignedDuration,
     /// When the call was made, by our clock. A confirmation holds for this time, however long the server takes to answer.

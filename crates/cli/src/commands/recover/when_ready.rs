@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_explain::outage::{Clock, controllers_since, forecast_release};
+use stead_explain::outage::{Clock, ClusterTimers, Timers, controllers_since, forecast_release};
 use stead_model::{ObjectKey, Objects};
 use stead_recovery::{PlannedPod, RecoveryPlan, ReplacementTarget};
 
@@ -21,7 +21,8 @@ const ATTACHED: &str = "/api/v1/events?fieldSelector=reason%3DSuccessfulAttachVo
 pub(super) async fn hints(call: &Call<'_>) -> Vec<Value> {
     let lease = call.server.get(CONTROLLERS).await.ok().flatten();
     let events = call.server.list(ATTACHED).await.unwrap_or_default();
-    lease.into_iter().chain(named(events, "v1", "Event")).collect()
+    let settings = stead_live::control_plane(&call.client).await.settings;
+    lease.into_iter().chain(named(events, "v1", "Event")).chain(settings).collect()
 }
 
 /// When each planned pod will be Ready again.
@@ -37,8 +38,9 @@ impl ReadyTimes {
 
 /// When the planned pods will be Ready again if the taint is applied now, each on the node that the plan has for it.
 pub(super) fn forecast(objects: &Objects, node: &str, plan: &RecoveryPlan, now: Timestamp) -> ReadyTimes {
-    let mut clock = Clock::at(now);
-    clock.timers.controllers_since = controllers_since(objects);
+    let timers = Timers { controllers_since: controllers_since(objects), ..ClusterTimers::of(objects).timers };
+    // Heartbeats are held against the server's clock, not against the newest of the other leases.
+    let clock = Clock::new(&Objects::default(), now, timers);
     let placed = plan.pods.iter().filter(|pod| !pod.released_earlier).filter_map(|pod| match &pod.target {
         ReplacementTarget::Nodes(nodes) => Some((ObjectKey::pod(&pod.namespace, &pod.name), nodes.first()?.clone())),
         ReplacementTarget::NoNode(_) | ReplacementTarget::NotRecreated => None,
