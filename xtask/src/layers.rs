@@ -69,6 +69,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-real-tests", Testing, &[]),
     ("stead-oracle", Testing, &["stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
+    ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),
     ("stead-image", Testing, &[]),
     (
         "stead-scenarios",

@@ -68,6 +68,9 @@ enum Task {
     /// Play every scene of a Gluster pool on real glusterd, or random faults, or measure it.
     #[command(disable_help_flag = true)]
     Gluster(Rest),
+    /// Plant faults in generated clusters, and compare what triage finds.
+    #[command(disable_help_flag = true)]
+    Faults(Rest),
     /// Feed broken input to everything that reads input.
     #[command(disable_help_flag = true)]
     Fuzz(Rest),
@@ -106,6 +109,7 @@ fn main() -> Result<ExitCode> {
         Task::Verdicts(rest) => delegate(&ORACLE, "verdicts", &rest)?,
         Task::Fixes(rest) => delegate(&ORACLE, "fixes", &rest)?,
         Task::Bench(rest) => delegate(&["--release", "--package", "stead-oracle"], "bench", &rest)?,
+        Task::Faults(rest) => delegate(&["--package", "stead-faults"], "", &rest)?,
         Task::Fuzz(rest) => delegate(&["--package", "stead-fuzz"], "", &rest)?,
         Task::Image(rest) => delegate(&["--package", "stead-image"], "", &rest)?,
     };

@@ -1,9 +1,10 @@
-//! Nodes that cannot run pods.
+//! Nodes that cannot run pods, and the volumes that they hold.
 
 use stead_model::ObjectKey;
 
 use super::StuckCause;
-use super::evidence::{Evidence, NodeFault};
+use super::evidence::Evidence;
+use super::node_faults::NodeFault;
 use super::roots::{Root, Roots};
 
 /// Assigns the unreachable nodes, and those that are not ready for too long. A node that is not ready for a short time
@@ -17,6 +18,21 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
         };
         if counts {
             roots.assign(&ObjectKey::node(name), root(name, *fault), "");
+        }
+    }
+    held_volumes(evidence, roots);
+}
+
+/// Assigns the volumes that are attached to an unreachable node: no other node can use them.
+fn held_volumes(evidence: &Evidence<'_>, roots: &mut Roots) {
+    for (volume, attachment) in evidence.all_attachments() {
+        let node = &attachment.spec.node_name;
+        let attached = attachment.status.as_ref().is_some_and(|status| status.attached);
+        if let Some(fault @ NodeFault::Unreachable(_)) = evidence.faults.get(node)
+            && attached
+            && !evidence.is_shared(volume)
+        {
+            roots.assign(&ObjectKey::cluster("PersistentVolume", volume), root(node, *fault), "");
         }
     }
 }

@@ -3,23 +3,38 @@
 use super::{RootCause, Severity, Triage};
 use crate::wrap::hanging;
 
-/// How many causes fit on a screen of 24 lines, with two lines each.
-const ON_SCREEN: usize = 10;
+/// The lines of a screen that causes may use; the first and the last line say how many there are.
+const LINES: usize = 22;
 
-/// The longest line.
-const WIDTH: usize = 100;
+/// The longest summary in the list of causes: a longer one is shown without what was reported.
+const LONGEST: usize = 180;
 
-/// The causes that fit on one screen: one line for each, and one for the action.
+const INDENT: &str = "         ";
+
+/// The causes that fit on one screen: a line or two for each, and one for the action.
 pub fn render(triage: &Triage) -> String {
     let mut out = verdict(triage);
-    for cause in triage.causes.iter().take(ON_SCREEN) {
-        let stuck = count(cause.objects.len());
-        out.push_str(&fitted(&format!("{:8} {:?} ({stuck}): {}", cause.severity.as_str(), cause.cause, cause.summary)));
-        out.push_str(&format!("         {}\n", cause.action));
+    let mut lines = 0;
+    for (shown, cause) in triage.causes.iter().enumerate() {
+        let text = short(cause);
+        lines += text.lines().count();
+        if lines > LINES {
+            let more = triage.causes.len() - shown;
+            let causes = if more == 1 { "cause" } else { "causes" };
+            out.push_str(&format!("and {more} more {causes}: -o wide\n"));
+            break;
+        }
+        out.push_str(&text);
     }
-    if triage.causes.len() > ON_SCREEN {
-        out.push_str(&format!("… and {} more causes; use -o wide\n", triage.causes.len() - ON_SCREEN));
-    }
+    out
+}
+
+fn short(cause: &RootCause) -> String {
+    let mut out = String::new();
+    let text = if cause.summary.chars().count() <= LONGEST { &cause.summary } else { &cause.headline };
+    let first = format!("{:8} {:?} ({}): {text}", cause.severity.as_str(), cause.cause, count(cause.objects.len()));
+    hanging(&mut out, "", INDENT, &first);
+    out.push_str(&format!("{INDENT}{}\n", cause.action));
     out
 }
 
@@ -57,13 +72,4 @@ fn verdict(triage: &Triage) -> String {
 
 fn count(objects: usize) -> String {
     if objects == 1 { "1 object".into() } else { format!("{objects} objects") }
-}
-
-/// A line that is cut at the width of the screen.
-fn fitted(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
-        return format!("{line}\n");
-    }
-    let cut: String = line.chars().take(WIDTH - 1).collect();
-    format!("{cut}…\n")
 }
