@@ -69,12 +69,12 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-real-tests", Testing, &[]),
     ("stead-oracle", Testing, &["stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
-    ("stead-image", Testing, &[]),
+    ("stead-dist", Testing, &["stead-manifests"]),
     (
         "stead-scenarios",
         Testing,
         &[
-            "stead-image",
+            "stead-dist",
             "stead-loops",
             "stead-machines",
             "stead-model",

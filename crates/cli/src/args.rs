@@ -18,6 +18,7 @@ mod operator;
 mod recover;
 mod timers;
 mod triage;
+mod version;
 
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
@@ -30,6 +31,7 @@ pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
 pub(crate) use timers::TimerArgs;
 pub(crate) use triage::TriageArgs;
+pub(crate) use version::{VersionArgs, VersionFormat};
 
 /// The end of `stead --help`.
 const EXAMPLES: &str = "\
@@ -62,7 +64,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
     ("Diagnose (read-only)", &["explain", "place"]),
     ("Act", &["recover"]),
     ("Run in a cluster", &["install", "uninstall", "manifests", "operator", "gluster"]),
-    ("Other", &["completions"]),
+    ("Other", &["version", "completions"]),
 ];
 
 /// Diagnoses and repairs stateful services on Kubernetes.
@@ -91,9 +93,12 @@ pub(crate) enum Command {
     Manifests(ManifestsArgs),
     Operator(OperatorArgs),
     Gluster(GlusterArgs),
+    Version(VersionArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
     Complete(CompleteArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// Explain why a pod, node, workload, claim or Topology is not healthy, and how to fix it
@@ -325,6 +330,13 @@ pub(crate) struct CompleteArgs {
     /// The words after `kubectl stead`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
+}
+
+/// Write the manual pages to a folder, for packages
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder; created if it does not exist
+    pub(crate) folder: PathBuf,
 }
 
 /// Parses the command line of this process. Ends the process after printing help or a command line error.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use stead_manifests::{AntiAffinity, Options, Part};
 
+use crate::build_info::IMAGE;
 use crate::connect::ConnectArgs;
+use crate::output::{ExitWith, Hinted};
 
 /// Print the manifests that `stead install` applies
 ///
@@ -34,7 +36,7 @@ pub(crate) struct ManifestsArgs {
 ///
 /// Examples:
 ///   Show what would be installed:
-///     stead install --dry-run
+///     stead install --image registry.example/stead:0.1.0 --dry-run
 ///
 ///   Install, with the image in your registry:
 ///     stead install --image registry.example/stead:0.1.0
@@ -91,6 +93,15 @@ pub(crate) struct UninstallArgs {
     /// Keep the CRDs and all their objects; remove only the operator
     #[arg(long)]
     pub(crate) keep_crds: bool,
+
+    /// Stop the operator, remove its finalizers from all objects, and delete nothing (the Helm chart runs this before
+    /// it is uninstalled)
+    #[arg(long, conflicts_with = "keep_crds")]
+    pub(crate) release_finalizers: bool,
+
+    /// Remove finalizers in these namespaces only
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, requires = "release_finalizers")]
+    pub(crate) namespaces: Vec<String>,
 }
 
 /// Options of the installed operator.
@@ -104,9 +115,9 @@ pub(crate) struct OperatorOptions {
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1)]
     pub(crate) namespaces: Vec<String>,
 
-    /// Image of the operator
-    #[arg(long, value_name = "IMAGE", default_value_t = Options::default().image)]
-    pub(crate) image: String,
+    /// Image of the operator [default: the image of the release; a program that was built from source has none]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
 
     /// Number of operator pods; one of them is the leader
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=9))]
@@ -126,12 +137,25 @@ pub(crate) struct OperatorOptions {
 }
 
 impl OperatorOptions {
-    /// Converts to `stead_manifests::Options`.
-    pub(crate) fn options(&self) -> Options {
+    /// Converts to `stead_manifests::Options`; an error if there is no image.
+    pub(crate) fn options(&self) -> anyhow::Result<Options> {
+        let image = self.image.clone().or(IMAGE.map(str::to_owned)).filter(|image| !image.is_empty());
+        let missing = || {
+            ExitWith::Usage(anyhow::Error::new(Hinted {
+                message: "--image is needed: this program was built without a default image".to_owned(),
+                hint: "name an image that the cluster can pull, such as --image registry.example/stead:0.1.0"
+                    .to_owned(),
+            }))
+        };
+        Ok(self.options_with(image.ok_or_else(missing)?))
+    }
+
+    /// The same with this image, for objects that do not need one.
+    pub(crate) fn options_with(&self, image: String) -> Options {
         Options {
             namespace: self.namespace.clone(),
             namespaces: self.namespaces.clone(),
-            image: self.image.clone(),
+            image,
             replicas: self.replicas,
             default_anti_affinity: match self.default_anti_affinity {
                 DefaultAntiAffinity::Keep => AntiAffinity::Keep,

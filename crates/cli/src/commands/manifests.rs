@@ -9,7 +9,9 @@ use crate::output::{self, Outcome};
 pub(crate) fn run(args: &ManifestsArgs) -> anyhow::Result<Outcome> {
     let mut all = match args.only {
         Some(OnlyPart::Recover) => recover_manifests(),
-        _ => manifests(&args.options.options()),
+        // No CRD has an image.
+        Some(OnlyPart::Crds) => manifests(&args.options.options_with(String::new())),
+        Some(OnlyPart::Operator) | None => manifests(&args.options.options()?),
     };
     if let Some(part) = args.only.and_then(OnlyPart::part) {
         all.retain(|manifest| manifest.part == part);
