@@ -70,12 +70,12 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-oracle", Testing, &["stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),
-    ("stead-image", Testing, &[]),
+    ("stead-dist", Testing, &["stead-manifests"]),
     (
         "stead-scenarios",
         Testing,
         &[
-            "stead-image",
+            "stead-dist",
             "stead-loops",
             "stead-machines",
             "stead-model",

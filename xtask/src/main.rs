@@ -77,9 +77,15 @@ enum Task {
     /// Measure how fast pods are placed beside kube-scheduler's own algorithm, and the memory and forks of a cluster.
     #[command(disable_help_flag = true)]
     Bench(Rest),
+    /// Write all release artifacts to dist/.
+    #[command(disable_help_flag = true)]
+    Dist(Rest),
     /// Build the operator's image as an OCI layout.
     #[command(disable_help_flag = true)]
     Image(Rest),
+    /// Write the generated files of charts/stead.
+    #[command(disable_help_flag = true)]
+    Chart(Rest),
 }
 
 /// Arguments for the program that does it.
@@ -111,7 +117,9 @@ fn main() -> Result<ExitCode> {
         Task::Bench(rest) => delegate(&["--release", "--package", "stead-oracle"], "bench", &rest)?,
         Task::Faults(rest) => delegate(&["--package", "stead-faults"], "", &rest)?,
         Task::Fuzz(rest) => delegate(&["--package", "stead-fuzz"], "", &rest)?,
-        Task::Image(rest) => delegate(&["--package", "stead-image"], "", &rest)?,
+        Task::Dist(rest) => delegate(&DIST, "dist", &rest)?,
+        Task::Image(rest) => delegate(&DIST, "image", &rest)?,
+        Task::Chart(rest) => delegate(&DIST, "chart", &rest)?,
     };
     // A check that cannot run here is no failure; it has said what is missing.
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -119,6 +127,7 @@ fn main() -> Result<ExitCode> {
 
 const SCENARIOS: [&str; 2] = ["--package", "stead-scenarios"];
 const ORACLE: [&str; 2] = ["--package", "stead-oracle"];
+const DIST: [&str; 2] = ["--package", "stead-dist"];
 
 /// Builds and runs the program that does a task.
 fn delegate(package: &[&str], command: &str, rest: &Rest) -> Result<Outcome> {

@@ -551,6 +551,7 @@ fn long_help_of_every_command_starts_with_a_sentence_and_examples() {
         &["gluster", "manifests"],
         &["gluster", "status"],
         &["gluster", "agent"],
+        &["version"],
         &["completions"],
     ] {
         let help = stead(&[command, &["--help"]].concat(), "").stdout;

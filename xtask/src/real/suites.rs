@@ -75,6 +75,12 @@ pub(super) const SUITES: &[Suite] = &[
     suite("topologies", "Topologies in every place that refers to one", Tests("stead", &["topologies::"])),
     suite("newcomers", "what stead says about common mistakes", Tests("stead", &["newcomers::"])),
     suite("install", "stead install and uninstall", Tests("stead", &["install::"])),
+    suite(
+        "helm",
+        "the chart with Helm 3 and 4: render, install, upgrade, uninstall",
+        Tests("dist", &["chart::", "helm::"]),
+    ),
+    suite("dist", "the release artifacts, judged by the tools that read them", Tests("dist", &["artifacts::"])),
     suite("gluster-command", "stead gluster manifests and status", Tests("stead", &["gluster::"])),
     suite("manifests", "admission policies, and the takeover of a pool", Tests("manifests", &[])),
     suite("operator", "the operator's life: elections, restarts, drift", Tests("operator", &[])),

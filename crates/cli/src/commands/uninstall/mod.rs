@@ -1,5 +1,7 @@
 //! `stead uninstall`: shows what would be deleted, asks, removes finalizers, deletes, and lists the claims that are kept.
 
+mod release;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{FINALIZED_KINDS, FinalizedKind, claim_commands};
-use stead_manifests::{DEPLOYMENT, Manifest, Part, all_manifests, is_ours, recover_manifests, recovery};
+use stead_manifests::{Manifest, Part, all_manifests, helm_release, is_ours, recover_manifests, recovery};
 use stead_recovery::{ANNOTATION, RecoveryPhase};
 
 use crate::args::UninstallArgs;
@@ -19,6 +21,7 @@ use crate::consent;
 use crate::live_object::LiveObject;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
+use release::{release, release_all, wait_until_stopped};
 
 /// How often the cluster is asked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -27,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims?labelSelector=service%3Dglance";
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Outcome> {
-    server::run(uninstall(args))
+    if args.release_finalizers { server::run(release::run(args)) } else { server::run(uninstall(args)) }
 }
 
 /// What the cluster has of Stead.
@@ -94,6 +97,7 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
         output::text(&format!("Stead is not installed in {}; nothing to remove.\n", server.address()))?;
         return Ok(Outcome::Yes);
     }
+    check_not_helm(&found)?;
     output::text(&render(&found, args, server.address())?)?;
     check_recoveries(&server, &found, "nothing was changed").await?;
     if args.consent.dry_run {
@@ -115,6 +119,17 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Outcome> {
         output::text(&kept(&found.claims))?;
     }
     Ok(Outcome::Yes)
+}
+
+/// An error if Helm installed the operator: its release would refer to objects that are gone.
+fn check_not_helm(found: &Installation) -> anyhow::Result<()> {
+    let deployment = found.installed.iter().find(|(manifest, _)| manifest.kind() == "Deployment");
+    let Some(release) = deployment.and_then(|(_, live)| helm_release(live)) else { return Ok(()) };
+    Err(Hinted {
+        message: format!("the operator belongs to the Helm release {}", release.name),
+        hint: format!("helm uninstall {} -n {}", release.name, release.namespace),
+    }
+    .into())
 }
 
 /// An error that names unfinished recoveries: without its record, nobody would remove a node's taint.
@@ -271,32 +286,6 @@ async fn delete_all(server: &Server, held: &FinalizedKind, operator: bool, timeo
     }
 }
 
-/// Removes our finalizers from an object. If it has changed meanwhile, the next attempt does it.
-async fn release(server: &Server, held: &FinalizedKind, object: &Value) -> anyhow::Result<()> {
-    let Some(patch) = held.release(object) else { return Ok(()) };
-    if server.patch(&held.path(object), &patch).await? {
-        output::complain("note", &format!("removed the finalizers of {}", named(held, object)?));
-    }
-    Ok(())
-}
-
-/// Removes our finalizers from all objects of all kinds.
-async fn release_all(server: &Server, found: &Installation, timeout: Duration) -> anyhow::Result<()> {
-    let until = Instant::now() + timeout;
-    loop {
-        let mut left = 0;
-        for (held, _) in &found.held {
-            for object in server.list(&held.collection()).await?.iter().filter(|o| held.release(o).is_some()) {
-                release(server, held, object).await?;
-                left += 1;
-            }
-        }
-        if left == 0 || Instant::now() >= until {
-            return Ok(());
-        }
-    }
-}
-
 /// Deletes the installation: the operator first, so that it adds no new finalizers, then the rest.
 async fn delete_installation(server: &Server, found: &Installation, args: &UninstallArgs) -> anyhow::Result<()> {
     let timeout = args.consent.timeout;
@@ -304,14 +293,10 @@ async fn delete_installation(server: &Server, found: &Installation, args: &Unins
         found.installed.iter().partition(|(manifest, _)| manifest.kind() == "Deployment");
     for (manifest, live) in operator {
         delete(server, manifest, live).await?;
-        let pods =
-            format!("/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io%2Fname%3D{DEPLOYMENT}", args.namespace);
-        let until = Instant::now() + timeout;
-        while Instant::now() < until && !server.list(&pods).await?.is_empty() {
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
+        wait_until_stopped(server, &args.namespace, timeout).await?;
     }
-    release_all(server, found, timeout).await?;
+    let kinds: Vec<&'static FinalizedKind> = found.held.iter().map(|(kind, _)| *kind).collect();
+    release_all(server, &kinds, &[], timeout).await?;
     for (manifest, live) in rest {
         delete(server, manifest, live).await?;
         if manifest.is_definition() || manifest.kind() == "Namespace" {

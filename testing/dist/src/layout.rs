@@ -1,17 +1,20 @@
 //! An image in the OCI image layout: blobs by digest, and an index.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+
+use crate::archive::{ArchiveFile, gzip, sha256, tar};
+use crate::program::ARCHITECTURE;
+use crate::release::{HOMEPAGE, Release, SUMMARY, VERSION};
 
 /// The user of the image. A Deployment may run it as any other.
 const USER: &str = "65532:65532";
 
-/// An image with one program.
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// An image with one program and CA certificates.
 pub(crate) struct Image {
     layer: Vec<u8>,
     config: Vec<u8>,
@@ -21,37 +24,42 @@ pub(crate) struct Image {
 
 impl Image {
     /// Creates an image that runs a program.
-    pub(crate) fn new(program: &[u8], architecture: &str, version: &str) -> Result<Image> {
-        let files = tar(&[("stead", 0o755, program)])?;
+    pub(crate) fn new(program: &[u8], certificates: &str, release: &Release) -> Result<Image> {
+        let files = [
+            ArchiveFile::new("etc/ssl/certs/ca-certificates.crt", certificates),
+            ArchiveFile::executable("stead", program),
+        ];
+        let files = tar(&files, release.time.as_second())?;
         let layer = gzip(&files)?;
+        let labels = labels(release);
         let config = bytes(&json!({
-            "architecture": architecture,
+            "created": release.created(),
+            "architecture": ARCHITECTURE,
             "os": "linux",
             "config": {
                 "User": USER,
                 "Entrypoint": ["/stead"],
                 "WorkingDir": "/",
-                "Labels": {
-                    "org.opencontainers.image.title": "stead",
-                    "org.opencontainers.image.version": version,
-                    "org.opencontainers.image.licenses": "Apache-2.0",
-                },
+                "Labels": labels,
             },
             "rootfs": {"type": "layers", "diff_ids": [digest(&files)]},
+            "history": [{"created": release.created(), "created_by": "cargo xtask dist"}],
         }))?;
         let manifest = bytes(&json!({
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "mediaType": MANIFEST,
             "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
             "layers": [descriptor("application/vnd.oci.image.layer.v1.tar+gzip", &layer)],
+            "annotations": labels,
         }))?;
-        let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
-        entry["platform"] = json!({"architecture": architecture, "os": "linux"});
-        entry["annotations"] = json!({"org.opencontainers.image.ref.name": version});
+        let mut entry = descriptor(MANIFEST, &manifest);
+        entry["platform"] = json!({"architecture": ARCHITECTURE, "os": "linux"});
+        entry["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
         let index = bytes(&json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.index.v1+json",
             "manifests": [entry],
+            "annotations": labels,
         }))?;
         Ok(Image { layer, config, manifest, index })
     }
@@ -62,13 +70,13 @@ impl Image {
     }
 
     /// The files of the layout, in order.
-    fn files(&self) -> Vec<(String, &[u8])> {
+    pub(crate) fn files(&self) -> Vec<ArchiveFile> {
         let blobs = [&self.config, &self.layer, &self.manifest];
-        let blob = |b: &Vec<u8>| format!("blobs/sha256/{}", digest(b).trim_start_matches("sha256:"));
-        let mut files: Vec<(String, &[u8])> = blobs.map(|b| (blob(b), b.as_slice())).to_vec();
-        files.sort();
-        files.push(("index.json".to_owned(), &self.index));
-        files.push(("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#));
+        let mut files = blobs.map(|blob| ArchiveFile::new(format!("blobs/sha256/{}", sha256(blob)), blob.as_slice()));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut files = files.to_vec();
+        files.push(ArchiveFile::new("index.json", self.index.as_slice()));
+        files.push(ArchiveFile::new("oci-layout", *br#"{"imageLayoutVersion":"1.0.0"}"#));
         files
     }
 
@@ -79,19 +87,31 @@ impl Image {
         }
         let blobs = folder.join("blobs").join("sha256");
         std::fs::create_dir_all(&blobs).with_context(|| format!("creating {}", blobs.display()))?;
-        for (name, content) in self.files() {
-            let file = folder.join(name);
-            std::fs::write(&file, content).with_context(|| format!("writing {}", file.display()))?;
+        for file in self.files() {
+            let path = folder.join(file.path);
+            std::fs::write(&path, file.content).with_context(|| format!("writing {}", path.display()))?;
         }
         Ok(())
     }
 
     /// Writes the layout as an archive.
     pub(crate) fn archive(&self, file: &Path) -> Result<()> {
-        let files = self.files();
-        let entries: Vec<(&str, u32, &[u8])> = files.iter().map(|(name, c)| (name.as_str(), 0o644, *c)).collect();
-        std::fs::write(file, tar(&entries)?).with_context(|| format!("writing {}", file.display()))
+        std::fs::write(file, tar(&self.files(), 0)?).with_context(|| format!("writing {}", file.display()))
     }
+}
+
+/// The labels of the image, which are annotations of its manifest and index too.
+fn labels(release: &Release) -> Value {
+    json!({
+        "org.opencontainers.image.title": "stead",
+        "org.opencontainers.image.description": SUMMARY,
+        "org.opencontainers.image.version": VERSION,
+        "org.opencontainers.image.revision": release.commit,
+        "org.opencontainers.image.created": release.created(),
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.opencontainers.image.url": HOMEPAGE,
+        "org.opencontainers.image.vendor": "The Stead authors",
+    })
 }
 
 fn bytes(value: &Value) -> Result<Vec<u8>> {
@@ -103,42 +123,31 @@ fn descriptor(media_type: &str, blob: &[u8]) -> Value {
 }
 
 fn digest(blob: &[u8]) -> String {
-    let hex: String = Sha256::digest(blob).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
-}
-
-/// Creates a reproducible archive: without times and user names.
-fn tar(files: &[(&str, u32, &[u8])]) -> Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
-    for (name, mode, content) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(*mode);
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_mtime(0);
-        header.set_entry_type(tar::EntryType::Regular);
-        archive.append_data(&mut header, name, *content)?;
-    }
-    Ok(archive.into_inner()?)
-}
-
-fn gzip(content: &[u8]) -> Result<Vec<u8>> {
-    // Without file name, time and operating system, so that it is reproducible.
-    let mut writer = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
-    writer.write_all(content)?;
-    Ok(writer.finish()?)
+    format!("sha256:{}", sha256(blob))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::path::PathBuf;
+
+    use jiff::Timestamp;
 
     use super::*;
 
+    fn release() -> Release {
+        Release {
+            root: PathBuf::new(),
+            commit: "c0ffee".to_owned(),
+            time: Timestamp::UNIX_EPOCH,
+            repository: None,
+            base_url: String::new(),
+        }
+    }
+
     #[test]
     fn the_image_is_reproducible() {
-        let image = |program: &[u8]| Image::new(program, "amd64", "1.2.3").expect("an image").digest();
+        let image = |program: &[u8]| Image::new(program, "", &release()).expect("an image").digest();
         assert_eq!(image(b"a program"), image(b"a program"));
         assert_ne!(image(b"a program"), image(b"another"));
     }
@@ -147,7 +156,7 @@ mod tests {
     #[test]
     fn the_layout_contains_the_program() {
         let folder = std::env::temp_dir().join(format!("stead-image-{}", std::process::id()));
-        let image = Image::new(b"a program", "amd64", "1.2.3").expect("an image");
+        let image = Image::new(b"a program", "certificates", &release()).expect("an image");
         image.write(&folder).expect("a layout");
         image.write(&folder).expect("a layout replaces another");
         let blob = |descriptor: &Value| {
@@ -165,16 +174,23 @@ mod tests {
         let layer = blob(&manifest["layers"][0]);
         std::fs::remove_dir_all(&folder).expect("the folder is removed");
 
+        assert_eq!(index["annotations"]["org.opencontainers.image.revision"], "c0ffee");
         let mut files = Vec::new();
         flate2::read::GzDecoder::new(layer.as_slice()).read_to_end(&mut files).expect("a layer");
         assert_eq!(config["rootfs"]["diff_ids"][0], digest(&files));
         assert_eq!(config["config"]["Entrypoint"], json!(["/stead"]));
         let mut archive = tar::Archive::new(files.as_slice());
-        let mut entries = archive.entries().expect("an archive");
-        let mut entry = entries.next().expect("one file").expect("a header");
-        let mut content = String::new();
-        entry.read_to_string(&mut content).expect("its content");
-        assert_eq!((entry.path().expect("a name").to_str(), content.as_str()), (Some("stead"), "a program"));
-        assert_eq!(entry.header().mode().expect("a mode"), 0o755);
+        let mut found = Vec::new();
+        for entry in archive.entries().expect("an archive") {
+            let mut entry = entry.expect("a header");
+            let mut content = String::new();
+            entry.read_to_string(&mut content).expect("its content");
+            let name = entry.path().expect("a name").to_string_lossy().into_owned();
+            found.push((name, entry.header().mode().expect("a mode"), content));
+        }
+        let file = |name: &str, mode, content: &str| (name.to_owned(), mode, content.to_owned());
+        let expected =
+            [file("etc/ssl/certs/ca-certificates.crt", 0o644, "certificates"), file("stead", 0o755, "a program")];
+        assert_eq!(found, expected);
     }
 }
