@@ -7,6 +7,7 @@ mod ci;
 mod dependencies;
 mod kubernetes;
 mod layers;
+mod oracle;
 mod real;
 mod shape;
 
@@ -31,7 +32,7 @@ enum Task {
     /// Print figures about the shape of the code: JSON accesses by strings, string errors, lines.
     Shape,
     /// Build the real kube-scheduler as a judge (needs Go).
-    Oracle(kubernetes::Args),
+    Oracle(oracle::Args),
     /// Build the real control plane (needs Go).
     Kubernetes(kubernetes::Args),
 
@@ -101,7 +102,7 @@ fn main() -> Result<ExitCode> {
         Task::Real(args) => real::run(&args)?,
         Task::Layers => layers::run()?,
         Task::Shape => shape::run()?,
-        Task::Oracle(args) => kubernetes::build(&args, &["oracle"])?,
+        Task::Oracle(args) => oracle::build(&args)?,
         Task::Kubernetes(args) => kubernetes::build(&args, &[])?,
         Task::Cluster(rest) => delegate(&SCENARIOS, "cluster", &rest)?,
         Task::Report(rest) => delegate(&SCENARIOS, "report", &rest)?,

@@ -49,4 +49,5 @@ pub use status::{
 };
 pub use storage::{Capacity, Claim, PersistentVolume, StorageClass, StorageState, TopologyTerm, VolumeSource};
 pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
+pub use version_rules::ReasonWording;
 pub use workloads::{Budget, Workloads};

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use stead_model::Objects;
+use stead_model::{KubernetesVersion, Objects};
 use stead_placement::{Cluster, PlacementAnswer, Pod, evaluate};
 
 use stead_real::Outcome;
 
-use crate::{program, root};
+use crate::{mirrored, program, record, root};
 
 /// Options of the comparison.
 #[derive(clap::Args)]
@@ -24,9 +24,15 @@ pub(crate) struct Args {
     /// kube-scheduler's framework as a program [default: oracle in $STEAD_REAL or the cache]
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
+    /// The Kubernetes version
+    #[arg(long, value_name = "VERSION", default_value_t, value_parser = mirrored)]
+    kubernetes: KubernetesVersion,
     /// Where the random cases begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Record the verdicts of this older version on recorded cases, for the tests
+    #[arg(long, conflicts_with_all = ["gen", "seed", "count"])]
+    record: bool,
     /// How many cases
     #[arg(long, default_value_t = 2000)]
     count: u64,
@@ -61,9 +67,12 @@ struct Tally {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let generator = args.r#gen.clone().unwrap_or_else(|| root().join("real/cases.py"));
-    let Some(oracle) = program::find(args.oracle.as_deref()) else {
+    let Some(oracle) = program::find(args.oracle.as_deref(), args.kubernetes) else {
         return Ok(Outcome::Skipped);
     };
+    if args.record {
+        return record::run(&oracle, args.kubernetes);
+    }
     let mut themes: BTreeMap<String, Tally> = BTreeMap::new();
     for first in (0..args.count).step_by(CHUNK as usize) {
         let count = CHUNK.min(args.count - first);
@@ -71,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let verdicts = program::judge(&oracle, &cases)?;
         ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
         for (case, verdict) in cases.iter().zip(verdicts) {
-            compare(case, &verdict, &mut themes)?;
+            compare(case, &verdict, args.kubernetes, &mut themes)?;
         }
     }
     report(&themes, args);
@@ -91,12 +100,13 @@ fn generate(generator: &Path, seed: u64, first: u64, count: u64) -> Result<Vec<S
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
-fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> Result<()> {
+fn compare(case: &str, verdict: &str, version: KubernetesVersion, themes: &mut BTreeMap<String, Tally>) -> Result<()> {
     let mut case: serde_json::Map<String, Value> = serde_json::from_str(case)?;
     let id = case.remove("id").unwrap_or_default();
     let theme = case.remove("theme").and_then(|t| t.as_str().map(str::to_owned)).unwrap_or_default();
     let tally = themes.entry(theme).or_default();
-    let (objects, key) = Objects::from_case(case)?;
+    let (mut objects, key) = Objects::from_case(case)?;
+    objects.set_version(version);
     let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
     let Ok(ours) = evaluate(&cluster, &pod) else {
         tally.unmodelled += 1;
@@ -104,16 +114,8 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
     };
     let mut ours = PlacementAnswer::from(&ours);
     let mut theirs: PlacementAnswer = serde_json::from_str(verdict)?;
-    // An attempt that ends with an error has no verdict: what the oracle had found before it is random.
-    if ours.error.is_some() && theirs.error.is_some() {
-        for answer in [&mut ours, &mut theirs] {
-            *answer = PlacementAnswer { error: answer.error.take(), ..PlacementAnswer::default() };
-        }
-    }
-    // Which of several equally good nodes is nominated is random.
-    if ours.nominees == theirs.nominees {
-        ours.nominated.clone_from(&theirs.nominated);
-    }
+    normalize(&mut ours);
+    normalize(&mut theirs);
     if ours == theirs {
         tally.agree += 1;
         tally.errors += usize::from(ours.error.is_some());
@@ -130,6 +132,15 @@ fn compare(case: &str, verdict: &str, themes: &mut BTreeMap<String, Tally>) -> R
     Ok(())
 }
 
+/// Drops what is random: which of several equally good nodes is nominated, and what was found before an error that ends
+/// the attempt.
+pub(crate) fn normalize(answer: &mut PlacementAnswer) {
+    answer.nominated = None;
+    if answer.error.is_some() {
+        *answer = PlacementAnswer { error: answer.error.take(), ..PlacementAnswer::default() };
+    }
+}
+
 fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
     println!("{:<14} {:>6} {:>7} {:>13}", "theme", "agree", "differ", "not modelled");
     let mut all = Tally::default();
@@ -141,7 +152,8 @@ fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
         all.errors += t.errors;
     }
     println!("{:<14} {:>6} {:>7} {:>13}", "all", all.agree, all.differ, all.unmodelled);
-    println!("seed {}: {} of {} agree in every field", args.seed, all.agree, all.agree + all.differ);
+    let (version, seed) = (args.kubernetes, args.seed);
+    println!("Kubernetes {version}, seed {seed}: {} of {} agree in every field", all.agree, all.agree + all.differ);
     if all.errors > 0 {
         println!("in {} of these both ended with the same error, and only that was compared", all.errors);
     }

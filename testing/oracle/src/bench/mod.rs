@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use stead_model::KubernetesVersion;
 use stead_placement::{Batch, place_all};
 
 use crate::program;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if wanted("startup") {
         startup::measure()?;
     }
-    let oracle = if args.alone { None } else { program::find(args.oracle.as_deref()) };
+    let oracle = if args.alone { None } else { program::find(args.oracle.as_deref(), KubernetesVersion::NEWEST) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
     for (nodes, queue, kind, present) in BATCHES {
         let name = format!("{nodes} nodes, {present} + {queue} {}", kind.name());
