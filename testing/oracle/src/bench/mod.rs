@@ -1,8 +1,9 @@
-//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, and the memory of a
-//! large cluster.
+//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
+//! cluster, and the time of triage.
 
 mod batches;
 mod memory;
+mod triage;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -45,6 +46,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // First, before other measurements allocate memory.
     if wanted("memory") {
         memory::measure()?;
+    }
+    if wanted("triage") {
+        triage::measure(args.runs)?;
     }
     let oracle = if args.alone { None } else { program::find(args.oracle.as_deref()) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
