@@ -31,8 +31,7 @@ pub(crate) fn add(cluster: &mut FaultyCluster) {
         object["spec"] = json!({ "finalizers": ["kubernetes"] });
         object["status"] = json!({ "phase": "Active" });
         cluster.add(object);
-        let apps = 2 + cluster.nodes.len() / 20;
-        for app in 0..apps {
+        for app in 0..cluster.apps {
             deployment(cluster, namespace, &format!("web-{app}"));
             stateful_set(cluster, namespace, &format!("db-{app}"));
         }

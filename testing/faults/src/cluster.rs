@@ -25,6 +25,8 @@ pub struct FaultyCluster {
     /// Kinds that the dump lacks.
     pub(crate) omitted: BTreeSet<&'static str>,
     serial: u64,
+    /// How many Deployments and StatefulSets each namespace has.
+    pub(crate) apps: usize,
 }
 
 impl FaultyCluster {
@@ -33,10 +35,11 @@ impl FaultyCluster {
         // Two kinds that dumps often lack and that other objects make up for.
         let omitted = ["Lease", "ReplicaSet"].into_iter().filter(|_| chance.percent(20)).collect();
         let zones = ["zone-a", "zone-b", "zone-c"];
+        let apps = 2 + nodes / 20;
         let nodes = (0..nodes).map(|i| (format!("worker-{i:03}"), zones[i % zones.len()].to_owned())).collect();
         let now = "2026-03-01T12:00:00Z".parse().unwrap_or(Timestamp::UNIX_EPOCH);
         let (items, expected, planted) = (Vec::new(), Expected::new(), Vec::new());
-        FaultyCluster { chance, now, has_events, nodes, items, expected, planted, omitted, serial: 0 }
+        FaultyCluster { chance, now, has_events, nodes, items, expected, planted, omitted, serial: 0, apps }
     }
 
     /// The objects.

@@ -39,3 +39,18 @@ pub fn healthy_cluster(seed: u64, nodes: Option<usize>) -> FaultyCluster {
     cluster.finish();
     cluster
 }
+
+/// A large cluster with faults, for measurements: about this many pods, and everything was read.
+pub fn large_cluster(seed: u64, nodes: usize, pods: usize) -> FaultyCluster {
+    let mut cluster = FaultyCluster::new(Chance::new(seed), nodes);
+    cluster.has_events = true;
+    cluster.omitted.clear();
+    // Beside a DaemonSet pod on each node, each of the four namespaces has 4.5 pods for each app on average.
+    cluster.apps = pods.saturating_sub(nodes) / 18;
+    background::add(&mut cluster);
+    for fault in FAULTS {
+        faults::plant_one(&mut cluster, *fault);
+    }
+    cluster.finish();
+    cluster
+}

@@ -13,8 +13,8 @@ fn triage_finds_exactly_what_was_planted() {
 #[test]
 fn triage_finds_each_fault_alone_with_and_without_events() {
     for (seed, fault) in stead_faults::FAULTS.iter().enumerate() {
-        for more in 0..3 {
-            let cluster = stead_faults::plant(seed as u64 * 3 + more, fault);
+        for more in 0..2 {
+            let cluster = stead_faults::plant(seed as u64 * 2 + more, fault);
             assert_eq!(stead_faults::difference(&cluster), None, "{} (seed {more})", fault.name);
         }
     }

@@ -8,6 +8,7 @@ use stead_model::ObjectKey;
 use super::StuckCause;
 use super::evidence::Evidence;
 use super::roots::{Group, Root};
+use super::summary::named;
 use crate::suggested_command::{ClientAtHand, SuggestedCommand};
 
 /// What to do.
@@ -32,7 +33,7 @@ impl TriageAction {
     }
 
     /// Writes the command for this client.
-    pub(super) fn use_client(&mut self, client: &ClientAtHand) {
+    pub(crate) fn use_client(&mut self, client: &ClientAtHand) {
         if let Some(command) = &mut self.command {
             command.use_client(client);
         }
@@ -89,7 +90,7 @@ pub(super) fn action(evidence: &Evidence<'_>, root: &Root, group: &Group) -> Tri
         StuckCause::CrashLoop => pod.map_or_else(|| describe(about), logs),
         StuckCause::MissingReference => match pod {
             Some(pod) if about.kind == "Pod" || !evidence.workloads(pod).is_empty() && exists(about) => describe(pod),
-            _ => TriageAction::advise(format!("create {about}, or correct the reference to it")),
+            _ => TriageAction::advise(format!("create {}, or correct the reference to it", named(about))),
         },
         StuckCause::QuotaExceeded => describe(about).and("raise the quota or delete pods"),
         StuckCause::FinalizerBlocks => describe(about).and("find what removes the finalizer"),

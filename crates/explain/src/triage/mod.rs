@@ -9,6 +9,7 @@
 //! nothing else is left of a failure.
 
 mod action;
+mod attachments;
 mod budgets;
 mod cause;
 mod claims;
@@ -43,6 +44,7 @@ use stead_model::Objects;
 pub use action::TriageAction;
 pub use cause::{Severity, StuckCause};
 pub use render::{render, render_wide};
+pub(crate) use roots::reference;
 pub use scope::TriageScope;
 
 use crate::outage::Clock;
@@ -124,6 +126,7 @@ pub fn triage(
     claims::assign(&evidence, &mut roots);
     workloads::assign(&evidence, &mut roots);
     deletions::assign(&evidence, &mut roots);
+    attachments::assign(&evidence, &mut roots);
     topologies::assign(&evidence, &mut roots);
     budgets::assign(&evidence, &mut roots);
     let causes = roots.finish(&evidence, scope);

@@ -17,10 +17,16 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
             NodeFault::Deleted => false,
         };
         if counts {
-            roots.assign(&ObjectKey::node(name), root(name, *fault), "");
+            roots.assign(&ObjectKey::node(name), root(name, *fault), &reported(evidence, name, *fault));
         }
     }
     held_volumes(evidence, roots);
+}
+
+/// What the kubelet of a node that is not ready says.
+fn reported(evidence: &Evidence<'_>, name: &str, fault: NodeFault) -> String {
+    let node = evidence.objects.node(name).ok().flatten().filter(|_| matches!(fault, NodeFault::NotReady(_)));
+    node.and_then(|node| node.condition("Ready")?.message.clone()).unwrap_or_default()
 }
 
 /// Assigns the volumes that are attached to an unreachable node: no other node can use them.
@@ -50,7 +56,7 @@ pub(super) fn root(name: &str, fault: NodeFault) -> Root {
 pub(super) fn blame(evidence: &Evidence<'_>, roots: &mut Roots, object: &ObjectKey, name: &str, fault: NodeFault) {
     let node = ObjectKey::node(name);
     if evidence.objects.contains(&node) {
-        roots.assign(&node, root(name, fault), "");
+        roots.assign(&node, root(name, fault), &reported(evidence, name, fault));
     }
     roots.assign(object, root(name, fault), "");
 }

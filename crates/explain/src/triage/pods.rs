@@ -39,7 +39,11 @@ fn looks_healthy(raw: &Value) -> bool {
     raw["metadata"]["deletionTimestamp"].is_null()
         && match raw["status"]["phase"].as_str() {
             Some("Succeeded" | "Failed") => true,
-            Some("Running") => raw["status"]["conditions"].as_array().is_some_and(|list| list.iter().any(ready)),
+            Some("Running") => {
+                let mut containers = raw["status"]["containerStatuses"].as_array().into_iter().flatten();
+                raw["status"]["conditions"].as_array().is_some_and(|list| list.iter().any(ready))
+                    && !containers.any(|container| container["state"]["waiting"].is_object())
+            }
             _ => false,
         }
 }

@@ -13,9 +13,9 @@ use super::evidence::Evidence;
 /// which pods they count depends on more than the pod's requests.
 pub(super) fn exhausted(evidence: &Evidence<'_>, workload: &ObjectKey) -> Option<(ObjectKey, String)> {
     let found = evidence.objects.workload(workload).ok().flatten()?;
-    let spec = found.template()?.spec.as_ref()?;
+    let spec = found.template().and_then(|template| template.spec.clone()).unwrap_or_default();
     let mut quotas = evidence.objects.all_in::<ResourceQuota>(&workload.namespace);
-    quotas.find_map(|(key, quota)| Some((key.clone(), exceeded(quota, spec)?)))
+    quotas.find_map(|(key, quota)| Some((key.clone(), exceeded(quota, &spec)?)))
 }
 
 fn exceeded(quota: &ResourceQuota, pod: &PodSpec) -> Option<String> {

@@ -98,7 +98,10 @@ pub(super) fn not_progressing(deployment: &Deployment) -> Option<&str> {
 /// The message without what every such message begins with.
 fn reason(message: &str) -> &str {
     let message = message.strip_prefix("(combined from similar events): ").unwrap_or(message);
-    ["is forbidden: ", "is invalid: "].iter().find_map(|begin| Some(message.split_once(begin)?.1)).unwrap_or(message)
+    let begins = ["is forbidden: ", "is invalid: "];
+    let message = begins.iter().find_map(|begin| Some(message.split_once(begin)?.1)).unwrap_or(message);
+    // The quota is named before.
+    message.strip_prefix("exceeded quota: ").and_then(|rest| rest.split_once(", ")).map_or(message, |(_, rest)| rest)
 }
 
 /// The root of a rejected pod, by the message of the admission plugin.

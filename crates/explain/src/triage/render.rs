@@ -6,19 +6,25 @@ use crate::wrap::hanging;
 /// The lines of a screen that causes may use; the first and the last line say how many there are.
 const LINES: usize = 22;
 
-/// The longest summary in the list of causes: a longer one is shown without what was reported.
-const LONGEST: usize = 180;
+/// The longest line.
+const WIDTH: usize = 100;
 
 const INDENT: &str = "         ";
 
-/// The causes that fit on one screen: a line or two for each, and one for the action.
+/// The causes that fit on one screen, with what was reported if all of them fit with it; otherwise a line for each, and one
+/// for the action.
 pub fn render(triage: &Triage) -> String {
+    let full: Vec<String> = triage.causes.iter().map(|cause| entry(cause, &cause.summary)).collect();
+    let lines = |text: &String| text.lines().count();
+    if full.iter().map(lines).sum::<usize>() <= LINES {
+        return verdict(triage) + &full.concat();
+    }
     let mut out = verdict(triage);
-    let mut lines = 0;
+    let mut used = 0;
     for (shown, cause) in triage.causes.iter().enumerate() {
-        let text = short(cause);
-        lines += text.lines().count();
-        if lines > LINES {
+        let text = compact(cause);
+        used += lines(&text);
+        if used > LINES {
             let more = triage.causes.len() - shown;
             let causes = if more == 1 { "cause" } else { "causes" };
             out.push_str(&format!("and {more} more {causes}: -o wide\n"));
@@ -29,9 +35,15 @@ pub fn render(triage: &Triage) -> String {
     out
 }
 
-fn short(cause: &RootCause) -> String {
+/// A cause without what was reported, unless that fits on its line.
+fn compact(cause: &RootCause) -> String {
+    let full = entry(cause, &cause.summary);
+    let fits = full.lines().count() == 2 && full.lines().next().is_some_and(|line| line.chars().count() <= WIDTH);
+    if fits { full } else { entry(cause, &cause.headline) }
+}
+
+fn entry(cause: &RootCause, text: &str) -> String {
     let mut out = String::new();
-    let text = if cause.summary.chars().count() <= LONGEST { &cause.summary } else { &cause.headline };
     let first = format!("{:8} {:?} ({}): {text}", cause.severity.as_str(), cause.cause, count(cause.objects.len()));
     hanging(&mut out, "", INDENT, &first);
     out.push_str(&format!("{INDENT}{}\n", cause.action));

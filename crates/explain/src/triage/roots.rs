@@ -29,6 +29,8 @@ pub(super) struct Group {
     pub(super) objects: BTreeSet<ObjectKey>,
     /// A cordoned node that could run the pods.
     pub(super) cordoned: Option<String>,
+    /// Whether no scheduler has tried to place the pods.
+    pub(super) untried: bool,
     /// Whether Kubernetes does what it was asked to do, and waits for a person.
     as_configured: bool,
 }
@@ -60,11 +62,23 @@ impl Roots {
         }
     }
 
+    /// Notes that no scheduler has tried to place the pods of a root.
+    pub(super) fn set_untried(&mut self, root: &Root) {
+        if let Some(group) = self.groups.get_mut(root) {
+            group.untried = true;
+        }
+    }
+
     /// Notes that a root is as configured: somebody has to know, and nothing has failed.
     pub(super) fn set_as_configured(&mut self, root: &Root) {
         if let Some(group) = self.groups.get_mut(root) {
             group.as_configured = true;
         }
+    }
+
+    /// Whether an object was assigned to a root.
+    pub(super) fn contains(&self, root: &Root) -> bool {
+        self.groups.contains_key(root)
     }
 
     /// The root of an object.
@@ -114,7 +128,7 @@ fn about_one_pod(root: Root, group: &Group) -> Root {
 }
 
 /// `pod/NAMESPACE/NAME`, `node/NAME`.
-pub(super) fn reference(key: &ObjectKey) -> String {
+pub(crate) fn reference(key: &ObjectKey) -> String {
     let kind = key.kind.to_lowercase();
     match key.namespace.as_str() {
         "" => format!("{kind}/{}", key.name),

@@ -24,7 +24,8 @@ pub(super) fn assign(
     pod: PodView<'_>,
 ) {
     let gates = pod.spec().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default();
-    if !gates.is_empty() {
+    let condition = pod.condition("PodScheduled").and_then(|condition| condition.reason.as_deref());
+    if !gates.is_empty() || condition == Some("SchedulingGated") {
         let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
         let root = Root::new(StuckCause::SchedulingGated, evidence.group_of(pod.key()));
         return roots.assign(pod.key(), root, &names.join(", "));
@@ -59,7 +60,8 @@ fn unschedulable(
     let root = Root::new(StuckCause::Unschedulable, evidence.group_of(pod.key()));
     let scheduler = pod.spec().and_then(|spec| spec.scheduler_name.as_deref()).filter(|name| !name.is_empty());
     if let Some(other) = scheduler.filter(|name| *name != DEFAULT_SCHEDULER && message.is_empty()) {
-        return roots.assign(pod.key(), root, &format!("scheduler {other} has not tried to schedule it"));
+        roots.assign(pod.key(), root.clone(), &format!("scheduler {other} has not tried to schedule it"));
+        return roots.set_untried(&root);
     }
     // A node with a fault has a taint, and kube-scheduler names what is wrong with each node.
     let faulty = !evidence.faults.is_empty() && (message.is_empty() || message.contains("taint"));
@@ -70,11 +72,14 @@ fn unschedulable(
             return nodes::blame(evidence, roots, pod.key(), &node, fault);
         }
         if message.is_empty() {
-            let detail = match result.message {
-                Some(message) => scheduler_reason(&message).to_owned(),
-                None => format!("{} nodes can run it, but kube-scheduler has not tried", result.feasible),
-            };
-            roots.assign(pod.key(), root.clone(), &detail);
+            match result.message {
+                Some(message) => roots.assign(pod.key(), root.clone(), scheduler_reason(&message)),
+                None => {
+                    let detail = format!("{} nodes can run it, but kube-scheduler has not tried", result.feasible);
+                    roots.assign(pod.key(), root.clone(), &detail);
+                    roots.set_untried(&root);
+                }
+            }
         }
         if let Some(node) = result.cordoned {
             roots.assign(pod.key(), root.clone(), &format!("node {node} could run it but is cordoned"));
@@ -105,8 +110,9 @@ fn missing_claim(message: &str) -> Option<&str> {
     rest.starts_with(" not found").then_some(name).filter(|_| !message.contains("ephemeral volume controller"))
 }
 
-/// The part of kube-scheduler's message before what preemption could do.
+/// kube-scheduler's reasons, without the number of nodes before them and what preemption could do after them.
 fn scheduler_reason(message: &str) -> &str {
+    let message = message.split_once(" nodes are available: ").map_or(message, |(_, reasons)| reasons);
     let ends = [". preemption:", ". no new claims to deallocate", ", preemption:", ". not found"];
     let end = ends.iter().filter_map(|end| message.find(end)).min();
     end.map_or(message, |end| &message[..end])
@@ -186,6 +192,19 @@ fn topology(evidence: &Evidence<'_>, pod: PodView<'_>) -> Option<(ObjectKey, Str
     let mut there = evidence.objects.all_in::<Topology>(pod.namespace());
     there.find_map(|(key, topology)| {
         let problem = topologies::blocking_problem(evidence, topology)?;
-        crate::topology::has_rules_of(pod.spec(), topology).then(|| (key.clone(), problem))
+        let follows =
+            crate::topology::has_rules_of(pod.spec(), topology) || spreads_over_missing_key(evidence, pod, topology);
+        follows.then(|| (key.clone(), problem))
+    })
+}
+
+/// Whether a pod is spread over a label of a Topology that no node has.
+fn spreads_over_missing_key(evidence: &Evidence<'_>, pod: PodView<'_>, topology: &Topology) -> bool {
+    let (_, rules) = crate::topology::constraints(topology);
+    let own = pod.spec().and_then(|spec| spec.topology_spread_constraints.as_deref()).unwrap_or_default();
+    let has = |key: &str| evidence.objects.nodes().any(|node| node.label(key).is_some());
+    rules.unwrap_or_default().iter().any(|rule| {
+        let key = &rule.topology_key;
+        own.iter().any(|o| o.topology_key == *key && o.when_unsatisfiable == "DoNotSchedule") && !has(key)
     })
 }

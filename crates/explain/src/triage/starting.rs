@@ -33,9 +33,6 @@ const START_ERRORS: [&str; 6] = [
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
 pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots, pod: PodView<'_>) {
-    if is_ready(pod) {
-        return;
-    }
     let group = |cause| Root::new(cause, evidence.group_of(pod.key()));
     if let Some((container, reason, detail)) = waiting(pod, |reason| IMAGE_ERRORS.contains(&reason)) {
         let detail = image_detail(reason, &container.image, detail);
@@ -50,6 +47,9 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots, pod: PodView<'_
     if let Some((container, reason, detail)) = waiting(pod, |reason| START_ERRORS.contains(&reason)) {
         let detail = last_end(container).unwrap_or_else(|| said(reason, detail));
         return roots.assign(pod.key(), group(StuckCause::CrashLoop), &detail);
+    }
+    if is_ready(pod) {
+        return;
     }
     if let Some(detail) = restarts(evidence, pod) {
         return roots.assign(pod.key(), group(StuckCause::CrashLoop), &detail);

@@ -6,7 +6,7 @@ use super::StuckCause;
 use super::evidence::Evidence;
 use super::node_faults::NodeFault;
 use super::roots::{Group, Root};
-use crate::outage::when;
+use crate::outage::span;
 
 /// The headline and what was reported.
 pub(super) fn summary(root: &Root, headline: &str, group: &Group) -> String {
@@ -23,6 +23,7 @@ pub(super) fn headline(evidence: &Evidence<'_>, root: &Root, group: &Group) -> S
         StuckCause::DriverFailing => format!("storage driver {} fails", root.about.name),
         StuckCause::ClaimUnbound => format!("{about} has no volume"),
         StuckCause::TopologyUnsatisfiable => format!("{about} cannot be satisfied"),
+        StuckCause::Unschedulable if group.untried => format!("{about} is not scheduled"),
         StuckCause::Unschedulable => format!("no node can run {about}"),
         StuckCause::MissingReference => missing(root, group),
         StuckCause::QuotaExceeded => format!("{about} allows no more pods"),
@@ -47,18 +48,36 @@ pub(super) fn headline(evidence: &Evidence<'_>, root: &Root, group: &Group) -> S
 fn subject(root: &Root, group: &Group) -> String {
     let pods = group.objects.iter().filter(|key| key.kind == "Pod").count();
     match root.cause.is_of_pods() && root.about.kind != "Pod" && pods > 1 {
-        true => format!("{} ({pods} pods)", root.about),
-        false => root.about.to_string(),
+        true => format!("{} ({pods} pods)", named(&root.about)),
+        false => named(&root.about),
     }
+}
+
+/// An object by the word that people use for its kind.
+pub(super) fn named(key: &ObjectKey) -> String {
+    let word = match key.kind.as_str() {
+        "PersistentVolumeClaim" => "claim",
+        "PersistentVolume" => "volume",
+        "PodDisruptionBudget" => "budget",
+        "ResourceQuota" => "quota",
+        "StorageClass" => "storage class",
+        "ServiceAccount" => "service account",
+        "PriorityClass" => "priority class",
+        "RuntimeClass" => "runtime class",
+        _ => return key.to_string(),
+    };
+    let namespace = if key.namespace.is_empty() { String::new() } else { format!("{}/", key.namespace) };
+    format!("{word} {namespace}{}", key.name)
 }
 
 fn node(evidence: &Evidence<'_>, root: &Root) -> String {
     let name = &root.about.name;
-    let since =
-        |at: Option<jiff::Timestamp>| at.map(|at| format!(" since {}", when(at, evidence.now))).unwrap_or_default();
+    let lasts = |at: Option<jiff::Timestamp>| {
+        at.map(|at| format!(" for {}", span(evidence.now.duration_since(at)))).unwrap_or_default()
+    };
     match evidence.fault_of(name) {
-        Some(NodeFault::Unreachable(at)) => format!("node {name} is unreachable: no heartbeat{}", since(at)),
-        Some(NodeFault::NotReady(at)) => format!("node {name} is not ready{}", since(at)),
+        Some(NodeFault::Unreachable(at)) => format!("node {name} is unreachable: no heartbeat{}", lasts(at)),
+        Some(NodeFault::NotReady(at)) => format!("node {name} is not ready{}", lasts(at)),
         _ => format!("node {name} was deleted, and objects still refer to it"),
     }
 }
@@ -70,8 +89,8 @@ fn missing(root: &Root, group: &Group) -> String {
         "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {
             format!("{about} refers to something that does not exist")
         }
-        _ if lacks_key(&group.detail) => format!("{about} lacks a key"),
-        _ => format!("{about} does not exist"),
+        _ if lacks_key(&group.detail) => format!("{} lacks a key", named(about)),
+        _ => format!("{} does not exist", named(about)),
     }
 }
 

@@ -89,7 +89,12 @@ fn short_workloads<'a>(evidence: &Evidence<'a>) -> Vec<ShortWorkload<'a>> {
         let wanted = status.map(|status| status.desired_number_scheduled).unwrap_or_default();
         add(key, &it.metadata, wanted, status.map(|status| status.number_ready).unwrap_or_default(), false);
     }
-    for (key, it) in evidence.objects.all::<ReplicaSet>().filter(|(_, it)| controller_of(&it.metadata).is_none()) {
+    // A ReplicaSet is part of its Deployment, where that was read.
+    let owned = |set: &ReplicaSet, namespace: &str| {
+        let owner = controller_of(&set.metadata);
+        owner.is_some_and(|owner| evidence.objects.contains(&ObjectKey::new(&owner.kind, namespace, &owner.name)))
+    };
+    for (key, it) in evidence.objects.all::<ReplicaSet>().filter(|(key, it)| !owned(it, &key.namespace)) {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }

@@ -67,7 +67,7 @@ pub fn plant(seed: u64, fault: &Fault) -> FaultyCluster {
     cluster
 }
 
-fn plant_one(cluster: &mut FaultyCluster, fault: Fault) {
+pub(crate) fn plant_one(cluster: &mut FaultyCluster, fault: Fault) {
     let namespace = format!("fault-{}", cluster.serial());
     let mut object = cluster.object("v1", "Namespace", "", &namespace, 10 * DAY);
     object["spec"] = json!({ "finalizers": ["kubernetes"] });

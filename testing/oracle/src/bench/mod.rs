@@ -1,9 +1,10 @@
 //! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
-//! cluster, and the size and start of the released program.
+//! cluster, the time of triage, and the size and start of the released program.
 
 mod batches;
 mod memory;
 mod startup;
+mod triage;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -50,6 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if wanted("startup") {
         startup::measure()?;
+    }
+    if wanted("triage") {
+        triage::measure(args.runs)?;
     }
     let oracle = if args.alone { None } else { program::find(args.oracle.as_deref(), KubernetesVersion::NEWEST) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
