@@ -14,10 +14,12 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Whether the cluster has the final form of ValidatingAdmissionPolicy, since Kubernetes 1.30. */ -}}
+{{- /* Whether the cluster has the final form of ValidatingAdmissionPolicy, since Kubernetes 1.30. Without a cluster, Helm knows
+groups and versions but no kinds: then the version of Kubernetes decides. */ -}}
 {{- define "stead.hasPolicies" -}}
+{{- $kinds := .Capabilities.APIVersions.Has "apps/v1/Deployment" -}}
 {{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
-{{- if and $served (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) -}}true{{- end -}}
+{{- if and (or $served (not $kinds)) (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) -}}true{{- end -}}
 {{- end -}}
 
 {{- /* "foreign" if the cluster has a CRD of this name that is not Stead's. Called with (list $ NAME). */ -}}

@@ -524,6 +524,30 @@ fn completions_and_version_are_printed() {
 }
 
 #[test]
+fn the_version_has_the_supported_kubernetes_versions() {
+    let run = stead(&["version", "-o", "json"], "");
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let version: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(version["kubernetes"], serde_json::json!({"oldest": "1.29", "newest": "1.36"}));
+    assert!(stead(&["version"], "").stdout.contains("Kubernetes:  1.29 to 1.36\n"));
+    assert_eq!(stead(&["version", "--check", "--kubeconfig", "no-such-file"], "").code, Some(3));
+}
+
+/// A program that is not part of a release has no image: without one, nothing is asked of a cluster.
+#[test]
+fn an_installation_needs_an_image() {
+    for args in [&["install", "--dry-run"][..], &["manifests"], &["manifests", "--only", "operator"]] {
+        let run = stead(args, "");
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}");
+        assert!(run.stderr.starts_with("error: --image is needed"), "{args:?}: {}", run.stderr);
+    }
+    for args in [&["manifests", "--only", "crds"][..], &["manifests", "--image", "registry.example/stead:1"]] {
+        assert_eq!(stead(args, "").code, Some(0), "{args:?}");
+    }
+}
+
+#[test]
 fn help_is_grouped_and_starts_with_examples() {
     for (args, golden) in [
         (&["--help"][..], expect_file!["help/stead.txt"]),

@@ -12,10 +12,13 @@ use crate::{bundle, certificates, chart, krew, package, program, sbom};
 /// The file that marks a folder of artifacts, and may be replaced with it.
 const SUMS: &str = "sha256sums.txt";
 
-/// Builds everything, and replaces the folder.
-pub(crate) fn write(release: &Release, folder: &Path) -> Result<()> {
+/// Builds everything, the program too unless one is given, and replaces the folder.
+pub(crate) fn write(release: &Release, program: Option<&Path>, folder: &Path) -> Result<()> {
     check_replaceable(folder)?;
-    let program = program::build_release(release)?;
+    let program = match program {
+        Some(program) => program.to_owned(),
+        None => program::build_release(release)?,
+    };
     let files = files(release, &program)?;
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;

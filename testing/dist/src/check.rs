@@ -14,7 +14,7 @@ pub(crate) fn reproducible(release: &Release, first: &Path) -> Result<()> {
     println!("building again in {}", folder.display());
     copy_sources(&release.root, &folder)?;
     let second = folder.join("dist");
-    artifacts::write(&release.in_folder(&folder), &second)?;
+    artifacts::write(&release.in_folder(&folder), None, &second)?;
     let (before, after) = (read_all(first)?, read_all(&second)?);
     let names = before.keys().chain(after.keys()).collect::<std::collections::BTreeSet<_>>();
     let different: Vec<&str> =

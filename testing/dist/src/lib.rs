@@ -43,13 +43,16 @@ pub struct DistArgs {
     /// Build again from a copy of the sources in another folder, and compare every byte
     #[arg(long)]
     check: bool,
+    /// Use this program instead of building one, to try the other artifacts
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    program: Option<PathBuf>,
 }
 
 /// Writes the artifacts.
 pub fn dist(args: &DistArgs) -> Result<()> {
     let release = Release::of(&root(), args.image.clone(), args.base_url.clone())?;
     let output = if args.output.is_relative() { root().join(&args.output) } else { args.output.clone() };
-    artifacts::write(&release, &output)?;
+    artifacts::write(&release, args.program.as_deref(), &output)?;
     if args.check { check::reproducible(&release, &output) } else { Ok(()) }
 }
 

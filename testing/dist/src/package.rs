@@ -20,6 +20,9 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/stead.fish"),
 ];
 
+/// zsh reads the file when something is completed for the first time; the script alone would only prepare the next time.
+const ZSH_FIRST_CALL: &str = "[[ ${funcstack[1]} != _stead ]] || _clap_dynamic_completer_stead \"$@\"\n";
+
 /// kubectl runs this to complete `kubectl stead`. The plugin is the program under another name.
 const KUBECTL_COMPLETE: &str = "#!/bin/sh\nexec kubectl-stead complete -- \"$@\"\n";
 
@@ -33,7 +36,11 @@ pub(crate) fn archive(program: &Path, release: &Release) -> Result<Vec<u8>> {
         ArchiveFile::new("README.md", release.read("README.md")?),
     ];
     for (shell, path) in COMPLETIONS {
-        files.push(ArchiveFile::new(path, run(program, &["completions".as_ref(), shell.as_ref()])?));
+        let mut script = run(program, &["completions".as_ref(), shell.as_ref()])?;
+        if shell == "zsh" {
+            script.extend(ZSH_FIRST_CALL.as_bytes());
+        }
+        files.push(ArchiveFile::new(path, script));
     }
     files.extend(manual_pages(program)?);
     gzip(&tar(&files, release.time.as_second())?)

@@ -34,13 +34,11 @@ pub(crate) fn build_release(release: &Release) -> Result<PathBuf> {
         cargo.env_remove(name);
     }
     cargo
-        .args(["build", "--release", "--locked", "--package", "stead", "--target", TARGET, "--target-dir"])
+        .args(["build", "--profile", "dist", "--locked", "--package", "stead", "--target", TARGET, "--target-dir"])
         .arg(&folder)
         .current_dir(&release.root)
         // Cargo's separator, which allows paths with spaces.
         .env("CARGO_ENCODED_RUSTFLAGS", path_flags(&release.root).join("\u{1f}"))
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
         .env("CARGO_INCREMENTAL", "0")
         .env("STEAD_COMMIT", &release.commit)
         .env("SOURCE_DATE_EPOCH", release.time.as_second().to_string())
@@ -50,7 +48,7 @@ pub(crate) fn build_release(release: &Release) -> Result<PathBuf> {
     }
     let status = cargo.status().context("running cargo build")?;
     ensure!(status.success(), "cargo build: {status}");
-    let program = folder.join(TARGET).join("release").join("stead");
+    let program = folder.join(TARGET).join("dist").join("stead");
     let bytes = std::fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
     check_program(&bytes)?;
     Ok(program)

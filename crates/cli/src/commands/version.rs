@@ -157,7 +157,8 @@ impl DefinitionCheck {
         if self.definitions.iter().filter(|definition| missing(definition)).count() == definitions().len() {
             return "The operator's CRDs are not installed: run `stead install` or `helm install`.\n".to_owned();
         }
-        format!("{wrong} CRDs do not match Stead {VERSION}: run `stead install` or `helm upgrade`.\n")
+        let crds = if wrong == 1 { "1 CRD does" } else { &format!("{wrong} CRDs do") };
+        format!("{crds} not match Stead {VERSION}: run `stead install` or `helm upgrade`.\n")
     }
 }
 

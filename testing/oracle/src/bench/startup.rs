@@ -49,6 +49,6 @@ pub(crate) fn measure() -> Result<()> {
 
 /// The program that `cargo xtask dist` or `cargo xtask image` built.
 fn released() -> Option<PathBuf> {
-    let program = root().join("target/image/x86_64-unknown-linux-musl/release/stead");
+    let program = root().join("target/image/x86_64-unknown-linux-musl/dist/stead");
     program.is_file().then_some(program)
 }

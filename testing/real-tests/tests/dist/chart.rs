@@ -12,7 +12,7 @@ use stead_real::go_tool::{GoTool, HELM_3, HELM_4};
 use crate::{chart, run};
 
 const NAMESPACE: &str = "stead-system";
-const IMAGE: [&str; 4] = ["--set", "image.repository=registry.test/stead", "--set", "image.tag=1"];
+const IMAGE: [&str; 4] = ["--set", "image.repository=registry.test/stead", "--set", "image.tag=v1"];
 
 fn render(helm: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new(helm);
@@ -46,7 +46,7 @@ fn rendered(helm: &Path, args: &[&str]) -> Result<BTreeMap<String, Value>> {
 }
 
 fn check_same(helm: &Path, args: &[&str], options: Options) -> Result<()> {
-    let options = Options { image: "registry.test/stead:1".to_owned(), ..options };
+    let options = Options { image: "registry.test/stead:v1".to_owned(), ..options };
     let expected = objects(manifests(&options).into_iter().map(|manifest| manifest.object));
     let found = rendered(helm, args)?;
     let names = |objects: &BTreeMap<String, Value>| objects.keys().cloned().collect::<Vec<_>>();

@@ -215,8 +215,8 @@ async fn life(tool: &GoTool) -> Result<()> {
     Ok(())
 }
 
-/// CRDs of the OpenStack operators are never taken over.
-async fn neighbours(tool: &GoTool) -> Result<()> {
+/// CRDs of the OpenStack operators are never taken over, not even with the flags that tell Helm to.
+async fn neighbours(tool: &GoTool, flags: &[&str]) -> Result<()> {
     let Some(scene) = Scene::open(tool).await? else { return Ok(()) };
     scene.plane.kubectl_with(&["create", "-f", "-"], FOREIGN).await?.ok()?;
     scene.kubectl(&["wait", "--for=condition=Established", "crd", TOPOLOGIES, "--timeout=300s"]).await?;
@@ -225,9 +225,9 @@ async fn neighbours(tool: &GoTool) -> Result<()> {
     assert_ne!(refused.code, Some(0));
     assert!(refused.err.contains("belongs to someone else"), "{}", refused.err);
 
-    let notes = scene.release("install", &chart(), &["--take-ownership"])?.ok()?;
+    let notes = scene.release("install", &chart(), flags)?.ok()?;
     assert!(notes.contains("another installation manages topologies.topology.openstack.org"), "{notes}");
-    scene.release("upgrade", &chart(), &["--take-ownership"])?.ok()?;
+    scene.release("upgrade", &chart(), flags)?.ok()?;
     assert_eq!(scene.revision(TOPOLOGIES).await?, before);
     assert!(scene.get("validatingadmissionpolicy", &format!("stead.{TOPOLOGIES}")).await?.is_none());
     assert!(scene.get("crd", "glances.glance.openstack.org").await?.is_some());
@@ -240,7 +240,7 @@ async fn neighbours(tool: &GoTool) -> Result<()> {
 }
 
 /// Helm manages what `stead install` created only if it is told to.
-async fn takeover(tool: &GoTool) -> Result<()> {
+async fn takeover(tool: &GoTool, flags: &[&str]) -> Result<()> {
     let Some(scene) = Scene::open(tool).await? else { return Ok(()) };
     scene.admin(&["install", "--yes", "--no-wait", "--image=registry.test/stead:1"])?.ok()?;
     let before = scene.revision(TOPOLOGIES).await?;
@@ -248,7 +248,7 @@ async fn takeover(tool: &GoTool) -> Result<()> {
     assert_ne!(refused.code, Some(0));
     assert!(refused.err.contains("ownership"), "{}", refused.err);
     assert_eq!(scene.revision(TOPOLOGIES).await?, before, "nothing was changed");
-    scene.release("install", &chart(), &["--take-ownership"])?.ok()?;
+    scene.release("install", &chart(), flags)?.ok()?;
     scene.check_installed().await?;
     scene.release("upgrade", &chart(), &["--set", "replicas=1"])?.ok()?;
     let deployment = scene.get("deployment", "stead-operator").await?.context("the Deployment")?;
@@ -281,22 +281,22 @@ async fn life_with_helm_4() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neighbours_with_helm_3() -> Result<()> {
-    neighbours(&HELM_3).await
+    neighbours(&HELM_3, &["--take-ownership"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neighbours_with_helm_4() -> Result<()> {
-    neighbours(&HELM_4).await
+    neighbours(&HELM_4, &["--take-ownership", "--force-conflicts"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn takeover_with_helm_3() -> Result<()> {
-    takeover(&HELM_3).await
+    takeover(&HELM_3, &["--take-ownership"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn takeover_with_helm_4() -> Result<()> {
-    takeover(&HELM_4).await
+    takeover(&HELM_4, &["--take-ownership", "--server-side=false"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
