@@ -52,7 +52,7 @@ pub(crate) enum Scope {
 }
 
 /// The command for a complete dump. Since when a volume is waited for is in the managed fields only.
-const DUMP: &str = "kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,pdb,csinodes,\
+const DUMP: &str = "kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,cronjobs,pdb,quota,csinodes,\
                                csidrivers,csistoragecapacities,volumeattachments,leases,events -A -o yaml \
                                --show-managed-fields";
 
