@@ -19,7 +19,7 @@ const ETCD: &str = "go.etcd.io/etcd/server/v3@v3.6.5";
 pub(crate) struct Args {
     /// Build programs even if they exist
     #[arg(long)]
-    again: bool,
+    pub(crate) again: bool,
 }
 
 /// The programs: the name of each and the Go package it is built from.
@@ -84,7 +84,7 @@ fn build_program(sources: &Path, target: &Path, package: &str, flags: &str) -> R
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for file in ["go.mod", "oracle/main.go", "oracle/bench.go", "kcm/main.go"] {
+    for file in ["go.mod", "oracle/main.go", "oracle/bench.go", "oracle/config.go", "kcm/main.go"] {
         let target = to.join(file);
         let folder = target.parent().context("a file has a folder")?;
         std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
@@ -105,7 +105,7 @@ fn get_etcd(directory: &Path) -> Result<std::path::PathBuf> {
 }
 
 /// Runs the go command in a folder. Programs are linked statically.
-fn go(folder: &Path, args: &[&str]) -> Result<()> {
+pub(crate) fn go(folder: &Path, args: &[&str]) -> Result<()> {
     let status = Command::new("go")
         .args(args)
         .current_dir(folder)

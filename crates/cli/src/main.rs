@@ -13,6 +13,7 @@ mod connect;
 mod consent;
 mod live_object;
 mod output;
+mod scheduler;
 mod server;
 mod stop_signal;
 mod version;

@@ -12,6 +12,7 @@ use crate::fast::Index;
 use crate::fork::{Chunks, Sorted};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
+use crate::profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 use crate::snapshot::Snapshot;
 use crate::specs::Specs;
 use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, StorageClass, StorageState};
@@ -39,6 +40,7 @@ pub(crate) type Slots = Chunks<Option<Arc<NodeInfo>>>;
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
     version: KubernetesVersion,
+    profiles: Arc<Profiles>,
     pub(crate) slots: Slots,
     by_name: Sorted<Arc<str>, u32>,
     free: Vec<u32>,
@@ -77,6 +79,18 @@ impl Cluster {
     /// An empty cluster of a Kubernetes version.
     pub fn with_version(version: KubernetesVersion) -> Cluster {
         Cluster { version, ..Cluster::default() }
+    }
+
+    /// Sets the profiles of the cluster's kube-scheduler.
+    pub fn set_profiles(&mut self, profiles: Profiles) {
+        self.profiles = Arc::new(profiles);
+    }
+
+    /// The profile for a pod. The default one also stands for schedulers that are not known: what is asked about their
+    /// pods is what kube-scheduler would do.
+    pub(crate) fn profile(&self, pod: &Pod) -> Arc<Profile> {
+        let name = pod.scheduler.as_deref().unwrap_or(DEFAULT_SCHEDULER);
+        self.profiles.get(name).cloned().unwrap_or_default()
     }
 
     /// The Kubernetes version whose rules and wording apply.

@@ -12,6 +12,7 @@ use crate::plugins::{
 };
 use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
+use crate::profile::{Point, Profile};
 use crate::status::{
     AttemptFault, Code, ExtensionPoint, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
 };
@@ -23,6 +24,7 @@ use crate::wording::{NO_NODES, fit_message, prefilter_message};
 pub(crate) struct State<'a> {
     cluster: &'a Cluster,
     pod: &'a Pod,
+    profile: Arc<Profile>,
     restrictions: Option<volume_restrictions::State>,
     limits: bool,
     binding: Option<volume_binding::State<'a>>,
@@ -35,8 +37,11 @@ impl<'a> State<'a> {
     /// Runs PreFilter in the order of the plugins, up to the first rejection.
     fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<State<'a>, AttemptFault> {
         let spec = &*pod.spec;
+        let profile = cluster.profile(pod);
+        let on = |plugin: Plugin| profile.runs(Point::PreFilter, plugin);
         if let NamedNodes::Only(names) = &spec.named_nodes
             && names.is_empty()
+            && on(Plugin::NodeAffinity)
         {
             let reason = RejectionReason::NodeAffinityConflict;
             return Err(AttemptFault::Rejected(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason)));
@@ -44,13 +49,20 @@ impl<'a> State<'a> {
         Ok(State {
             cluster,
             pod,
-            restrictions: volume_restrictions::State::new(cluster, spec).map_err(AttemptFault::Rejected)?,
-            limits: volume_limits::applies(pod),
-            binding: volume_binding::State::new(cluster, pod)
-                .map_err(|f| f.in_plugin(ExtensionPoint::PreFilter, Plugin::VolumeBinding))?,
-            zone: volume_zone::State::new(cluster, spec)?,
-            spread: spread::State::new(cluster, spec),
-            interpod: interpod::State::new(cluster, spec),
+            restrictions: match on(Plugin::VolumeRestrictions) {
+                true => volume_restrictions::State::new(cluster, spec).map_err(AttemptFault::Rejected)?,
+                false => None,
+            },
+            limits: on(Plugin::NodeVolumeLimits) && volume_limits::applies(pod),
+            binding: match on(Plugin::VolumeBinding) {
+                true => volume_binding::State::new(cluster, pod)
+                    .map_err(|f| f.in_plugin(ExtensionPoint::PreFilter, Plugin::VolumeBinding))?,
+                false => None,
+            },
+            zone: if on(Plugin::VolumeZone) { volume_zone::State::new(cluster, spec)? } else { None },
+            spread: if on(Plugin::PodTopologySpread) { spread::State::new(cluster, spec) } else { None },
+            interpod: if on(Plugin::InterPodAffinity) { interpod::State::new(cluster, spec) } else { None },
+            profile,
         })
     }
 
@@ -69,32 +81,43 @@ impl<'a> State<'a> {
 
     fn filter(&self, info: &NodeInfo) -> Filtered {
         let spec = &*self.pod.spec;
-        node::unschedulable(spec, &info.node)?;
-        node::taints(spec, &info.node)?;
-        node::affinity(spec, &info.node)?;
-        node::ports(spec, info)?;
-        fit::filter(spec, info)?;
-        if let Some(s) = &self.restrictions {
+        let on = |plugin: Plugin| self.profile.runs(Point::Filter, plugin);
+        if on(Plugin::NodeUnschedulable) {
+            node::unschedulable(spec, &info.node)?;
+        }
+        if on(Plugin::TaintToleration) {
+            node::taints(spec, &info.node)?;
+        }
+        if on(Plugin::NodeAffinity) {
+            node::affinity(spec, &info.node)?;
+        }
+        if on(Plugin::NodePorts) {
+            node::ports(spec, info)?;
+        }
+        if on(Plugin::NodeResourcesFit) {
+            fit::filter(spec, info)?;
+        }
+        if let Some(s) = self.restrictions.as_ref().filter(|_| on(Plugin::VolumeRestrictions)) {
             s.filter(spec, info)?;
         }
-        if self.limits {
+        if self.limits && on(Plugin::NodeVolumeLimits) {
             volume_limits::filter(self.cluster, self.pod, info)
                 .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::NodeVolumeLimits))?;
         }
-        if let Some(s) = &self.binding {
+        if let Some(s) = self.binding.as_ref().filter(|_| on(Plugin::VolumeBinding)) {
             s.filter(self.cluster, &info.node)
                 .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::VolumeBinding))?;
         }
-        if let Some(s) = &self.zone {
+        if let Some(s) = self.zone.as_ref().filter(|_| on(Plugin::VolumeZone)) {
             s.filter(&info.node)?;
         }
-        if let Some(s) = &self.spread {
+        if let Some(s) = self.spread.as_ref().filter(|_| on(Plugin::PodTopologySpread)) {
             s.filter(spec, &info.node)?;
         }
-        if let Some(s) = &self.interpod {
+        if let Some(s) = self.interpod.as_ref().filter(|_| on(Plugin::InterPodAffinity)) {
             s.filter(spec, &info.node)?;
         }
-        node::features(spec, &info.node)
+        if on(Plugin::NodeDeclaredFeatures) { node::features(spec, &info.node) } else { Ok(()) }
     }
 
     /// Runs the filters with the pods nominated for the node and again without them: the pod has to pass both.
@@ -125,7 +148,7 @@ impl<'a> Attempt<'a> {
 
     /// Runs the filters on a node.
     pub fn node(&self, info: &'a NodeInfo) -> Result<(), AttemptFault> {
-        named(self.0.pod, info).map_or(Ok(()), |r| Err(AttemptFault::Rejected(r)))?;
+        named(self.0.cluster, self.0.pod, info).map_or(Ok(()), |r| Err(AttemptFault::Rejected(r)))?;
         self.0.filter_with_nominated(info, &info.node)
     }
 
@@ -155,9 +178,12 @@ pub struct SpreadCounts {
 }
 
 /// Rejects a node that is not listed, if the pod's required affinity lists nodes by name.
-fn named(pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
+fn named(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
     match &pod.spec.named_nodes {
-        NamedNodes::Only(names) if !names.contains(&*info.node.name) => {
+        NamedNodes::Only(names)
+            if !names.contains(&*info.node.name)
+                && cluster.profile(pod).runs(Point::PreFilter, Plugin::NodeAffinity) =>
+        {
             Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, RejectionReason::NodeNotNamed))
         }
         _ => None,
@@ -184,7 +210,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     }
     let mut fitting = Vec::new();
     for info in cluster.nodes() {
-        if let Some(rejection) = named(pod, info) {
+        if let Some(rejection) = named(cluster, pod, info) {
             verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
             continue;
         }
@@ -243,7 +269,11 @@ fn rejected_before_filtering(cluster: &Cluster, rejection: Rejection) -> Verdict
 impl Verdict {
     fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
         let spec = &*pod.spec;
-        if let Some(fault) = &spec.preferred_fault {
+        let profile = cluster.profile(pod);
+        let on = |plugin: Plugin| profile.runs(Point::Score, plugin);
+        if let Some(fault) = &spec.preferred_fault
+            && profile.runs(Point::PreScore, Plugin::NodeAffinity)
+        {
             let error = SchedulingError::PreferredNodeAffinity(fault.clone());
             self.error = Some(error.in_plugin(ExtensionPoint::PreScore, Plugin::NodeAffinity));
             return;
@@ -258,7 +288,7 @@ impl Verdict {
             normalize(&mut scores, false);
             columns.push((Plugin::NodeAffinity, scores));
         }
-        columns.push((Plugin::NodeResourcesFit, fitting.iter().map(|i| fit::score(spec, i)).collect()));
+        columns.push((Plugin::NodeResourcesFit, fitting.iter().map(|i| fit::score(spec, i, profile.fit)).collect()));
         if let Some(scores) = spread::score(cluster, spec, fitting) {
             columns.push((Plugin::PodTopologySpread, scores));
         }
@@ -272,9 +302,10 @@ impl Verdict {
         }
         let scores = fitting.iter().map(|i| images::score(cluster, spec, &i.node)).collect();
         columns.push((Plugin::ImageLocality, scores));
+        columns.retain(|(plugin, _)| on(*plugin));
         for (at, info) in fitting.iter().enumerate() {
             let by_plugin: BTreeMap<Plugin, i64> =
-                columns.iter().map(|(plugin, scores)| (*plugin, plugin.weight() * scores[at])).collect();
+                columns.iter().map(|(plugin, scores)| (*plugin, profile.weight(*plugin) * scores[at])).collect();
             let total = by_plugin.values().sum();
             self.scores.insert(Arc::clone(&info.node.name), NodeScores { by_plugin, total });
         }

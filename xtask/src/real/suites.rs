@@ -75,6 +75,8 @@ pub(super) const SUITES: &[Suite] = &[
     suite("topologies", "Topologies in every place that refers to one", Tests("stead", &["topologies::"])),
     suite("newcomers", "what stead says about common mistakes", Tests("stead", &["newcomers::"])),
     suite("install", "stead install and uninstall", Tests("stead", &["install::"])),
+    suite("kubernetes-1.29", "install, Glance, Gluster and explain on 1.29", Tests("stead", &["kubernetes_1_29::"])),
+    suite("monitoring", "the alert rules, judged by promtool", Tests("monitoring", &[])),
     suite("gluster-command", "stead gluster manifests and status", Tests("stead", &["gluster::"])),
     suite("manifests", "admission policies, and the takeover of a pool", Tests("manifests", &[])),
     suite("operator", "the operator's life: elections, restarts, drift", Tests("operator", &[])),
