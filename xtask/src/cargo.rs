@@ -16,6 +16,10 @@ pub(crate) fn cargo() -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(set_by_cargo)) {
         cargo.env_remove(name);
     }
+    // A build server compiles everything once: what a next compilation could reuse would only fill the disk.
+    if std::env::var_os("CI").is_some() {
+        cargo.env("CARGO_INCREMENTAL", "0");
+    }
     cargo
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn build(args: &Args, only: &[&str]) -> Result<Outcome> {
         } else {
             (directory.join("kubernetes-src"), version_flags())
         };
-        build_program(&sources, &directory.join(name), package, &flags)?;
+        build_program(&sources, &directory.join(name), package, &[], &flags)?;
     }
     println!("{}", directory.display());
     Ok(Outcome::Passed)
@@ -76,22 +76,40 @@ fn version_flags() -> String {
 }
 
 /// A program is moved into place when it is complete, so that an existing one always works.
-fn build_program(sources: &Path, target: &Path, package: &str, flags: &str) -> Result<()> {
+pub(crate) fn build_program(sources: &Path, target: &Path, package: &str, options: &[&str], flags: &str) -> Result<()> {
     let partial = target.with_extension("partial");
     let output = partial.to_str().context("the path of the cache is not UTF-8")?;
-    go(sources, &["build", "-ldflags", flags, "-o", output, package])?;
+    go(sources, &[&["build", "-ldflags", flags, "-o", output], options, &[package]].concat())?;
     std::fs::rename(&partial, target).with_context(|| format!("writing {}", target.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    for file in ["go.mod", "oracle/main.go", "oracle/bench.go", "oracle/config.go", "kcm/main.go"] {
-        let target = to.join(file);
-        let folder = target.parent().context("a file has a folder")?;
-        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        std::fs::copy(from.join(file), &target).with_context(|| format!("writing {}", target.display()))?;
+    copy_oracle(from, to)?;
+    for file in ["go.mod", "kcm/main.go"] {
+        copy_file(&from.join(file), &to.join(file))?;
     }
     let require = format!("k8s.io/kubernetes@{VERSION}");
     go(to, &["get", &require])
+}
+
+/// Copies the oracle's sources, without files of an earlier copy.
+pub(crate) fn copy_oracle(from: &Path, to: &Path) -> Result<()> {
+    let (from, to) = (from.join("oracle"), to.join("oracle"));
+    if to.is_dir() {
+        std::fs::remove_dir_all(&to).with_context(|| format!("removing {}", to.display()))?;
+    }
+    for file in std::fs::read_dir(&from).with_context(|| format!("reading {}", from.display()))? {
+        let file = file.with_context(|| format!("reading {}", from.display()))?;
+        copy_file(&file.path(), &to.join(file.file_name()))?;
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    let folder = to.parent().context("a file has a folder")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    std::fs::copy(from, to).with_context(|| format!("writing {}", to.display()))?;
+    Ok(())
 }
 
 fn get_etcd(directory: &Path) -> Result<std::path::PathBuf> {

@@ -67,14 +67,15 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-stage", Testing, &["stead-machines", "stead-testbed"]),
     ("stead-reports", Testing, &["stead-machines", "stead-stage", "stead-testbed"]),
     ("stead-real-tests", Testing, &[]),
-    ("stead-oracle", Testing, &["stead-explain", "stead-model", "stead-placement", "stead-real"]),
+    ("stead-oracle", Testing, &["stead-explain", "stead-faults", "stead-model", "stead-placement", "stead-real"]),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
-    ("stead-image", Testing, &[]),
+    ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),
+    ("stead-dist", Testing, &["stead-manifests"]),
     (
         "stead-scenarios",
         Testing,
         &[
-            "stead-image",
+            "stead-dist",
             "stead-loops",
             "stead-machines",
             "stead-model",

@@ -8,6 +8,7 @@ mod dependencies;
 mod kubernetes;
 mod layers;
 mod older_kubernetes;
+mod oracle;
 mod real;
 mod shape;
 
@@ -32,7 +33,7 @@ enum Task {
     /// Print figures about the shape of the code: JSON accesses by strings, string errors, lines.
     Shape,
     /// Build the real kube-scheduler as a judge (needs Go).
-    Oracle(kubernetes::Args),
+    Oracle(oracle::Args),
     /// Build the real control plane (needs Go).
     Kubernetes(older_kubernetes::Args),
 
@@ -69,15 +70,24 @@ enum Task {
     /// Play every scene of a Gluster pool on real glusterd, or random faults, or measure it.
     #[command(disable_help_flag = true)]
     Gluster(Rest),
+    /// Plant faults in generated clusters, and compare what triage finds.
+    #[command(disable_help_flag = true)]
+    Faults(Rest),
     /// Feed broken input to everything that reads input.
     #[command(disable_help_flag = true)]
     Fuzz(Rest),
     /// Measure how fast pods are placed beside kube-scheduler's own algorithm, and the memory and forks of a cluster.
     #[command(disable_help_flag = true)]
     Bench(Rest),
+    /// Write all release artifacts to dist/.
+    #[command(disable_help_flag = true)]
+    Dist(Rest),
     /// Build the operator's image as an OCI layout.
     #[command(disable_help_flag = true)]
     Image(Rest),
+    /// Write the generated files of charts/stead.
+    #[command(disable_help_flag = true)]
+    Chart(Rest),
 }
 
 /// Arguments for the program that does it.
@@ -93,7 +103,7 @@ fn main() -> Result<ExitCode> {
         Task::Real(args) => real::run(&args)?,
         Task::Layers => layers::run()?,
         Task::Shape => shape::run()?,
-        Task::Oracle(args) => kubernetes::build(&args, &["oracle"])?,
+        Task::Oracle(args) => oracle::build(&args)?,
         Task::Kubernetes(args) => older_kubernetes::build(&args)?,
         Task::Cluster(rest) => delegate(&SCENARIOS, "cluster", &rest)?,
         Task::Report(rest) => delegate(&SCENARIOS, "report", &rest)?,
@@ -107,8 +117,11 @@ fn main() -> Result<ExitCode> {
         Task::Verdicts(rest) => delegate(&ORACLE, "verdicts", &rest)?,
         Task::Fixes(rest) => delegate(&ORACLE, "fixes", &rest)?,
         Task::Bench(rest) => delegate(&["--release", "--package", "stead-oracle"], "bench", &rest)?,
+        Task::Faults(rest) => delegate(&["--package", "stead-faults"], "", &rest)?,
         Task::Fuzz(rest) => delegate(&["--package", "stead-fuzz"], "", &rest)?,
-        Task::Image(rest) => delegate(&["--package", "stead-image"], "", &rest)?,
+        Task::Dist(rest) => delegate(&DIST, "dist", &rest)?,
+        Task::Image(rest) => delegate(&DIST, "image", &rest)?,
+        Task::Chart(rest) => delegate(&DIST, "chart", &rest)?,
     };
     // A check that cannot run here is no failure; it has said what is missing.
     Ok(if outcome == Outcome::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -116,6 +129,7 @@ fn main() -> Result<ExitCode> {
 
 const SCENARIOS: [&str; 2] = ["--package", "stead-scenarios"];
 const ORACLE: [&str; 2] = ["--package", "stead-oracle"];
+const DIST: [&str; 2] = ["--package", "stead-dist"];
 
 /// Builds and runs the program that does a task.
 fn delegate(package: &[&str], command: &str, rest: &Rest) -> Result<Outcome> {

@@ -90,7 +90,9 @@ pub(crate) fn build(args: &Args) -> Result<Outcome> {
 fn module(version: &str) -> String {
     let staging = version.replacen("1.", "0.", 1);
     let replaced: String = STAGING.map(|name| format!("\tk8s.io/{name} => k8s.io/{name} v{staging}\n")).concat();
-    format!("module stead.dev/kubernetes\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v{version}\n\nreplace (\n{replaced})\n")
+    format!(
+        "module stead.dev/kubernetes\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v{version}\n\nreplace (\n{replaced})\n"
+    )
 }
 
 /// Programs know their version only if the linker sets it.

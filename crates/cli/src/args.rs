@@ -19,6 +19,7 @@ mod operator;
 mod recover;
 mod timers;
 mod triage;
+mod version;
 
 pub(crate) use control_plane::ControlPlaneArgs;
 pub(crate) use gluster::{
@@ -32,6 +33,7 @@ pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
 pub(crate) use timers::TimerArgs;
 pub(crate) use triage::TriageArgs;
+pub(crate) use version::{VersionArgs, VersionFormat};
 
 /// The end of `stead --help`.
 const EXAMPLES: &str = "\
@@ -64,7 +66,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
     ("Diagnose (read-only)", &["explain", "place"]),
     ("Act", &["recover"]),
     ("Run in a cluster", &["install", "uninstall", "manifests", "operator", "gluster"]),
-    ("Other", &["completions"]),
+    ("Other", &["version", "completions"]),
 ];
 
 /// Diagnoses and repairs stateful services on Kubernetes.
@@ -93,9 +95,12 @@ pub(crate) enum Command {
     Manifests(ManifestsArgs),
     Operator(OperatorArgs),
     Gluster(GlusterArgs),
+    Version(VersionArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
     Complete(CompleteArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// Explain why a pod, node, workload, claim or Topology is not healthy, and how to fix it
@@ -330,6 +335,13 @@ pub(crate) struct CompleteArgs {
     /// The words after `kubectl stead`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
+}
+
+/// Write the manual pages to a folder, for packages
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder; created if it does not exist
+    pub(crate) folder: PathBuf,
 }
 
 /// Parses the command line of this process. Ends the process after printing help or a command line error.

@@ -66,11 +66,11 @@ const DUMP: &str = "kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,
 
 /// Reads a cluster: the kinds of placement, and these further kinds.
 pub(crate) fn read(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
-    let read = if source.from.is_empty() { live(source, more, scope) } else { dump(source, more) };
+    let read = if source.from.is_empty() { live(source, more, scope) } else { dump(source, more, scope) };
     read.map_err(|error| ExitWith::NoAnswer(error).into())
 }
 
-fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
+fn dump(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen> {
     let wanted = |version: &str, kind: &str| {
         let of_openstack = || is_openstack(version) || is_openstack_intermediate(version, kind);
         Kind::find(version, kind).is_some_and(|k| k.case_list.is_some() || more.contains(&kind))
@@ -78,7 +78,8 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
             || is_openshift_setting(version, kind)
     };
     let dump = read_dump(&source.from, source.limit, &wanted)?;
-    if !dump.kinds.contains("Node") {
+    // A list of everything that is stuck says what it does not know; an answer about one object needs the nodes.
+    if !dump.kinds.contains("Node") && scope != Scope::Everything {
         return Err(Hinted {
             message: "the dump has no nodes, and no pod can be explained without them".into(),
             hint: format!("dump them too: {DUMP}"),

@@ -1,10 +1,12 @@
 //! The `stead` binary.
 //!
 //! `args` defines the command line, `commands` has one file per command, `output` prints results and errors, `connect`
-//! finds the cluster, `cluster` reads its objects, `complete` answers shells, `workload` builds the pod that `stead place -f` places. The libraries
-//! compute the answers; this crate reads, asks and prints.
+//! finds the cluster, `cluster` reads its objects, `complete` answers shells, `workload` builds the pod that
+//! `stead place -f` places, `build_info` says what was built. The libraries compute the answers; this crate reads, asks and
+//! prints.
 
 mod args;
+mod build_info;
 mod client_at_hand;
 mod cluster;
 mod commands;
@@ -20,6 +22,11 @@ mod version;
 mod workload;
 
 use std::process::ExitCode;
+
+/// musl's allocator has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     complete::answer_shell();

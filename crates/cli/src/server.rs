@@ -30,9 +30,14 @@ impl Server {
         &self.address
     }
 
+    /// The server's version.
+    pub(crate) async fn version(&self) -> Result<Info, Error> {
+        self.client.send(ApiRequest::get("/version")).await
+    }
+
     /// The server's version, if it is recent enough for what is needed.
     pub(crate) async fn at_least(&self, oldest: (u32, u32), needed: &str) -> anyhow::Result<String> {
-        let info: Info = self.client.send(ApiRequest::get("/version")).await.context("reading /version")?;
+        let info = self.version().await.context("reading /version")?;
         let number = |field: &str, text: &str| {
             let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
             digits.parse::<u32>().with_context(|| format!("/version: {field}: {text:?} is not a number"))

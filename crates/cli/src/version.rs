@@ -49,11 +49,7 @@ enum Source {
     Kubelet,
 }
 
-fn find(
-    objects: &Objects,
-    given: Option<ClusterVersion>,
-    reported: Option<&str>,
-) -> Option<(ClusterVersion, Source)> {
+fn find(objects: &Objects, given: Option<ClusterVersion>, reported: Option<&str>) -> Option<(ClusterVersion, Source)> {
     let told = given.or_else(|| reported?.parse().ok()).map(|version| (version, Source::Told));
     told.or_else(|| newest_kubelet(objects).map(|version| (version, Source::Kubelet)))
 }

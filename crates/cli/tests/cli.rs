@@ -1,8 +1,10 @@
 //! The program as people and scripts use it: what it prints on which stream, and its exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use expect_test::{Expect, expect, expect_file};
 use serde_json::Value;
@@ -201,13 +203,8 @@ fn max_dump_size() {
 /// The error names the cluster, and a hint says what to check.
 #[test]
 fn a_cluster_that_cannot_be_reached() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let file = folder.join("kubeconfig");
-    let config = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
-                  users: [{name: u, user: {}}]\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n\
-                  current-context: here\n";
-    std::fs::write(&file, config).expect("a file");
-    let file = file.to_str().expect("UTF-8");
+    let file = kubeconfig("unreachable", "http://127.0.0.1:1");
+    let file = file.as_str();
     check(
         &["explain", "pod/p", "--kubeconfig", file],
         "",
@@ -237,6 +234,49 @@ fn a_cluster_that_cannot_be_reached() {
             error: cannot read kubeconfig nosuch: No such file or directory (os error 2)
         "#]],
     );
+}
+
+/// A kubeconfig for a server, in a file of this name.
+fn kubeconfig(name: &str, server: &str) -> String {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let config = format!(
+        "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: here, context: {{cluster: c, user: u}}}}]\n\
+         current-context: here\n"
+    );
+    std::fs::write(&file, config).expect("a file");
+    file.to_str().expect("UTF-8").to_owned()
+}
+
+/// The server is told whom to act as, and what it does not allow is named.
+#[test]
+fn impersonation_and_missing_permissions() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let file = kubeconfig("impersonation", &format!("http://{}", listener.local_addr().expect("an address")));
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).map(|l| l.to_lowercase()).collect();
+            seen.lock().expect("no panic before").push(head);
+            let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}"#;
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 403 X\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+        }
+    });
+    let run =
+        stead(&["explain", "pod/p", "--kubeconfig", &file, "--as", "bob", "--as-group", "a", "--as-group", "b"], "");
+    assert_eq!(run.code, Some(3));
+    assert!(run.stderr.contains("list nodes"), "{}", run.stderr);
+    let heads = heads.lock().expect("no panic before");
+    assert!(!heads.is_empty());
+    for head in heads.iter() {
+        for header in ["impersonate-user: bob", "impersonate-group: a", "impersonate-group: b"] {
+            assert!(head.iter().any(|line| line == header), "{head:?}");
+        }
+    }
 }
 
 #[test]
@@ -484,6 +524,30 @@ fn completions_and_version_are_printed() {
 }
 
 #[test]
+fn the_version_has_the_supported_kubernetes_versions() {
+    let run = stead(&["version", "-o", "json"], "");
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let version: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(version["kubernetes"], serde_json::json!({"oldest": "1.29", "newest": "1.36"}));
+    assert!(stead(&["version"], "").stdout.contains("Kubernetes:  1.29 to 1.36\n"));
+    assert_eq!(stead(&["version", "--check", "--kubeconfig", "no-such-file"], "").code, Some(3));
+}
+
+/// A program that is not part of a release has no image: without one, nothing is asked of a cluster.
+#[test]
+fn an_installation_needs_an_image() {
+    for args in [&["install", "--dry-run"][..], &["manifests"], &["manifests", "--only", "operator"]] {
+        let run = stead(args, "");
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?}");
+        assert!(run.stderr.starts_with("error: --image is needed"), "{args:?}: {}", run.stderr);
+    }
+    for args in [&["manifests", "--only", "crds"][..], &["manifests", "--image", "registry.example/stead:1"]] {
+        assert_eq!(stead(args, "").code, Some(0), "{args:?}");
+    }
+}
+
+#[test]
 fn help_is_grouped_and_starts_with_examples() {
     for (args, golden) in [
         (&["--help"][..], expect_file!["help/stead.txt"]),
@@ -511,6 +575,7 @@ fn long_help_of_every_command_starts_with_a_sentence_and_examples() {
         &["gluster", "manifests"],
         &["gluster", "status"],
         &["gluster", "agent"],
+        &["version"],
         &["completions"],
     ] {
         let help = stead(&[command, &["--help"]].concat(), "").stdout;

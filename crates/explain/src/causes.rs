@@ -168,7 +168,7 @@ fn resources(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<St
 fn claims(trial: &Trial, info: &NodeInfo, reason: &RejectionReason) -> Vec<String> {
     let storage = trial.cluster.storage();
     // A node that gives several reasons gets each explained by the claims that are behind that one.
-    let of_bound = *reason == RejectionReason::VolumeNodeAffinity;
+    let of_bound = matches!(reason, RejectionReason::VolumeNodeAffinity(_));
     let mut out = Vec::new();
     for (name, _) in trial.pod.spec.volumes.iter().filter_map(|v| v.claim()) {
         let Some(claim) = storage.claim(&trial.pod.key.namespace, name) else { continue };

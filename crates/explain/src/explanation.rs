@@ -364,8 +364,7 @@ fn not_waiting(objects: &Objects, pod: PodView) -> Option<(PodState, String)> {
     }
     let scheduler = spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER);
     let is_known = Profiles::of(objects).is_ok_and(|profiles| profiles.get(scheduler).is_some());
-    (!is_known)
-        .then(|| (PodState::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
+    (!is_known).then(|| (PodState::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
 }
 
 /// A scheduling gate is removed by the component that set it, which the managed fields may name.

@@ -32,7 +32,7 @@ mod wrap;
 
 pub use change::{Change, ChangeAction, apply_to_case};
 pub use explanation::{Cause, Explanation, NodeAndZone, OfferedFix, PodState, Reason, explain, explain_placement};
-pub use object::{ObjectExplanation, explain_object, render_object};
+pub use object::{CauseOfPods, ObjectExplanation, explain_object, render_object};
 pub use references::{ChosenTopology, Reference, ReferenceLevel};
 pub use remedies::Harm;
 pub use render::render;

@@ -1,17 +1,23 @@
 //! The verdicts about workloads, claims, volumes, budgets and namespaces.
 
+use std::collections::BTreeSet;
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use stead_explain::outage::{Clock, Timers};
 use stead_explain::{explain_object, render_object};
-use stead_model::{ObjectKey, Objects};
+use stead_model::{KINDS, ObjectKey, Objects};
 
 fn check(items: Vec<Value>, kind: &str, expected: &Expect) {
     let objects = Objects::from_items(items);
     let key = objects.keys(kind).next().expect("an object of the kind").clone();
     let clock = Clock::new(&objects, "2026-01-01T01:00:00Z".parse().expect("a time"), Timers::default());
-    let explanation = explain_object(&objects, &key, &clock).expect("it is well-formed").expect("it exists");
+    let explanation = explain_object(&objects, &key, &kinds(), &clock).expect("it is well-formed").expect("it exists");
     expected.assert_eq(&render_object(&explanation));
+}
+
+fn kinds() -> BTreeSet<String> {
+    KINDS.iter().map(|kind| kind.kind.to_owned()).collect()
 }
 
 fn object(version: &str, kind: &str, name: &str, rest: &Value) -> Value {
@@ -57,11 +63,23 @@ fn a_rollout_that_is_not_complete() {
         [set, node("n1", "zoneA")].into_iter().chain(pods).collect(),
         "StatefulSet",
         &expect![[r#"
-        statefulset shop/web: 1 of 3 pods ready; the rollout is not complete: 1 of 3 pods are updated
+            statefulset shop/web: 1 of 3 pods ready; the rollout is not complete: 1 of 3 pods are updated;
+              stuck: NodeUnreachable, MissingReference, NotReady
 
-        Details
-          - pods: 1 in zoneA, 1 on deleted nodes, 1 without a node
-    "#]],
+            Causes
+              - critical NodeUnreachable: node gone was deleted, and objects still refer to it
+                pods: web-1
+                stead explain pod/web-1 -n shop
+              - warning MissingReference: claim shop/data does not exist
+                pods: web-2
+                create claim shop/data, or correct the reference to it
+              - warning NotReady: pod shop/web-0 is not ready
+                pods: web-0
+                stead explain pod/web-0 -n shop
+
+            Details
+              - pods: 1 in zoneA, 1 on deleted nodes, 1 without a node
+        "#]],
     );
 }
 
@@ -83,12 +101,17 @@ fn a_deployment_that_cannot_create_pods() {
         vec![deployment, set, pod, node("n1", "zoneA")],
         "Deployment",
         &expect![[r#"
-        deployment shop/web: 1 of 2 pods ready; the rollout is not complete: 1 of 2 pods are updated
+            deployment shop/web: 1 of 2 pods ready; the rollout is not complete: 1 of 2 pods are updated; stuck:
+              QuotaExceeded (resourcequota/shop/pods)
 
-        Details
-          - pods: 1 in zoneA
-          - condition ReplicaFailure=True: FailedCreate: exceeded quota: pods
-    "#]],
+            Causes
+              - warning QuotaExceeded: quota shop/pods allows no more pods: exceeded quota: pods
+                raise the quota or delete pods: kubectl -n shop describe resourcequota pods
+
+            Details
+              - pods: 1 in zoneA
+              - condition ReplicaFailure=True: FailedCreate: exceeded quota: pods
+        "#]],
     );
 }
 
@@ -210,7 +233,13 @@ fn a_budget_and_a_namespace() {
         [namespace].into_iter().chain(pods()).collect(),
         "Namespace",
         &expect![[r#"
-            namespace shop: Terminating since 2026-01-01T00:30:00Z, 30m ago; 1 of 2 pods ready
+            namespace shop: Terminating since 2026-01-01T00:30:00Z, 30m ago; 1 of 2 pods ready; stuck:
+              NodeUnreachable (node/n1)
+
+            Causes
+              - critical NodeUnreachable: node n1 was deleted, and objects still refer to it
+                pods: web-false, web-true
+                stead explain pod/web-false -n shop
 
             Details
               - condition NamespaceFinalizersRemaining: Some content in the namespace has finalizers remaining:
@@ -224,5 +253,5 @@ fn an_object_that_does_not_exist() {
     let objects = Objects::from_items([]);
     let clock = Clock::new(&objects, "2026-01-01T01:00:00Z".parse().expect("a time"), Timers::default());
     let key = ObjectKey::namespaced("Job", "shop", "none");
-    assert_eq!(explain_object(&objects, &key, &clock).expect("nothing is malformed"), None);
+    assert_eq!(explain_object(&objects, &key, &kinds(), &clock).expect("nothing is malformed"), None);
 }

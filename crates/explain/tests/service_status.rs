@@ -52,7 +52,11 @@ fn pods_are_counted_by_service_zone_and_cause() {
         topology(
             "zones",
             "topology.kubernetes.io/zone",
-            &["openstack.org/cindervolume-cinder-volume-lvm", "openstack.org/keystoneapi-keystone", "foregroundDeletion"],
+            &[
+                "openstack.org/cindervolume-cinder-volume-lvm",
+                "openstack.org/keystoneapi-keystone",
+                "foregroundDeletion",
+            ],
         ),
         topology("racks", "rack", &["openstack.org/placementapi-placement"]),
         object("apps/v1", "StatefulSet", "cinder-volume-lvm", Some(cinder)),

@@ -184,3 +184,166 @@ fn a_quota_explains_a_workload_without_pods() {
             "pods \"web-1\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2" }] } });
     assert_eq!(found(vec![node("a", "True"), deployment]), ["QuotaExceeded resourcequota/n/small: deployment/n/web"]);
 }
+
+/// Objects with as little as possible in them, and no events.
+#[test]
+fn minimal_objects_are_enough() {
+    let gone = "2026-01-01T06:00:00Z";
+    let deleted = |mut object: Value, finalizer: &str| {
+        object["metadata"]["deletionTimestamp"] = gone.into();
+        object["metadata"]["finalizers"] = json!([finalizer]);
+        object
+    };
+    let bare = |kind: &str, version: &str, name: &str, rest: Value| {
+        let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name, "namespace": "n" } });
+        for (field, value) in rest.as_object().expect("an object") {
+            object[field] = value.clone();
+        }
+        object
+    };
+    let unknown = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "dead" },
+        "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+    let tainted = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "dead" },
+        "spec": { "taints": [{ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" }] } });
+    let on_dead = bare(
+        "Pod",
+        "v1",
+        "p",
+        json!({ "spec": { "nodeName": "dead", "containers": [] }, "status": { "phase": "Running" } }),
+    );
+    let cordoned =
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "c" }, "spec": { "unschedulable": true } });
+    let mut guarded = running("g", "c", "True");
+    guarded["metadata"]["labels"] = json!({ "app": "g" });
+    let budget = bare(
+        "PodDisruptionBudget",
+        "policy/v1",
+        "b",
+        json!({ "spec": { "selector": { "matchLabels": { "app": "g" } } },
+        "status": { "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1 } }),
+    );
+    let quota = bare(
+        "ResourceQuota",
+        "v1",
+        "q",
+        json!({ "spec": { "hard": { "pods": "1" } },
+        "status": { "hard": { "pods": "1" }, "used": { "pods": "1" } } }),
+    );
+    let failure = bare(
+        "Deployment",
+        "apps/v1",
+        "d",
+        json!({ "spec": { "replicas": 1, "selector": {}, "template": { "spec": { "containers": [] } } },
+        "status": { "conditions": [{ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate" }] } }),
+    );
+    let mut attaching = waiting("p", "ContainerCreating", "");
+    attaching["spec"] = with_claim(Some("a"), "data");
+    let attachment = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "at" },
+        "spec": { "attacher": "d", "nodeName": "a", "source": { "persistentVolumeName": "v" } },
+        "status": { "attached": false, "attachError": { "message": "no" } } });
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "gone", "deletionTimestamp": gone } });
+    let lone = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "at" },
+        "spec": { "attacher": "d", "nodeName": "a", "source": { "persistentVolumeName": "v" } },
+        "status": { "attached": true, "detachError": { "message": "no" } } });
+    let mut crashing = running("p", "a", "True");
+    crashing["status"]["containerStatuses"] =
+        waiting("p", "CrashLoopBackOff", "")["status"]["containerStatuses"].clone();
+    let mut gated = unscheduled("p", json!({ "containers": [] }), "");
+    gated["status"]["conditions"][0]["reason"] = "SchedulingGated".into();
+    let owner =
+        json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "unread", "uid": "u", "controller": true }]);
+    let mut set = bare(
+        "ReplicaSet",
+        "apps/v1",
+        "r",
+        json!({ "spec": { "replicas": 1, "selector": {} }, "status": { "replicas": 0,
+        "conditions": [{ "type": "ReplicaFailure", "status": "True", "message": "denied by a webhook" }] } }),
+    );
+    set["metadata"]["ownerReferences"] = owner;
+    let rule = |selector: Value| json!([{ "maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector }]);
+    let topology = bare(
+        "Topology",
+        "topology.openstack.org/v1beta1",
+        "t",
+        json!({ "spec": { "topologySpreadConstraints": rule(json!({ "matchLabels": { "a": "b" } })) } }),
+    );
+    let spread = unscheduled(
+        "p",
+        json!({ "containers": [], "topologySpreadConstraints": rule(json!({ "matchLabels": { "c": "d" } })) }),
+        "no",
+    );
+    for (items, expected) in [
+        (vec![unknown, on_dead.clone()], "NodeUnreachable node/dead: node/dead pod/n/p"),
+        (vec![tainted, on_dead], "NodeUnreachable node/dead: node/dead pod/n/p"),
+        (vec![cordoned, guarded, budget], "BudgetBlocks poddisruptionbudget/n/b: poddisruptionbudget/n/b"),
+        (vec![quota, failure], "QuotaExceeded resourcequota/n/q: deployment/n/d"),
+        (vec![attaching, claim("data", "c", Some("v")), attachment], "DriverFailing csidriver/d: pod/n/p"),
+        (vec![lone], "DriverFailing csidriver/d: volumeattachment/at"),
+        (vec![crashing], "CrashLoop pod/n/p: pod/n/p"),
+        (vec![gated], "SchedulingGated pod/n/p: pod/n/p"),
+        (vec![set], "CreateRejected replicaset/n/r: replicaset/n/r"),
+        (vec![topology, spread], "TopologyUnsatisfiable topology/n/t: pod/n/p topology/n/t"),
+        (vec![namespace], "FinalizerBlocks namespace/gone: namespace/gone"),
+        (vec![deleted(running("p", "a", "True"), "example.org/x")], "FinalizerBlocks pod/n/p: pod/n/p"),
+        (
+            vec![deleted(claim("c", "now", Some("v")), "kubernetes.io/pvc-protection")],
+            "FinalizerBlocks persistentvolumeclaim/n/c: persistentvolumeclaim/n/c",
+        ),
+        (vec![claim("c", "none", None)], "MissingReference storageclass/none: persistentvolumeclaim/n/c"),
+        (vec![waiting("p", "RunContainerError", "")], "CrashLoop pod/n/p: pod/n/p"),
+        (vec![waiting("p", "CreateContainerConfigError", "")], "MissingReference pod/n/p: pod/n/p"),
+        (
+            vec![waiting("p", "CreateContainerConfigError", "container has runAsNonRoot and image will run as root")],
+            "ConfigInvalid pod/n/p: pod/n/p",
+        ),
+        (vec![pod("p", json!({ "containers": [] }), json!({ "phase": "Pending" }))], "Unschedulable pod/n/p: pod/n/p"),
+        (
+            vec![bare("StatefulSet", "apps/v1", "s", json!({ "spec": { "replicas": 2 } }))],
+            "ReplicasMissing statefulset/n/s: statefulset/n/s",
+        ),
+    ] {
+        let items = items.into_iter().chain([node("a", "True")]).collect();
+        assert_eq!(found(items), [expected]);
+    }
+}
+
+#[test]
+fn thresholds_are_honoured() {
+    let mut leaving = running("leaving", "a", "True");
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:00Z".into();
+    let at = |mut pod: Value, created: &str| {
+        pod["metadata"]["creationTimestamp"] = created.into();
+        pod["status"]["conditions"][0]["lastTransitionTime"] = created.into();
+        pod
+    };
+    let young = vec![
+        node("a", "True"),
+        leaving.clone(),
+        at(waiting("creating", "ContainerCreating", ""), "2026-01-01T11:58:00Z"),
+        at(running("unready", "a", "False"), "2026-01-01T11:55:00Z"),
+    ];
+    assert_eq!(found(young), [""; 0]);
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T11:58:59Z".into();
+    let old = vec![
+        node("a", "True"),
+        leaving,
+        at(waiting("creating", "ContainerCreating", ""), "2026-01-01T11:57:59Z"),
+        at(running("unready", "a", "False"), "2026-01-01T11:54:59Z"),
+    ];
+    assert_eq!(
+        found(old),
+        [
+            "NotStarting pod/n/creating: pod/n/creating",
+            "NotReady pod/n/unready: pod/n/unready",
+            "TerminationStuck pod/n/leaving: pod/n/leaving",
+        ]
+    );
+}
+
+#[test]
+fn a_node_that_renews_its_lease_is_not_unreachable() {
+    let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "a", "namespace": "kube-node-lease" },
+        "spec": { "renewTime": "2026-01-01T11:59:55.000000Z", "leaseDurationSeconds": 40 } });
+    assert_eq!(found(vec![node("a", "Unknown"), lease]), ["NodeNotReady node/a: node/a"]);
+}

@@ -63,7 +63,7 @@ const NO_TOPOLOGY: &str =
 const NO_WORKLOAD: &str = "changes to the workload that creates a pod are not shown";
 
 /// Kinds that own pods, or that rules come from.
-pub const OWNERS: [Further; 7] = [
+pub const OWNERS: [Further; 8] = [
     ("Topology", NO_TOPOLOGY),
     ("Glance", NO_TOPOLOGY),
     ("GlanceAPI", NO_TOPOLOGY),
@@ -71,13 +71,15 @@ pub const OWNERS: [Further; 7] = [
     ("Deployment", NO_WORKLOAD),
     ("DaemonSet", NO_WORKLOAD),
     ("Job", NO_WORKLOAD),
+    ("CronJob", NO_WORKLOAD),
 ];
 
-/// Kinds that admission takes defaults from.
-pub const DEFAULTS: [Further; 3] = [
+/// Kinds that admission takes defaults and limits from.
+pub const DEFAULTS: [Further; 4] = [
     ("PriorityClass", "the pod has priority 0"),
     ("LimitRange", "default requests of the namespace are left out"),
     ("RuntimeClass", "overhead and node selector of the runtime class are left out"),
+    ("ResourceQuota", "a quota that allows no more pods is known from conditions and events only"),
 ];
 
 /// Kinds that say how a node is and what was reported about it. They are read from some namespaces only.

@@ -10,7 +10,8 @@ const TEXTS: [&str; 4] = [
     include_str!("../crds/openstackcontrolplanes.yaml"),
 ];
 
-pub(crate) fn definitions() -> Vec<Manifest> {
+/// The definitions of the kinds that the operator manages.
+pub fn definitions() -> Vec<Manifest> {
     TEXTS.iter().map(|text| definition(text)).collect()
 }
 

@@ -20,8 +20,8 @@ pub mod rights;
 mod schema;
 mod workload;
 
-pub use definitions::recovery;
-pub use manifest::{Manifest, Part, is_ours};
+pub use definitions::{definitions, recovery};
+pub use manifest::{HelmRelease, Manifest, Part, VERSION_ANNOTATION, helm_release, is_ours};
 pub use policies::UNCHECKED;
 pub use recover::{RECOVER_ROLE, RETURN_ROLE, recover_manifests};
 pub use workload::{AntiAffinity, DEPLOYMENT, Options};

@@ -8,7 +8,7 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const STEAD: &str = "stead";
 
 /// The annotation with the version of Stead that a definition is from.
-const VERSION: &str = "stead.dev/version";
+pub const VERSION_ANNOTATION: &str = "stead.dev/version";
 
 /// The part of an installation that an object belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Manifest {
 
     /// Adds the version of Stead.
     pub(crate) fn versioned(mut self) -> Manifest {
-        self.object["metadata"]["annotations"][VERSION] = env!("CARGO_PKG_VERSION").into();
+        self.object["metadata"]["annotations"][VERSION_ANNOTATION] = env!("CARGO_PKG_VERSION").into();
         self
     }
 
@@ -109,4 +109,20 @@ impl std::fmt::Display for Manifest {
 /// Whether an object of a cluster is part of Stead.
 pub fn is_ours(object: &Value) -> bool {
     object["metadata"]["labels"][PART_OF] == STEAD
+}
+
+/// A release of Helm that owns an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelmRelease {
+    /// The release.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+/// The release of Helm that an object of a cluster belongs to.
+pub fn helm_release(object: &Value) -> Option<HelmRelease> {
+    let annotation = |name: &str| Some(object["metadata"]["annotations"][name].as_str()?.to_owned());
+    let (name, namespace) = (annotation("meta.helm.sh/release-name")?, annotation("meta.helm.sh/release-namespace")?);
+    Some(HelmRelease { name, namespace })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::manifest::{Manifest, is_ours};
 
@@ -38,6 +38,27 @@ pub fn compare(live: &Value, applied: &Value) -> Action {
     let mut changed = Vec::new();
     differences(&significant(live), &significant(applied), "", &mut changed);
     if changed.is_empty() { Action::Unchanged } else { Action::Change(changed) }
+}
+
+/// Returns the fields of a CRD in a cluster that differ from ours, without asking the API server for a dry run. Fields that
+/// it sets by default are the same as if we had set them.
+pub fn definition_differences(ours: &Manifest, live: &Value) -> Vec<String> {
+    let mut spec = ours.object["spec"].clone();
+    let kind = spec["names"]["kind"].as_str().unwrap_or_default().to_owned();
+    let defaults = [
+        ("/conversion", json!({"strategy": "None"})),
+        ("/names/listKind", format!("{kind}List").into()),
+        ("/names/singular", kind.to_lowercase().into()),
+    ];
+    for (pointer, default) in defaults {
+        let (parent, field) = pointer.rsplit_once('/').unwrap_or_default();
+        if let Some(Value::Object(parent)) = spec.pointer_mut(parent) {
+            parent.entry(field).or_insert(default);
+        }
+    }
+    let mut found = Vec::new();
+    differences(&spec, &live["spec"], "spec", &mut found);
+    found
 }
 
 /// Returns the object without the fields that the API server sets.

@@ -55,6 +55,11 @@ impl FinalizedKind {
         format!("/apis/{}/{}", self.api_version, self.plural)
     }
 
+    /// The API path of the objects of this kind in a namespace.
+    pub fn collection_in(&self, namespace: &str) -> String {
+        format!("/apis/{}/namespaces/{namespace}/{}", self.api_version, self.plural)
+    }
+
     /// The API path of an object of this kind.
     pub fn path(&self, object: &Value) -> String {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();

@@ -22,7 +22,7 @@ pub enum AntiAffinity {
     Replace,
 }
 
-/// The options of an installation.
+/// The options of an installation. The default image is the one that a release was built with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The operator's namespace.
@@ -49,7 +49,8 @@ impl Default for Options {
         Options {
             namespace: "stead-system".to_owned(),
             namespaces: Vec::new(),
-            image: format!("stead:{}", env!("CARGO_PKG_VERSION")),
+            image: option_env!("STEAD_IMAGE")
+                .map_or_else(|| format!("stead:{}", env!("CARGO_PKG_VERSION")), str::to_owned),
             replicas: 2,
             default_anti_affinity: AntiAffinity::Keep,
             glance_image: String::new(),

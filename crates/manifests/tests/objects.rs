@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use stead_manifests::plan::{Action, compare, foreign, is_left_out};
+use stead_manifests::plan::{Action, compare, definition_differences, foreign, is_left_out};
 use stead_manifests::removal::{FINALIZED_KINDS, claim_commands};
-use stead_manifests::{AntiAffinity, Manifest, Options, Part, is_ours, manifests, rights};
+use stead_manifests::{AntiAffinity, Manifest, Options, Part, definitions, helm_release, is_ours, manifests, rights};
 
 fn all() -> Vec<Manifest> {
     manifests(&Options::default())
@@ -203,6 +203,33 @@ fn differences_that_count_as_a_change() {
         with(|o| o["spec"] = json!({"replicas": 2, "list": [1, 2], "new": 1})),
         Action::Change(vec!["spec.gone".to_owned(), "spec.new".to_owned()])
     );
+}
+
+#[test]
+fn a_definition_is_compared_without_the_server_s_defaults() {
+    for manifest in definitions() {
+        let mut live = manifest.object.clone();
+        let kind = live["spec"]["names"]["kind"].as_str().expect("a kind").to_owned();
+        live["spec"]["conversion"] = json!({"strategy": "None"});
+        live["spec"]["names"]["listKind"] = format!("{kind}List").into();
+        live["spec"]["names"]["singular"] = kind.to_lowercase().into();
+        live["status"] = json!({"storedVersions": ["v1beta1"]});
+        assert_eq!(definition_differences(&manifest, &live), Vec::<String>::new(), "{manifest}");
+        live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["description"] = "other".into();
+        live["spec"]["names"]["categories"] = json!(["all"]);
+        assert_eq!(
+            definition_differences(&manifest, &live),
+            ["spec.names.categories", "spec.versions[0].schema.openAPIV3Schema.properties.spec.description"]
+        );
+    }
+}
+
+#[test]
+fn releases_of_helm_are_recognized() {
+    let annotations = json!({"meta.helm.sh/release-name": "stead", "meta.helm.sh/release-namespace": "n"});
+    let release = helm_release(&json!({"metadata": {"annotations": annotations}})).expect("a release");
+    assert_eq!((release.name.as_str(), release.namespace.as_str()), ("stead", "n"));
+    assert_eq!(helm_release(&json!({"metadata": {"annotations": {"a": "b"}}})), None);
 }
 
 #[test]

@@ -120,7 +120,8 @@ fn of_node_arguments(objects: &Objects) -> Vec<ComponentFlag> {
 fn of_openshift(objects: &Objects) -> Vec<ComponentFlag> {
     let mut flags = Vec::new();
     let node_config = objects.object(&ObjectKey::cluster(NODE_CONFIG, "cluster"));
-    if let Some(profile) = node_config.and_then(|object| NodeConfig::read(object.raw()).ok()?.worker_latency_profile()) {
+    if let Some(profile) = node_config.and_then(|object| NodeConfig::read(object.raw()).ok()?.worker_latency_profile())
+    {
         let source = format!("worker latency profile {} of nodes.config.openshift.io/cluster", profile.name);
         for (component, name, value) in [
             (Component::ControllerManager, "node-monitor-grace-period", profile.node_monitor_grace_period),
@@ -166,7 +167,12 @@ mod tests {
         let a = controller_manager("a", json!(["kube-controller-manager", "--node-monitor-grace-period=20s"]));
         let b = controller_manager(
             "b_1",
-            json!(["kube-controller-manager", "--node-monitor-grace-period", "30s", "--disable-force-detach-on-timeout"]),
+            json!([
+                "kube-controller-manager",
+                "--node-monitor-grace-period",
+                "30s",
+                "--disable-force-detach-on-timeout"
+            ]),
         );
         let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": "kube-controller-manager", "namespace": "kube-system" },

@@ -91,6 +91,7 @@ pub const KINDS: &[Kind] = kinds! {
         "ReplicationController" "replicationcontrollers" "replicationcontrollers" true Some("replicationControllers");
         "Event" "events" "events" true None;
         "LimitRange" "limitranges" "limitranges" true None;
+        "ResourceQuota" "resourcequotas" "quota" true None;
         "Secret" "secrets" "secrets" true None;
         "ConfigMap" "configmaps" "configmaps" true None;
         "ServiceAccount" "serviceaccounts" "serviceaccounts" true None;

@@ -95,11 +95,7 @@ pub(crate) struct WorkerLatencyProfile {
 
 /// The profiles of OpenShift 4.16 to 4.21. Without a profile, the components have their own defaults.
 const LATENCY_PROFILES: [WorkerLatencyProfile; 3] = [
-    WorkerLatencyProfile {
-        name: "Default",
-        node_monitor_grace_period: "40s",
-        node_status_update_frequency: "10s",
-    },
+    WorkerLatencyProfile { name: "Default", node_monitor_grace_period: "40s", node_status_update_frequency: "10s" },
     WorkerLatencyProfile {
         name: "MediumUpdateAverageReaction",
         node_monitor_grace_period: "2m",

@@ -4,7 +4,8 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet}
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota,
+    Service,
 };
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -57,7 +58,7 @@ macro_rules! typed {
 typed! {
     CSIDriver CSINode CSIStorageCapacity CronJob DaemonSet Deployment DeviceClass Job Lease LimitRange Namespace Node
     PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget PriorityClass ReplicaSet ReplicationController
-    RuntimeClass Service StatefulSet StorageClass VolumeAttachment
+    ResourceQuota RuntimeClass Service StatefulSet StorageClass VolumeAttachment
 }
 
 /// Parses a value, or a part of one. The error names the object and the field.

@@ -317,7 +317,16 @@ mod tests {
     /// The names of all metrics that are registered, as Prometheus stores their series.
     fn exported() -> BTreeSet<String> {
         let metrics = Metrics::new();
-        let text = metrics.text(&[], &Store::new(), 0, true);
+        // A family without a series is left out of the text.
+        metrics.reconciled("Glance", "error", Duration::ZERO);
+        metrics.wrote("Glance", "apply");
+        metrics.answered("get", 200);
+        metrics.companion("Topology", true);
+        metrics.services(&[service("lvm", 1)], Timestamp::UNIX_EPOCH);
+        let mut store = Store::new();
+        store.put(json!({"apiVersion": "x", "kind": "Glance", "metadata": {"name": "a", "namespace": "n"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+        let text = metrics.text(&["Glance"], &store, 0, true);
         let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let series = described.flat_map(|line| {
             let (name, kind) = line.split_once(' ').expect("a name and a type");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::status::RejectionReason;
 use crate::verdict::Verdict;
 
 /// The verdict about one case. Empty fields are omitted.
@@ -44,15 +45,15 @@ pub struct PlacementAnswer {
 
 impl From<&Verdict> for PlacementAnswer {
     fn from(v: &Verdict) -> PlacementAnswer {
+        // Nodes that kube-scheduler does not mention have no entry.
+        let rejected = || v.rejected.iter().filter(|(_, r)| r.reasons.iter().all(RejectionReason::is_reported));
         let nominees: Vec<String> = v.nominees.iter().map(|n| n.node.to_string()).collect();
         PlacementAnswer {
             feasible: v.feasible().map(ToString::to_string).collect(),
-            rejected: v
-                .rejected
-                .iter()
+            rejected: rejected()
                 .map(|(node, r)| (node.to_string(), r.reasons.iter().map(ToString::to_string).collect()))
                 .collect(),
-            codes: v.rejected.iter().map(|(node, r)| (node.to_string(), r.code.as_str().into())).collect(),
+            codes: rejected().map(|(node, r)| (node.to_string(), r.code.as_str().into())).collect(),
             scores: v
                 .scores
                 .iter()

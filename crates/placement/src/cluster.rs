@@ -15,7 +15,8 @@ use crate::pod::{Pod, PodKey};
 use crate::profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 use crate::snapshot::Snapshot;
 use crate::specs::Specs;
-use crate::storage::{self, Attachment, Capacity, Claim, PersistentVolume, StorageClass, StorageState};
+use crate::storage::{Attachment, Capacity, Claim, CsiNode, PersistentVolume, StorageClass, StorageState};
+use crate::version_rules::VersionRules;
 use crate::workloads::{Budget, Key, Workloads};
 
 /// How many nodes have an image, for ImageLocality.
@@ -41,6 +42,7 @@ pub(crate) type Slots = Chunks<Option<Arc<NodeInfo>>>;
 pub struct Cluster {
     version: KubernetesVersion,
     profiles: Arc<Profiles>,
+    rules: VersionRules,
     pub(crate) slots: Slots,
     by_name: Sorted<Arc<str>, u32>,
     free: Vec<u32>,
@@ -78,7 +80,7 @@ impl Cluster {
 
     /// An empty cluster of a Kubernetes version.
     pub fn with_version(version: KubernetesVersion) -> Cluster {
-        Cluster { version, ..Cluster::default() }
+        Cluster { version, rules: VersionRules::of(version), ..Cluster::default() }
     }
 
     /// Sets the profiles of the cluster's kube-scheduler.
@@ -96,6 +98,10 @@ impl Cluster {
     /// The Kubernetes version whose rules and wording apply.
     pub fn version(&self) -> KubernetesVersion {
         self.version
+    }
+
+    pub(crate) fn rules(&self) -> &VersionRules {
+        &self.rules
     }
 
     /// The cluster of a snapshot.
@@ -440,7 +446,7 @@ impl Cluster {
     /// Adds or replaces a CSINode.
     pub fn set_csi_node(&mut self, o: &raw_storage::v1::CSINode) {
         let name = o.metadata.name.as_deref().unwrap_or_default();
-        self.storage_mut().limits.insert(name.into(), storage::limits(o));
+        self.storage_mut().csi_nodes.insert(name.into(), CsiNode::compile(o));
     }
 
     /// Adds or replaces a CSI driver.

@@ -17,7 +17,7 @@ use crate::status::{
     AttemptFault, Code, ExtensionPoint, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
 };
 use crate::verdict::{NodeScores, Unmodelled, Verdict};
-use crate::wording::{NO_NODES, fit_message, prefilter_message};
+use crate::wording::{NO_DEVICE_STATE, NO_NODES, fit_message, prefilter_message};
 
 /// The state that PreFilter computes. Pods can be added and removed, as for nominated pods and preemption victims.
 #[derive(Debug, Clone)]
@@ -80,13 +80,13 @@ impl<'a> State<'a> {
     }
 
     fn filter(&self, info: &NodeInfo) -> Filtered {
-        let spec = &*self.pod.spec;
+        let (spec, rules) = (&*self.pod.spec, self.cluster.rules());
         let on = |plugin: Plugin| self.profile.runs(Point::Filter, plugin);
         if on(Plugin::NodeUnschedulable) {
             node::unschedulable(spec, &info.node)?;
         }
         if on(Plugin::TaintToleration) {
-            node::taints(spec, &info.node)?;
+            node::taints(spec, &info.node, rules)?;
         }
         if on(Plugin::NodeAffinity) {
             node::affinity(spec, &info.node)?;
@@ -95,10 +95,10 @@ impl<'a> State<'a> {
             node::ports(spec, info)?;
         }
         if on(Plugin::NodeResourcesFit) {
-            fit::filter(spec, info)?;
+            fit::filter(spec, info, rules)?;
         }
         if let Some(s) = self.restrictions.as_ref().filter(|_| on(Plugin::VolumeRestrictions)) {
-            s.filter(spec, info)?;
+            s.filter(spec, info, rules)?;
         }
         if self.limits && on(Plugin::NodeVolumeLimits) {
             volume_limits::filter(self.cluster, self.pod, info)
@@ -184,7 +184,8 @@ fn named(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
             if !names.contains(&*info.node.name)
                 && cluster.profile(pod).runs(Point::PreFilter, Plugin::NodeAffinity) =>
         {
-            Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, RejectionReason::NodeNotNamed))
+            let reason = RejectionReason::NodeNotNamed { reported: cluster.rules().reports_unlisted_nodes };
+            Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason))
         }
         _ => None,
     }
@@ -201,7 +202,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     let state = match State::new(cluster, pod) {
         Ok(state) => state,
         Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..verdict }),
-        Err(AttemptFault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, rejection)),
+        Err(AttemptFault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, pod, rejection)),
     };
     let nominated = pod.nominated.as_deref().and_then(|n| cluster.node(n));
     if let Some(info) = nominated.filter(|i| state.filter_with_nominated(i, &i.node).is_ok()) {
@@ -239,7 +240,8 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
 }
 
 pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodelled> {
-    if let Some(claim) = pod.spec.resource_claims.first() {
+    let rules = cluster.rules();
+    if let Some(claim) = pod.spec.resource_claims.first().filter(|_| rules.dynamic_resources) {
         return Err(Unmodelled {
             pod: pod.key.clone(),
             field: format!("spec.resourceClaims[{claim}]"),
@@ -247,7 +249,7 @@ pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodel
         });
     }
     let device = pod.spec.resources.requests.scalars.iter().find(|(n, q)| *q > 0 && cluster.is_device_resource(n));
-    match device {
+    match device.filter(|_| rules.device_extended_resources) {
         None => Ok(()),
         Some((name, _)) => Err(Unmodelled {
             pod: pod.key.clone(),
@@ -258,17 +260,21 @@ pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodel
 }
 
 /// A rejection by a PreFilter plugin holds for every node.
-fn rejected_before_filtering(cluster: &Cluster, rejection: Rejection) -> Verdict {
-    Verdict {
-        message: Some(prefilter_message(cluster.node_count(), &rejection)),
-        rejected: cluster.nodes().map(|i| (Arc::clone(&i.node.name), rejection.clone())).collect(),
-        ..Verdict::default()
-    }
+fn rejected_before_filtering(cluster: &Cluster, pod: &Pod, rejection: Rejection) -> Verdict {
+    let rejected = cluster.nodes().map(|i| (Arc::clone(&i.node.name), rejection.clone())).collect();
+    let post_filter = if cluster.rules().dynamic_resources {
+        NO_DEVICE_STATE.to_owned()
+    } else {
+        preemption::without_candidates(cluster, pod, &rejected)
+    };
+    let message = Some(prefilter_message(cluster.node_count(), &rejection, &post_filter));
+    Verdict { message, rejected, ..Verdict::default() }
 }
 
 impl Verdict {
     fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
-        let spec = &*pod.spec;
+        let (spec, rules) = (&*pod.spec, cluster.rules());
+        let zeros = || vec![0; fitting.len()];
         let profile = cluster.profile(pod);
         let on = |plugin: Plugin| profile.runs(Point::Score, plugin);
         if let Some(fault) = &spec.preferred_fault
@@ -287,6 +293,11 @@ impl Verdict {
         {
             normalize(&mut scores, false);
             columns.push((Plugin::NodeAffinity, scores));
+        } else if rules.scores_without_preference {
+            columns.push((Plugin::NodeAffinity, zeros()));
+        }
+        if rules.scores_without_preference {
+            columns.push((Plugin::VolumeBinding, zeros()));
         }
         columns.push((Plugin::NodeResourcesFit, fitting.iter().map(|i| fit::score(spec, i, profile.fit)).collect()));
         if let Some(scores) = spread::score(cluster, spec, fitting) {
@@ -295,9 +306,11 @@ impl Verdict {
         if let Some(scores) = interpod::score(cluster, spec, fitting) {
             columns.push((Plugin::InterPodAffinity, scores));
         }
-        columns.push((Plugin::DynamicResources, vec![0; fitting.len()]));
-        if !fit::is_best_effort(spec) {
-            let scores = fitting.iter().map(|i| fit::balance_score(spec, i)).collect();
+        if rules.device_scores {
+            columns.push((Plugin::DynamicResources, zeros()));
+        }
+        if fit::scores_balance(spec, rules) {
+            let scores = fitting.iter().map(|i| fit::balance_score(spec, i, rules)).collect();
             columns.push((Plugin::NodeResourcesBalancedAllocation, scores));
         }
         let scores = fitting.iter().map(|i| images::score(cluster, spec, &i.node)).collect();

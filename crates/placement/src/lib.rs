@@ -41,8 +41,8 @@ pub use cycle::{Attempt, SpreadCounts, evaluate};
 pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
-pub use profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 pub use pod::{AffinityTerm, HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Tolerations, Volume};
+pub use profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 pub use resources::{PodResources, ResourceName, Resources};
 pub use snapshot::Snapshot;
 pub use status::{
@@ -51,4 +51,5 @@ pub use status::{
 };
 pub use storage::{Capacity, Claim, PersistentVolume, StorageClass, StorageState, TopologyTerm, VolumeSource};
 pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
+pub use version_rules::ReasonWording;
 pub use workloads::{Budget, Workloads};

@@ -105,7 +105,7 @@ pub struct PodSpec {
     pub volumes: Vec<Volume>,
     /// The images of containers, init containers and image volumes, normalized.
     pub images: Vec<Box<str>>,
-    /// The number of containers and init containers.
+    /// The number of containers whose images count.
     pub containers: usize,
     /// The features that a node has to declare.
     pub features: Vec<&'static str>,
@@ -337,10 +337,10 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey, rules: &VersionRu
         Some(Err(fault)) => (None, Some(fault.to_string().into())),
     };
     Ok(PodSpec {
-        resources: resources::of_pod(pod)?,
+        resources: resources::of_pod(pod, rules)?,
         priority: spec.priority.unwrap_or(0),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
-        host_ports: host_ports(spec),
+        host_ports: host_ports(spec, rules),
         tolerations: Tolerations(spec.tolerations.clone().unwrap_or_default()),
         named_nodes: named_nodes(node),
         required_nodes: (!required.is_none()).then_some(required),
@@ -371,8 +371,8 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey, rules: &VersionRu
             .map(|(i, c)| spread_constraint(c, &labels).under(format_args!("spec.topologySpreadConstraints[{i}]")))
             .collect::<FieldResult<_>>()?,
         volumes: volumes(spec, &key.name)?,
-        images: images(spec),
-        containers: spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len),
+        images: images(spec, rules),
+        containers: spec.containers.len() + init_containers_with_images(spec, rules).count(),
         features: if rules.declared_features { features(spec) } else { Vec::new() },
         controller: controller(pod),
         resource_claims: spec.resource_claims.iter().flatten().map(|c| c.name.as_str().into()).collect(),
@@ -381,10 +381,11 @@ fn compile_spec(pod: &core::Pod, spec: &RawSpec, key: &PodKey, rules: &VersionRu
     })
 }
 
-fn host_ports(spec: &RawSpec) -> Vec<HostPort> {
+fn host_ports(spec: &RawSpec, rules: &VersionRules) -> Vec<HostPort> {
     let on_host = spec.host_network == Some(true);
     let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     sidecars
+        .filter(|_| rules.sidecar_ports)
         .chain(&spec.containers)
         .flat_map(|c| c.ports.iter().flatten())
         .filter_map(|p| {
@@ -568,10 +569,22 @@ fn volumes(spec: &RawSpec, pod: &str) -> FieldResult<Vec<Volume>> {
     Ok(out)
 }
 
-fn images(spec: &RawSpec) -> Vec<Box<str>> {
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers).map(|c| c.image.as_deref());
+fn images(spec: &RawSpec, rules: &VersionRules) -> Vec<Box<str>> {
+    let containers = init_containers_with_images(spec, rules).chain(&spec.containers).map(|c| c.image.as_deref());
     let volumes = spec.volumes.iter().flatten().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_deref());
-    containers.chain(volumes).map(|image| normalized_image(image.unwrap_or_default())).collect()
+    containers
+        .chain(volumes.filter(|_| rules.image_volumes))
+        .map(|image| normalized_image(image.unwrap_or_default()))
+        .collect()
+}
+
+/// The init containers whose images ImageLocality counts.
+fn init_containers_with_images<'a>(
+    spec: &'a RawSpec,
+    rules: &VersionRules,
+) -> impl Iterator<Item = &'a core::Container> {
+    let counted = rules.init_images;
+    spec.init_containers.iter().flatten().filter(move |_| counted)
 }
 
 /// ImageLocality's rule: the default tag is `latest`.

@@ -38,7 +38,7 @@ pub(crate) fn preempt<'a>(
 ) -> Outcome {
     let say = |message: String| Outcome { message: Some(message), ..Outcome::default() };
     if let Err(why) = eligible(cluster, pod, rejected) {
-        return say(not_eligible_message(why));
+        return say(not_eligible_message(cluster.rules(), why));
     }
     let budgets: Vec<&Budget> = cluster.budgets().collect();
     let mut candidates: Vec<(Nominee, Vec<Arc<Pod>>)> = Vec::new();
@@ -73,7 +73,19 @@ pub(crate) fn preempt<'a>(
     }
     let reasons = statuses.iter().flat_map(|r| &r.reasons);
     let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, unresolvable);
-    say(preemption_message(cluster.node_count(), reasons.chain(unhelpful)))
+    say(preemption_message(cluster.rules(), cluster.node_count(), reasons.chain(unhelpful)))
+}
+
+/// What preemption adds to the message where every node is rejected beyond its help.
+pub(crate) fn without_candidates(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> String {
+    let nodes = cluster.node_count();
+    match eligible(cluster, pod, rejected) {
+        Err(why) => not_eligible_message(cluster.rules(), why),
+        Ok(()) => {
+            let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, nodes);
+            preemption_message(cluster.rules(), nodes, unhelpful)
+        }
+    }
 }
 
 /// Checks whether the pod may preempt others now.

@@ -379,9 +379,7 @@ impl MultiPoint {
         let is_own = |plugin: Plugin| own.iter().any(|(own, _)| *own == plugin);
         let is_multi = |plugin: Plugin| self.0.iter().any(|(multi, _)| *multi == plugin);
         let rest = self.0.iter().copied();
-        let rest = rest.filter(|(plugin, _)| {
-            implements(*plugin) && !is_own(*plugin) && !set.disables(plugin.name())
-        });
+        let rest = rest.filter(|(plugin, _)| implements(*plugin) && !is_own(*plugin) && !set.disables(plugin.name()));
         let (first, last): (Vec<_>, Vec<_>) = own.iter().copied().partition(|(plugin, _)| is_multi(*plugin));
         Ok(first.into_iter().chain(rest).chain(last).collect())
     }
@@ -497,7 +495,8 @@ mod tests {
             assert!(profile.runs(point, Plugin::NodeAffinity), "{point:?}");
         }
         assert!(!profile.runs(Point::Score, Plugin::ImageLocality));
-        let weights = [Plugin::NodeAffinity, Plugin::TaintToleration, Plugin::PodTopologySpread, Plugin::NodeResourcesFit];
+        let weights =
+            [Plugin::NodeAffinity, Plugin::TaintToleration, Plugin::PodTopologySpread, Plugin::NodeResourcesFit];
         assert_eq!(weights.map(|plugin| profile.weight(plugin)), [7, 1, 9, 1], "no weight means 1");
     }
 
@@ -512,9 +511,16 @@ mod tests {
         assert_eq!((high.fit, high.weight(Plugin::NodeResourcesFit)), (FitStrategy::MostAllocated, 5));
         assert!(!high.runs(Point::Score, Plugin::NodeResourcesBalancedAllocation));
         let none = profile("NoScoring").expect("known");
-        assert!(DEFAULTS.iter().all(|(plugin, points)| !points.contains(&Point::Score) || !none.runs(Point::Score, *plugin)));
+        assert!(
+            DEFAULTS
+                .iter()
+                .all(|(plugin, points)| !points.contains(&Point::Score) || !none.runs(Point::Score, *plugin))
+        );
         let error = profile("DevPreview").expect_err("unknown").to_string();
-        assert_eq!(error, "schedulers.config.openshift.io cluster: spec.profile: the profile \"DevPreview\" is not known");
+        assert_eq!(
+            error,
+            "schedulers.config.openshift.io cluster: spec.profile: the profile \"DevPreview\" is not known"
+        );
     }
 
     #[test]

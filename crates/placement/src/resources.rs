@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as RawQuantity;
 use stead_semantics::quantity::Quantity;
 
 use crate::error::{FieldError, FieldResult, Under};
+use crate::version_rules::VersionRules;
 
 /// The cpu that kube-scheduler assumes for a container without a cpu request when it scores (100m).
 const DEFAULT_MILLI_CPU: i128 = 100;
@@ -310,6 +311,32 @@ impl<'a> Shares<'a> {
         total
     }
 
+    /// Cpu and memory of the containers or of an init container if that is larger, with a default for each that has no
+    /// request. Sidecars count only beside init containers.
+    fn nonzero_without_sidecars(&self) -> (i64, i64) {
+        let nonzero = |list: &Amounts<'_>| {
+            let (cpu, memory) = (list.get("cpu"), list.get("memory"));
+            (clamp(cpu.unwrap_or(DEFAULT_MILLI_CPU)), whole(memory.unwrap_or(DEFAULT_MEMORY)))
+        };
+        let (mut cpu, mut memory) = (0_i64, 0_i64);
+        for s in &self.containers {
+            let own = nonzero(&s.requests);
+            (cpu, memory) = (cpu.wrapping_add(own.0), memory.wrapping_add(own.1));
+        }
+        let mut sidecars = Amounts::default();
+        for s in &self.init {
+            let mut own = s.requests.clone();
+            own.add(&sidecars);
+            if s.sidecar {
+                sidecars = own.clone();
+            }
+            let own = nonzero(&own);
+            (cpu, memory) = (cpu.max(own.0), memory.max(own.1));
+        }
+        let extra = |name: &str| self.overhead.get(name).unwrap_or(0);
+        (cpu.wrapping_add(clamp(extra("cpu"))), memory.wrapping_add(whole(extra("memory"))))
+    }
+
     fn total(&self, o: Options) -> Amounts<'a> {
         let mut total = self.of_containers(o);
         if let (Some(whole), false) = (&self.whole, o.skip_pod_level) {
@@ -329,7 +356,7 @@ fn is_pod_level(name: &str) -> bool {
 }
 
 /// The resources of a pod.
-pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
+pub(crate) fn of_pod<'a>(pod: &'a Pod, rules: &VersionRules) -> FieldResult<PodResources> {
     let Some(spec) = &pod.spec else { return Ok(PodResources::default()) };
     let status = pod.status.as_ref();
     let statuses: Vec<&ContainerStatus> = status
@@ -349,14 +376,14 @@ pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
             .and_then(|s| s.conditions.as_ref()?.iter().find(|c| c.type_ == "PodResizePending"))
             .is_some_and(|c| c.reason.as_deref() == Some("Infeasible")),
     };
-    if let Some(r) = &spec.resources {
+    if let Some(r) = spec.resources.as_ref().filter(|_| rules.pod_level_resources) {
         let mut requests = amounts(r.requests.as_ref(), "spec.resources.requests")?;
         let limits = amounts(r.limits.as_ref(), "spec.resources.limits")?;
         default_pod_level(&shares, &mut requests, limits);
         if requests.0.iter().any(|(n, _)| is_pod_level(n)) {
             shares.whole = Some(requests);
         }
-        if let Some(s) = status.filter(|s| s.resources.is_some()) {
+        if let Some(s) = status.filter(|s| s.resources.is_some() && rules.pod_level_report) {
             let actual = s.resources.as_ref().and_then(|r| r.requests.as_ref());
             shares.whole_reported = Some((
                 amounts(actual, "status.resources.requests")?,
@@ -365,14 +392,16 @@ pub(crate) fn of_pod<'a>(pod: &'a Pod) -> FieldResult<PodResources> {
         }
     }
     let cpu_memory = |list: &Amounts<'_>| (clamp(list.get("cpu").unwrap_or(0)), whole(list.get("memory").unwrap_or(0)));
-    let taken = shares.total(Options { use_status: true, ..Options::default() });
+    let use_status = rules.resize_report;
+    let taken = shares.total(Options { use_status, ..Options::default() });
     let nonzero = shares.total(Options {
-        use_status: true,
+        use_status,
         default_cpu: shares.whole.is_none() || taken.get("cpu").is_none(),
         default_memory: shares.whole.is_none() || taken.get("memory").is_none(),
         ..Options::default()
     });
-    let (taken_nonzero_cpu, taken_nonzero_memory) = cpu_memory(&nonzero);
+    let (taken_nonzero_cpu, taken_nonzero_memory) =
+        if rules.scores_sidecars { cpu_memory(&nonzero) } else { shares.nonzero_without_sidecars() };
     Ok(PodResources {
         requests: Resources::from_amounts(&shares.total(Options::default())),
         // NodeResourcesFit's scorer is created without the pod-level feature, so it uses only the containers.

@@ -2,6 +2,7 @@
 
 use crate::pod::PodKey;
 use crate::resources::ResourceName;
+use crate::version_rules::ReasonWording;
 
 /// Whether preempting other pods could resolve a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,11 +84,17 @@ pub enum RejectionReason {
     /// The node is cordoned.
     NodeUnschedulable,
     /// The node has a taint that the pod does not tolerate.
-    UntoleratedTaint,
+    UntoleratedTaint {
+        /// The taint's key and value, where kube-scheduler names them (before 1.34).
+        named: Option<(Box<str>, Box<str>)>,
+    },
     /// The node does not match `nodeSelector` or the required node affinity.
     NodeAffinity,
     /// The required node affinity lists nodes by name, and this node is not one of them.
-    NodeNotNamed,
+    NodeNotNamed {
+        /// Whether kube-scheduler gives this reason; before 1.32 it does not mention such nodes.
+        reported: bool,
+    },
     /// The required node affinity cannot match any node, because its names exclude each other.
     NodeAffinityConflict,
     /// Another pod uses a host port that the pod requests.
@@ -101,7 +108,7 @@ pub enum RejectionReason {
     /// A pod on the node uses a disk that allows only one user.
     DiskInUse,
     /// Another pod uses a claim with access mode `ReadWriteOncePod`.
-    ReadWriteOncePodInUse,
+    ReadWriteOncePodInUse(ReasonWording),
     /// The node's CSI driver cannot attach as many volumes.
     TooManyVolumes,
     /// The pod refers to a claim that does not exist.
@@ -157,7 +164,7 @@ pub enum RejectionReason {
         volume: Box<str>,
     },
     /// The node cannot use the claim's volume (the volume's node affinity).
-    VolumeNodeAffinity,
+    VolumeNodeAffinity(ReasonWording),
     /// No volume is available for the claim, and none can be provisioned on the node.
     NoVolumeToBind,
     /// The driver has too little free capacity for a new volume.
@@ -180,6 +187,13 @@ pub enum RejectionReason {
     NoPreemptionVictims,
     /// Preemption: removing pods from the node would not resolve its rejection.
     PreemptionNotHelpful,
+}
+
+impl RejectionReason {
+    /// Whether kube-scheduler mentions it.
+    pub(crate) fn is_reported(&self) -> bool {
+        !matches!(self, RejectionReason::NodeNotNamed { reported: false })
+    }
 }
 
 /// The claim of an ephemeral volume exists but was not created for the pod.
@@ -241,6 +255,13 @@ pub enum SchedulingError {
     },
     /// The preferred node affinity is invalid in a way that kube-apiserver accepts.
     PreferredNodeAffinity(Box<str>),
+    /// The claim has a class of volume attributes, which this version does not support.
+    AttributesClassUnsupported {
+        /// The claim's namespace.
+        namespace: Box<str>,
+        /// The claim's name.
+        claim: Box<str>,
+    },
     /// Preemption would clear a node without removing a pod from it.
     NoVictimOnNode(Box<str>),
 }

@@ -13,6 +13,7 @@ use crate::csi_migration;
 use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName};
 use crate::resources;
 
+const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -133,8 +134,8 @@ pub struct StorageState {
     pub(crate) claims: BTreeMap<(Box<str>, Box<str>), Arc<Claim>>,
     pub(crate) volumes: BTreeMap<Box<str>, Arc<PersistentVolume>>,
     pub(crate) classes: BTreeMap<Box<str>, Arc<StorageClass>>,
-    /// Attach limits by node, then by driver.
-    pub(crate) limits: BTreeMap<Box<str>, BTreeMap<Box<str>, i64>>,
+    /// The CSINodes, by name.
+    pub(crate) csi_nodes: BTreeMap<Box<str>, CsiNode>,
     /// Whether a driver publishes its capacity.
     pub(crate) tracks_capacity: BTreeMap<Box<str>, bool>,
     pub(crate) capacities: BTreeMap<(Box<str>, Box<str>), Arc<Capacity>>,
@@ -341,11 +342,23 @@ impl Capacity {
     }
 }
 
-/// The attach limits of a node's drivers.
-pub(crate) fn limits(c: &storage::CSINode) -> BTreeMap<Box<str>, i64> {
-    c.spec
-        .drivers
-        .iter()
-        .filter_map(|d| Some((d.name.as_str().into(), i64::from(d.allocatable.as_ref()?.count?))))
-        .collect()
+/// A CSINode, compiled.
+#[derive(Debug, Clone)]
+pub(crate) struct CsiNode {
+    /// How many volumes a driver can attach, by driver.
+    pub(crate) limits: BTreeMap<Box<str>, i64>,
+    /// The in-tree drivers that the kubelet has migrated to CSI.
+    pub(crate) migrated: Vec<Box<str>>,
+}
+
+impl CsiNode {
+    pub(crate) fn compile(c: &storage::CSINode) -> CsiNode {
+        let limit =
+            |d: &storage::CSINodeDriver| Some((d.name.as_str().into(), i64::from(d.allocatable.as_ref()?.count?)));
+        let migrated = c.metadata.annotations.as_ref().and_then(|a| a.get(MIGRATED_PLUGINS));
+        CsiNode {
+            limits: c.spec.drivers.iter().filter_map(limit).collect(),
+            migrated: migrated.into_iter().flat_map(|list| list.split(',')).map(Into::into).collect(),
+        }
+    }
 }

@@ -1,25 +1,32 @@
-//! The wording of kube-scheduler 1.36. No other file of this crate produces Kubernetes' texts about scheduling.
+//! The wording of kube-scheduler, by version. No other file of this crate produces Kubernetes' texts about scheduling.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use crate::preemption::NotEligible;
 use crate::status::{ClaimNotOwned, CsiTranslationError, ExtensionPoint, Rejection, RejectionReason, SchedulingError};
+use crate::version_rules::{ReasonWording, VersionRules};
 
 impl Display for RejectionReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let text = match self {
             RejectionReason::NodeUnschedulable => "node(s) were unschedulable",
-            RejectionReason::UntoleratedTaint => "node(s) had untolerated taint(s)",
+            RejectionReason::UntoleratedTaint { named: None } => "node(s) had untolerated taint(s)",
+            RejectionReason::UntoleratedTaint { named: Some((key, value)) } => {
+                return write!(f, "node(s) had untolerated taint {{{key}: {value}}}");
+            }
             RejectionReason::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
-            RejectionReason::NodeNotNamed => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            RejectionReason::NodeNotNamed { .. } => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
             RejectionReason::NodeAffinityConflict => "pod affinity terms conflict",
             RejectionReason::HostPortInUse => "node(s) didn't have free ports for the requested pod ports",
             RejectionReason::MissingFeature => "node(s) didn't match Pod's required features",
             RejectionReason::TooManyPods => "Too many pods",
             RejectionReason::InsufficientResource(name) => return write!(f, "Insufficient {name}"),
             RejectionReason::DiskInUse => "node(s) had no available disk",
-            RejectionReason::ReadWriteOncePodInUse => {
+            RejectionReason::ReadWriteOncePodInUse(ReasonWording::Former) => {
+                "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+            }
+            RejectionReason::ReadWriteOncePodInUse(ReasonWording::Current) => {
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
                  another pod"
             }
@@ -56,7 +63,10 @@ impl Display for RejectionReason {
                 return write!(f, "VolumeBindingMode not set for StorageClass \"{class}\"");
             }
             RejectionReason::VolumeNotFound { volume } => return write!(f, "persistentvolume \"{volume}\" not found"),
-            RejectionReason::VolumeNodeAffinity => "node(s) didn't match PersistentVolume's node affinity",
+            RejectionReason::VolumeNodeAffinity(ReasonWording::Former) => "node(s) had volume node affinity conflict",
+            RejectionReason::VolumeNodeAffinity(ReasonWording::Current) => {
+                "node(s) didn't match PersistentVolume's node affinity"
+            }
             RejectionReason::NoVolumeToBind => "node(s) didn't find available persistent volumes to bind",
             RejectionReason::NotEnoughStorage => "node(s) did not have enough free storage",
             RejectionReason::BoundVolumeMissing => {
@@ -103,6 +113,11 @@ impl Display for SchedulingError {
                 write!(f, "converting volume({volume}) from inline to csi: {cause}")
             }
             SchedulingError::PreferredNodeAffinity(faults) => f.write_str(faults),
+            SchedulingError::AttributesClassUnsupported { namespace, claim } => write!(
+                f,
+                "unsupported volumeAttributesClassName is set on claim {namespace}/{claim} when the feature-gate \
+                 VolumeAttributesClass is disabled"
+            ),
             SchedulingError::NoVictimOnNode(node) => {
                 write!(f, "expected at least one victim pod on node \"{node}\"")
             }
@@ -124,13 +139,17 @@ impl Display for CsiTranslationError {
 /// The message where the cluster has no nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// The part of the message that DynamicResources adds for a pod without device claims.
-const NO_CLAIMS: &str = "no new claims to deallocate, preemption:";
+/// How PostFilter's part of the message begins: where DynamicResources is enabled, it comes first and says that the pod
+/// has no device claims.
+fn preemption_prefix(rules: &VersionRules) -> &'static str {
+    if rules.dynamic_resources { "no new claims to deallocate, preemption:" } else { "preemption:" }
+}
 
 /// The FailedScheduling message: the number of nodes with each reason, sorted as text.
 pub(crate) fn fit_message<'a>(nodes: usize, reasons: impl Iterator<Item = &'a RejectionReason>) -> String {
     let mut counts: BTreeMap<&RejectionReason, usize> = BTreeMap::new();
-    for reason in reasons {
+    // Nodes without a reported reason are counted among all nodes only.
+    for reason in reasons.filter(|r| r.is_reported()) {
         *counts.entry(reason).or_default() += 1;
     }
     let mut lines: Vec<String> = counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
@@ -142,25 +161,32 @@ pub(crate) fn fit_message<'a>(nodes: usize, reasons: impl Iterator<Item = &'a Re
     message
 }
 
-/// The FailedScheduling message where a PreFilter plugin rejects the pod. DynamicResources, which runs later, has
-/// stored no state by then: its PostFilter fails with `not found`, and preemption is not reached.
-pub(crate) fn prefilter_message(nodes: usize, rejection: &Rejection) -> String {
+/// What DynamicResources' PostFilter fails with where a PreFilter plugin before it rejects the pod: it has stored no
+/// state by then. Preemption is not reached.
+pub(crate) const NO_DEVICE_STATE: &str = "not found";
+
+/// The FailedScheduling message where a PreFilter plugin rejects the pod, with PostFilter's part.
+pub(crate) fn prefilter_message(nodes: usize, rejection: &Rejection, post_filter: &str) -> String {
     let reasons: Vec<String> = rejection.reasons.iter().map(ToString::to_string).collect();
-    format!("0/{nodes} nodes are available: {}. not found", reasons.join(", "))
+    format!("0/{nodes} nodes are available: {}. {post_filter}", reasons.join(", "))
 }
 
 /// What PostFilter adds to the message where the pod may not preempt others.
-pub(crate) fn not_eligible_message(why: NotEligible) -> String {
+pub(crate) fn not_eligible_message(rules: &VersionRules, why: NotEligible) -> String {
     let why = match why {
         NotEligible::NeverPreempts => "not eligible due to preemptionPolicy=Never.",
         NotEligible::PodTerminating => "not eligible due to a terminating pod on the nominated node.",
     };
-    format!("{NO_CLAIMS} {why}")
+    format!("{} {why}", preemption_prefix(rules))
 }
 
 /// What PostFilter adds to the message where preemption clears no node: each node's reason.
-pub(crate) fn preemption_message<'a>(nodes: usize, reasons: impl Iterator<Item = &'a RejectionReason>) -> String {
-    format!("{NO_CLAIMS} {}", fit_message(nodes, reasons))
+pub(crate) fn preemption_message<'a>(
+    rules: &VersionRules,
+    nodes: usize,
+    reasons: impl Iterator<Item = &'a RejectionReason>,
+) -> String {
+    format!("{} {}", preemption_prefix(rules), fit_message(nodes, reasons))
 }
 
 /// What PostFilter adds to the message where preemption fails.

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
 use stead_explain::{Change, ChangeAction, Fix, apply_to_case, fixes};
-use stead_model::Objects;
+use stead_model::{KubernetesVersion, Objects};
 
 use stead_real::Outcome;
 
-use crate::{program, root};
+use crate::{mirrored, program, root};
 
 /// Options of the comparison.
 #[derive(clap::Args, Default)]
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// kube-scheduler's framework as a program [default: oracle in $STEAD_REAL or the cache]
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
+    /// The Kubernetes version
+    #[arg(long, value_name = "VERSION", default_value_t, value_parser = mirrored)]
+    kubernetes: KubernetesVersion,
     /// Recorded cases, gzipped JSON lines [default: testdata/scheduler/cases.jsonl.gz]
     #[arg(long)]
     cases: Option<PathBuf>,
@@ -40,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         stuck += 1;
         let given = case["given"].as_object().context("a case without `given`")?;
         let start = Instant::now();
-        let (objects, pod) = Objects::from_case(given.clone())?;
+        let (mut objects, pod) = Objects::from_case(given.clone())?;
+        objects.set_version(args.kubernetes);
         let found = fixes(&objects, &pod)?;
         time += start.elapsed();
         let in_place: Vec<&Fix> = found.iter().filter(|f| !f.changes.iter().any(adds_node)).collect();
@@ -63,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     println!("{} have one with at most three changes", share(helped_small));
     println!("{} have one of these that sets no request to zero", share(helped_without_zero));
     println!("{:.1} ms per case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
-    let Some(oracle) = program::find(args.oracle.as_deref()) else { return Ok(Outcome::Skipped) };
+    let Some(oracle) = program::find(args.oracle.as_deref(), args.kubernetes) else { return Ok(Outcome::Skipped) };
     let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
     let answers: Vec<Value> = program::judge(&oracle, &[], &cases)?
         .iter()

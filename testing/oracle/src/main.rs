@@ -6,12 +6,14 @@
 mod bench;
 mod fixes;
 mod program;
+mod record;
 mod verdicts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use stead_model::{ClusterVersion, KubernetesVersion};
 use stead_real::Outcome;
 
 /// Compares with the real kube-scheduler.
@@ -36,6 +38,18 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     };
     Ok(outcome.into())
+}
+
+/// Reads a Kubernetes version that Stead mirrors.
+fn mirrored(text: &str) -> anyhow::Result<KubernetesVersion> {
+    let version: ClusterVersion = text.parse()?;
+    anyhow::ensure!(
+        version.is_mirrored(),
+        "the versions are {} to {}",
+        KubernetesVersion::OLDEST,
+        KubernetesVersion::NEWEST
+    );
+    Ok(version.used)
 }
 
 /// The root of the repository.

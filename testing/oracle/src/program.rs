@@ -7,21 +7,25 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use stead_model::KubernetesVersion;
 use stead_placement::Batch;
 use stead_real::{Binaries, skip};
 
-/// Where `cargo xtask oracle` builds the program.
-fn default_path() -> Option<PathBuf> {
-    Some(Binaries::directory()?.join("oracle"))
+/// Where `cargo xtask oracle` builds the program of a version.
+fn default_path(version: KubernetesVersion) -> Option<PathBuf> {
+    let name = if version == KubernetesVersion::NEWEST { "oracle".to_owned() } else { format!("oracle-{version}") };
+    Some(Binaries::directory()?.join(name))
 }
 
-/// Returns the path of the program: the given one, or the one that `cargo xtask oracle` builds.
-pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
-    let path = named.map(Path::to_path_buf).or_else(default_path)?;
+/// Returns the path of the program: the given one, or the one that `cargo xtask oracle` builds for the version.
+pub(crate) fn find(named: Option<&Path>, version: KubernetesVersion) -> Option<PathBuf> {
+    let path = named.map(Path::to_path_buf).or_else(|| default_path(version))?;
     if path.is_file() {
         return Some(path);
     }
-    skip("kube-scheduler's framework is not built (run `cargo xtask oracle`)");
+    skip(&format!(
+        "kube-scheduler {version}'s framework is not built (run `cargo xtask oracle --kubernetes {version}`)"
+    ));
     None
 }
 

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use stead_model::Objects;
+use stead_model::{KubernetesVersion, Objects};
 use stead_placement::{Cluster, PlacementAnswer, Pod, Profiles, evaluate};
 
 use stead_real::Outcome;
 
-use crate::{program, root};
+use crate::{mirrored, program, record, root};
 
 /// Options of the comparison.
 #[derive(clap::Args)]
@@ -25,12 +25,18 @@ pub(crate) struct Args {
     /// kube-scheduler's framework as a program [default: oracle in $STEAD_REAL or the cache]
     #[arg(long, env = "STEAD_ORACLE")]
     oracle: Option<PathBuf>,
+    /// The Kubernetes version
+    #[arg(long, value_name = "VERSION", default_value_t, value_parser = mirrored)]
+    kubernetes: KubernetesVersion,
     /// A KubeSchedulerConfiguration for both, such as testdata/scheduler/configs/weights.yaml
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
     /// Where the random cases begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Record the verdicts of this older version on recorded cases, for the tests
+    #[arg(long, conflicts_with_all = ["gen", "seed", "count"])]
+    record: bool,
     /// How many cases
     #[arg(long, default_value_t = 2000)]
     count: u64,
@@ -65,9 +71,12 @@ struct Tally {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let generator = args.r#gen.clone().unwrap_or_else(|| root().join("real/cases.py"));
-    let Some(oracle) = program::find(args.oracle.as_deref()) else {
+    let Some(oracle) = program::find(args.oracle.as_deref(), args.kubernetes) else {
         return Ok(Outcome::Skipped);
     };
+    if args.record {
+        return record::run(&oracle, args.kubernetes);
+    }
     let config = args.scheduler_config.as_deref().map(read_config).transpose()?;
     let oracle_args: Vec<&OsStr> =
         args.scheduler_config.iter().flat_map(|path| [OsStr::new("-config"), path.as_os_str()]).collect();
@@ -78,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let verdicts = program::judge(&oracle, &oracle_args, &cases)?;
         ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
         for (case, verdict) in cases.iter().zip(verdicts) {
-            compare(case, &verdict, config.as_ref(), &mut themes)?;
+            compare(case, &verdict, (args.kubernetes, config.as_ref()), &mut themes)?;
         }
     }
     report(&themes, args);
@@ -109,7 +118,7 @@ fn read_config(path: &Path) -> Result<Value> {
 fn compare(
     case: &str,
     verdict: &str,
-    config: Option<&Value>,
+    (version, config): (KubernetesVersion, Option<&Value>),
     themes: &mut BTreeMap<String, Tally>,
 ) -> Result<()> {
     let mut case: serde_json::Map<String, Value> = serde_json::from_str(case)?;
@@ -117,6 +126,7 @@ fn compare(
     let theme = case.remove("theme").and_then(|t| t.as_str().map(str::to_owned)).unwrap_or_default();
     let tally = themes.entry(theme).or_default();
     let (mut objects, key) = Objects::from_case(case)?;
+    objects.set_version(version);
     if let Some(config) = config {
         objects.insert(Profiles::key(), config.clone());
     }
@@ -127,16 +137,8 @@ fn compare(
     };
     let mut ours = PlacementAnswer::from(&ours);
     let mut theirs: PlacementAnswer = serde_json::from_str(verdict)?;
-    // An attempt that ends with an error has no verdict: what the oracle had found before it is random.
-    if ours.error.is_some() && theirs.error.is_some() {
-        for answer in [&mut ours, &mut theirs] {
-            *answer = PlacementAnswer { error: answer.error.take(), ..PlacementAnswer::default() };
-        }
-    }
-    // Which of several equally good nodes is nominated is random.
-    if ours.nominees == theirs.nominees {
-        ours.nominated.clone_from(&theirs.nominated);
-    }
+    normalize(&mut ours);
+    normalize(&mut theirs);
     if ours == theirs {
         tally.agree += 1;
         tally.errors += usize::from(ours.error.is_some());
@@ -153,6 +155,15 @@ fn compare(
     Ok(())
 }
 
+/// Drops what is random: which of several equally good nodes is nominated, and what was found before an error that ends
+/// the attempt.
+pub(crate) fn normalize(answer: &mut PlacementAnswer) {
+    answer.nominated = None;
+    if answer.error.is_some() {
+        *answer = PlacementAnswer { error: answer.error.take(), ..PlacementAnswer::default() };
+    }
+}
+
 fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
     println!("{:<14} {:>6} {:>7} {:>13}", "theme", "agree", "differ", "not modelled");
     let mut all = Tally::default();
@@ -164,7 +175,8 @@ fn report(themes: &BTreeMap<String, Tally>, args: &Args) {
         all.errors += t.errors;
     }
     println!("{:<14} {:>6} {:>7} {:>13}", "all", all.agree, all.differ, all.unmodelled);
-    println!("seed {}: {} of {} agree in every field", args.seed, all.agree, all.agree + all.differ);
+    let (version, seed) = (args.kubernetes, args.seed);
+    println!("Kubernetes {version}, seed {seed}: {} of {} agree in every field", all.agree, all.agree + all.differ);
     if all.errors > 0 {
         println!("in {} of these both ended with the same error, and only that was compared", all.errors);
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use stead_testbed::skip;
 use stead_testbed::Binaries;
+use stead_testbed::skip;
 
 /// promtool of the cache of real components, or of the path.
 fn promtool() -> Option<PathBuf> {

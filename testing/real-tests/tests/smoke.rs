@@ -117,7 +117,7 @@ async fn install_glance_explain_recover() -> Result<()> {
 async fn install(smoke: &mut Smoke) -> Result<()> {
     smoke.report("stead install");
     smoke.stage.kubectl_with(&["apply", "-f", "-"], STORAGE_CLASS).await?;
-    smoke.stage.stead(&[&["install", "--yes"], &TIMEOUT[..]].concat()).await?;
+    smoke.stage.stead(&[&["install", "--yes", "--image=registry.test/stead:1"], &TIMEOUT[..]].concat()).await?;
     smoke.report("stead operator");
     let plane = &smoke.stage.plane;
     let token = plane.service_account_token("stead-system", "stead-operator").await?;

@@ -56,7 +56,7 @@ async fn play(args: &Args, binaries: &Binaries, stead: &Path) -> Result<()> {
     }
     if args.measure {
         // The shipped program is measured, not a development build.
-        let shipped = stead_image::program()?;
+        let shipped = stead_dist::program()?;
         let measured = pool::measure(&PoolStage::open(binaries, &shipped).await?).await?;
         let seconds = |times: &[Duration]| {
             times.iter().map(|time| format!("{:.1} s", time.as_secs_f64())).collect::<Vec<_>>().join(", ")

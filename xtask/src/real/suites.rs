@@ -77,6 +77,12 @@ pub(super) const SUITES: &[Suite] = &[
     suite("install", "stead install and uninstall", Tests("stead", &["install::"])),
     suite("kubernetes-1.29", "install, Glance, Gluster and explain on 1.29", Tests("stead", &["kubernetes_1_29::"])),
     suite("monitoring", "the alert rules, judged by promtool", Tests("monitoring", &[])),
+    suite(
+        "helm",
+        "the chart with Helm 3 and 4: render, install, upgrade, uninstall",
+        Tests("dist", &["chart::", "helm::"]),
+    ),
+    suite("dist", "the release artifacts, judged by the tools that read them", Tests("dist", &["artifacts::"])),
     suite("gluster-command", "stead gluster manifests and status", Tests("stead", &["gluster::"])),
     suite("manifests", "admission policies, and the takeover of a pool", Tests("manifests", &[])),
     suite("operator", "the operator's life: elections, restarts, drift", Tests("operator", &[])),

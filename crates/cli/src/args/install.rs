@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 use stead_manifests::{AntiAffinity, Options, Part};
 use stead_model::{ClusterVersion, KubernetesVersion};
 
+use crate::build_info::IMAGE;
 use crate::connect::ConnectArgs;
+use crate::output::{ExitWith, Hinted};
 use crate::version;
 
 /// Print the manifests that `stead install` applies
@@ -40,7 +42,7 @@ pub(crate) struct ManifestsArgs {
 ///
 /// Examples:
 ///   Show what would be installed:
-///     stead install --dry-run
+///     stead install --image registry.example/stead:0.1.0 --dry-run
 ///
 ///   Install, with the image in your registry:
 ///     stead install --image registry.example/stead:0.1.0
@@ -101,6 +103,15 @@ pub(crate) struct UninstallArgs {
     /// Keep the CRDs and all their objects; remove only the operator
     #[arg(long)]
     pub(crate) keep_crds: bool,
+
+    /// Stop the operator, remove its finalizers from all objects, and delete nothing (the Helm chart runs this before
+    /// it is uninstalled)
+    #[arg(long, conflicts_with = "keep_crds")]
+    pub(crate) release_finalizers: bool,
+
+    /// Remove finalizers in these namespaces only
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1, requires = "release_finalizers")]
+    pub(crate) namespaces: Vec<String>,
 }
 
 /// Options of the installed operator.
@@ -114,9 +125,9 @@ pub(crate) struct OperatorOptions {
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', num_args = 1)]
     pub(crate) namespaces: Vec<String>,
 
-    /// Image of the operator
-    #[arg(long, value_name = "IMAGE", default_value_t = Options::default().image)]
-    pub(crate) image: String,
+    /// Image of the operator [default: the image of the release; a program that was built from source has none]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
 
     /// Number of operator pods; one of them is the leader
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=9))]
@@ -136,12 +147,23 @@ pub(crate) struct OperatorOptions {
 }
 
 impl OperatorOptions {
-    /// Converts to `stead_manifests::Options`, for a cluster of this version.
-    pub(crate) fn options(&self, version: KubernetesVersion) -> Options {
+    /// The image of the operator; an error if none was named and this program has no default.
+    pub(crate) fn operator_image(&self) -> anyhow::Result<String> {
+        let image = self.image.clone().or(IMAGE.map(str::to_owned)).filter(|image| !image.is_empty());
+        image.ok_or_else(|| {
+            let message = "--image is needed: this program was built without a default image".to_owned();
+            let hint =
+                "name an image that the cluster can pull, such as --image registry.example/stead:0.1.0".to_owned();
+            ExitWith::Usage(anyhow::Error::new(Hinted { message, hint })).into()
+        })
+    }
+
+    /// Converts to `stead_manifests::Options`, with this image and for a cluster of this version.
+    pub(crate) fn options(&self, version: KubernetesVersion, image: String) -> Options {
         Options {
             namespace: self.namespace.clone(),
             namespaces: self.namespaces.clone(),
-            image: self.image.clone(),
+            image,
             replicas: self.replicas,
             default_anti_affinity: match self.default_anti_affinity {
                 DefaultAntiAffinity::Keep => AntiAffinity::Keep,

@@ -25,8 +25,17 @@ use targets::Targets;
 pub(crate) use targets::explained_kinds;
 
 /// Kinds beyond those of placement that tell where a rule comes from and who owns what.
-const OWNERS: [&str; 7] =
-    ["Topology", "Glance", "GlanceAPI", "OpenStackControlPlane", "Deployment", "DaemonSet", "Job"];
+const OWNERS: [&str; 9] = [
+    "Topology",
+    "Glance",
+    "GlanceAPI",
+    "OpenStackControlPlane",
+    "Deployment",
+    "DaemonSet",
+    "Job",
+    "CronJob",
+    "ResourceQuota",
+];
 
 /// Kinds that tell about the health of nodes.
 const OUTAGE: [&str; 2] = ["Lease", "Event"];
@@ -224,8 +233,8 @@ impl Question<'_> {
                 Answer::with_commands(explanation, stead_explain::render, known, &client)
             }
             _ => {
-                let explained = explain_object(objects, key, &clock(self.args, objects))?;
-                Answer::new(&explained.ok_or_else(missing)?, render_object, true)
+                let explained = explain_object(objects, key, kinds, &clock(self.args, objects))?;
+                Answer::with_commands(explained.ok_or_else(missing)?, render_object, true, &client)
             }
         }
     }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use stead_explain::hanging;
 use stead_manifests::plan::{Action, Plan, compare, foreign, is_left_out};
-use stead_manifests::{DEPLOYMENT, Manifest, UNCHECKED, all_manifests, is_ours, manifests};
+use stead_manifests::{DEPLOYMENT, Manifest, UNCHECKED, all_manifests, helm_release, is_ours, manifests};
 
 use crate::args::{InstallArgs, OperatorOptions};
 use crate::connect::connect;
@@ -27,11 +27,14 @@ pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn install(args: &InstallArgs) -> anyhow::Result<Outcome> {
+    let image = args.options.operator_image()?;
     let server = Server::new(connect(&args.connect).await?);
     let reported = server.at_least(OLDEST, "its operator").await?;
     let version = version::choose(args.kubernetes, &reported);
-    let manifests = manifests(&args.options.options(version));
+    let options = args.options.options(version, image);
+    let manifests = manifests(&options);
     check_permissions(&server, &manifests).await?;
+    check_not_helm(&server, &options.namespace).await?;
     check_namespaces(&server, &args.options).await?;
     let obsolete = obsolete(&server, &manifests, &args.options.namespace).await?;
     let mut plan = plan_changes(&server, manifests).await?;
@@ -77,6 +80,17 @@ async fn check_permissions(server: &Server, manifests: &[Manifest]) -> anyhow::R
     Err(Hinted {
         message: format!("missing permissions: {}", missing.join(", ")),
         hint: "ask a cluster administrator to apply the output of `stead manifests`".to_owned(),
+    }
+    .into())
+}
+
+/// An error if Helm installed the operator: the next `helm upgrade` would undo what is applied here.
+async fn check_not_helm(server: &Server, namespace: &str) -> anyhow::Result<()> {
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{DEPLOYMENT}");
+    let Some(release) = server.get(&path).await?.and_then(|live| helm_release(&live)) else { return Ok(()) };
+    Err(Hinted {
+        message: format!("the operator belongs to the Helm release {}", release.name),
+        hint: format!("helm upgrade {} -n {}", release.name, release.namespace),
     }
     .into())
 }

@@ -11,7 +11,9 @@ pub(crate) fn run(args: &ManifestsArgs) -> anyhow::Result<Outcome> {
     let version = args.kubernetes.map(|version| version.used).unwrap_or_default();
     let mut all = match args.only {
         Some(OnlyPart::Recover) => recover_manifests(),
-        _ => manifests(&args.options.options(version)),
+        // No CRD has an image.
+        Some(OnlyPart::Crds) => manifests(&args.options.options(version, String::new())),
+        Some(OnlyPart::Operator) | None => manifests(&args.options.options(version, args.options.operator_image()?)),
     };
     let with_definitions = matches!(args.only, None | Some(OnlyPart::Crds));
     if with_definitions && !version::has_admission_policies(version) {

@@ -4,6 +4,7 @@ mod completions;
 mod explain;
 mod gluster;
 mod install;
+mod man;
 mod manifests;
 mod operator;
 mod place;
@@ -13,6 +14,7 @@ mod place_pod;
 mod recover;
 mod triage;
 mod uninstall;
+mod version;
 
 use crate::args::{Cli, Command};
 use crate::output::Outcome;
@@ -30,7 +32,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Manifests(args) => manifests::run(&args),
         Command::Gluster(args) => gluster::run(args),
         Command::Operator(args) => operator::run(args),
+        Command::Version(args) => version::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Complete(args) => completions::answer_kubectl(&args),
+        Command::Man(args) => man::run(&args),
     }
 }

@@ -81,12 +81,7 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool, rules: &Rules) -> anyhow::Re
 }
 
 /// The id of a case, and its answer.
-fn answer_line(
-    line: &[u8],
-    number: usize,
-    fixes: bool,
-    rules: &Rules,
-) -> (Value, anyhow::Result<AnswerWithFixes>) {
+fn answer_line(line: &[u8], number: usize, fixes: bool, rules: &Rules) -> (Value, anyhow::Result<AnswerWithFixes>) {
     let mut case: Map<String, Value> = match serde_json::from_slice(line) {
         Ok(case) => case,
         Err(e) => return (Value::Null, Err(e).with_context(|| format!("line {number}: not a JSON object"))),
@@ -95,11 +90,7 @@ fn answer_line(
     (id, answer(case, fixes, rules))
 }
 
-fn answer(
-    mut case: Map<String, Value>,
-    with_fixes: bool,
-    rules: &Rules,
-) -> anyhow::Result<AnswerWithFixes> {
+fn answer(mut case: Map<String, Value>, with_fixes: bool, rules: &Rules) -> anyhow::Result<AnswerWithFixes> {
     let given = match case.remove("given") {
         Some(Value::Object(given)) => given,
         Some(_) => bail!("given: not an object"),

@@ -4,16 +4,20 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use stead_explain::SuggestsCommands;
 use stead_explain::triage::{self, TriageScope};
 use stead_semantics::Selector;
 
 use super::explain::clock;
 use crate::args::{ExplainArgs, Format};
+use crate::client_at_hand;
 use crate::cluster::{self, Scope};
 use crate::output::{self, ExitWith, Outcome, complain};
 
 /// Kinds beyond those of placement that can be stuck, or that tell why something is.
-const KINDS: [&str; 6] = ["Topology", "Deployment", "DaemonSet", "Job", "Lease", "Event"];
+/// ConfigMaps are read from dumps only.
+const KINDS: [&str; 9] =
+    ["Topology", "Deployment", "DaemonSet", "Job", "CronJob", "ResourceQuota", "ConfigMap", "Lease", "Event"];
 
 /// The time between two lists of `--watch`.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -47,7 +51,11 @@ fn list(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         node: args.triage.node.clone(),
         zone: args.triage.zone.clone(),
     };
-    let found = triage::triage(&objects, &seen.kinds, &clock(args, &objects), &args.triage.thresholds(), &scope);
+    let mut found = triage::triage(&objects, &seen.kinds, &clock(args, &objects), &args.triage.thresholds(), &scope);
+    found.use_client(&client_at_hand::find(&args.source.connect));
+    if let Some(note) = &found.note {
+        complain("note", note);
+    }
     for warning in objects.warnings() {
         complain("warning", &format!("{warning}: the object is ignored"));
     }

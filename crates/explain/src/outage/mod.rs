@@ -38,4 +38,4 @@ pub(crate) use cluster_timers::render_settings;
 pub(crate) use forecast::{Scene, forecasts};
 pub(crate) use node::check_nodes;
 pub(crate) use render::render_forecasts;
-pub(crate) use time_text::when;
+pub(crate) use time_text::{span, when};

@@ -17,9 +17,9 @@ pub use explanation::{DomainCounts, TopologyExplanation, TopologyUse, explain};
 pub(crate) use explanation::{readiness, there_are};
 pub use problems::{ProblemEffect, ProblemReason, TopologyConsumer, TopologyProblem, problems};
 pub use render::render;
-pub use service_status::{ServiceStatus, service_status};
 pub(crate) use rules::Rules;
 pub(crate) use rules_in_pod::{constraints, has_rules_of, node_affinity, same_rule};
+pub use service_status::{ServiceStatus, service_status};
 pub(crate) use upstream::{Examined, of_object};
 pub use upstream::{UpstreamDefect, UpstreamFinding};
 pub use users::{

@@ -8,46 +8,61 @@ use super::StuckCause;
 use super::evidence::Evidence;
 use super::roots::{Root, Roots};
 
-/// Assigns the budgets that allow no eviction of the last pods of a cordoned node. A drain evicts the other pods first:
-/// while such pods are left, the node was cordoned and is not being drained.
+/// A budget that allows no eviction.
+struct ExhaustedBudget<'a> {
+    key: &'a ObjectKey,
+    selector: Selector,
+}
+
+impl ExhaustedBudget<'_> {
+    fn covers(&self, pod: PodView<'_>) -> bool {
+        let labels: Labels = pod.metadata().labels.clone().unwrap_or_default().into_iter().collect();
+        self.key.namespace == pod.namespace() && self.selector.matches(&labels)
+    }
+}
+
+/// Assigns the budgets that allow no eviction of a pod on a cordoned node: a drain of the node does not finish.
 pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
-    let exhausted = |(_, budget): &(&ObjectKey, &PodDisruptionBudget)| {
-        let Some(status) = &budget.status else { return false };
-        status.disruptions_allowed.unwrap_or_default() <= 0 && status.expected_pods.unwrap_or_default() > 0
-    };
-    let budgets: Vec<(&ObjectKey, Selector)> = evidence
-        .objects
-        .all::<PodDisruptionBudget>()
-        .filter(exhausted)
-        .filter_map(|(key, budget)| {
-            let selector = budget.spec.as_ref()?.selector.as_ref();
-            Some((key, Selector::from_label_selector(selector).ok()?))
-        })
-        .collect();
-    if budgets.is_empty() || evidence.cordoned.is_empty() {
+    if evidence.cordoned.is_empty() {
         return;
     }
-    for node in &evidence.cordoned {
-        let pods: Vec<PodView<'_>> = evidence.objects.pods_on(node).filter(|pod| is_evicted(*pod)).collect();
-        let guards = |pod: PodView<'_>| {
-            let labels: Labels = pod.metadata().labels.clone().unwrap_or_default().into_iter().collect();
-            budgets.iter().find(|(key, selector)| key.namespace == pod.namespace() && selector.matches(&labels))
-        };
-        let guarding: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, guards(*pod)?))).collect();
-        if guarding.len() != pods.len() {
-            continue;
-        }
-        for (pod, (budget, _)) in guarding {
-            // A budget that is exhausted because its pods are stuck is explained by them.
-            let stuck = stuck_pod(evidence, roots, budget, &budgets);
-            let root = stuck.unwrap_or_else(|| Root::new(StuckCause::BudgetBlocks, (*budget).clone()));
-            roots.assign(
-                budget,
-                root,
-                &format!("node {node} is cordoned, and pod {} cannot be evicted", pod.full_name()),
-            );
-        }
+    let budgets = exhausted(evidence);
+    if budgets.is_empty() {
+        return;
     }
+    let on_cordoned =
+        |raw: &serde_json::Value| raw["spec"]["nodeName"].as_str().is_some_and(|node| evidence.cordoned.contains(node));
+    // What a dead node keeps is explained by the node.
+    let evicted = evidence
+        .objects
+        .pods_where(on_cordoned)
+        .filter(|pod| is_evicted(*pod) && pod.node().is_some_and(|node| !evidence.faults.contains_key(node)));
+    for pod in evicted {
+        let Some(budget) = budgets.iter().find(|budget| budget.covers(pod)) else { continue };
+        // A budget that is exhausted because its pods are stuck is explained by them.
+        let root = stuck_pod(evidence, roots, budget);
+        let root = root.unwrap_or_else(|| Root::new(StuckCause::BudgetBlocks, budget.key.clone()));
+        let node = pod.node().unwrap_or_default();
+        roots.assign(budget.key, root, &format!("pod {} on cordoned node {node} cannot be evicted", pod.name()));
+    }
+}
+
+fn exhausted<'a>(evidence: &Evidence<'a>) -> Vec<ExhaustedBudget<'a>> {
+    let used_up = |budget: &PodDisruptionBudget| {
+        let status = budget.status.as_ref();
+        let number = |of: fn(&k8s_openapi::api::policy::v1::PodDisruptionBudgetStatus) -> Option<i32>| {
+            status.and_then(of).unwrap_or_default()
+        };
+        // Counts of zero are left out of a minimal status, but the controller writes all of them.
+        let expects = status.is_some_and(|s| s.expected_pods.is_none_or(|expected| expected > 0));
+        expects && number(|s| s.disruptions_allowed) <= 0
+    };
+    let budgets = evidence.objects.all::<PodDisruptionBudget>().filter(|(_, budget)| used_up(budget));
+    let compiled = budgets.filter_map(|(key, budget)| {
+        let selector = budget.spec.as_ref()?.selector.as_ref();
+        Some(ExhaustedBudget { key, selector: Selector::from_label_selector(selector).ok()? })
+    });
+    compiled.collect()
 }
 
 /// Whether a drain evicts a pod.
@@ -57,17 +72,10 @@ fn is_evicted(pod: PodView<'_>) -> bool {
 }
 
 /// The root of a stuck pod that a budget counts.
-fn stuck_pod(
-    evidence: &Evidence<'_>,
-    roots: &Roots,
-    budget: &ObjectKey,
-    budgets: &[(&ObjectKey, Selector)],
-) -> Option<Root> {
-    let (_, selector) = budgets.iter().find(|(key, _)| *key == budget)?;
-    let mut pods = roots.assigned().filter(|(key, _)| key.kind == "Pod" && key.namespace == budget.namespace);
+fn stuck_pod(evidence: &Evidence<'_>, roots: &Roots, budget: &ExhaustedBudget<'_>) -> Option<Root> {
+    let mut pods = roots.assigned().filter(|(key, _)| key.kind == "Pod" && key.namespace == budget.key.namespace);
     pods.find_map(|(key, root)| {
         let pod = evidence.objects.pod(key).ok().flatten()?;
-        let labels: Labels = pod.metadata().labels.clone().unwrap_or_default().into_iter().collect();
-        selector.matches(&labels).then(|| root.clone())
+        budget.covers(pod).then(|| root.clone())
     })
 }

@@ -21,6 +21,8 @@ pub enum StuckCause {
     Unschedulable,
     /// A Secret, ConfigMap, claim, class or account does not exist.
     MissingReference,
+    /// The kubelet cannot use the configuration of a container, such as an image that runs as root.
+    ConfigInvalid,
     /// A ResourceQuota does not allow more pods.
     QuotaExceeded,
     /// The API server rejects the pods of a workload.
@@ -92,6 +94,7 @@ impl StuckCause {
         matches!(
             self,
             StuckCause::Unschedulable
+                | StuckCause::ConfigInvalid
                 | StuckCause::CrashLoop
                 | StuckCause::ImagePull
                 | StuckCause::SandboxFailing

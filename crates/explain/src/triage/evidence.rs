@@ -6,25 +6,17 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 use stead_model::times::{created, deletion};
-use stead_model::{EventView, ObjectKey, Objects, PodView, Readiness, claim_of};
+use stead_model::{EventView, NodeView, ObjectKey, Objects, PodView, claim_of, controller_of};
 
 use super::Thresholds;
+use super::node_faults::{NodeFault, node_faults};
 use crate::outage::Clock;
 
 /// Workload kinds, whose pods are one group.
-const WORKLOADS: [&str; 6] = ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController"];
-
-/// Why a node cannot run pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeFault {
-    /// No heartbeat.
-    Unreachable(Option<Timestamp>),
-    /// Its kubelet reports that it is not ready.
-    NotReady(Option<Timestamp>),
-    /// There is no Node of the name.
-    Deleted,
-}
+const WORKLOADS: [&str; 7] =
+    ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"];
 
 pub(super) struct Evidence<'a> {
     pub(super) objects: &'a Objects,
@@ -61,8 +53,8 @@ impl<'a> Evidence<'a> {
         }
         let cordoned =
             objects.nodes().filter(|node| node.typed().spec.as_ref().is_some_and(|s| s.unschedulable == Some(true)));
-        let cordoned = cordoned.map(stead_model::NodeView::name).collect();
-        let faults = node_faults(objects, clock);
+        let cordoned = cordoned.map(NodeView::name).collect();
+        let faults = node_faults(objects, clock, thresholds.not_ready);
         Evidence { objects, kinds, now: clock.now, thresholds, warnings, attachments, faults, cordoned }
     }
 
@@ -99,10 +91,39 @@ impl<'a> Evidence<'a> {
         self.lasted(created(metadata), threshold)
     }
 
-    /// The workload that a pod belongs to: the Deployment for a pod of its ReplicaSet.
-    pub(super) fn workload(&self, pod: &ObjectKey) -> Option<ObjectKey> {
-        let chain = self.objects.controllers(pod).into_iter();
-        chain.take_while(|key| WORKLOADS.contains(&key.kind.as_str())).last()
+    /// The workloads that a pod belongs to: its ReplicaSet and then its Deployment, its Job and then its CronJob.
+    pub(super) fn workloads(&self, pod: &ObjectKey) -> Vec<ObjectKey> {
+        let mut out: Vec<ObjectKey> = Vec::new();
+        while let Some(owner) = self.owner(out.last().unwrap_or(pod)).filter(|owner| !out.contains(owner)) {
+            out.push(owner);
+        }
+        if let Some(set) = out.last().filter(|key| key.kind == "ReplicaSet" && !self.was_read("ReplicaSet")) {
+            out.extend(self.deployment_by_hash(pod, set));
+        }
+        out
+    }
+
+    /// The Deployment of a pod whose ReplicaSet was not read: the name of the ReplicaSet ends in the hash that the pod has
+    /// as a label (`getNewReplicaSet` in `pkg/controller/deployment`).
+    fn deployment_by_hash(&self, pod: &ObjectKey, set: &ObjectKey) -> Option<ObjectKey> {
+        let labels = self.objects.object(pod)?.metadata().ok()?.labels?;
+        let name = set.name.strip_suffix(labels.get("pod-template-hash")?)?.strip_suffix('-')?;
+        let deployment = ObjectKey::new("Deployment", &set.namespace, name);
+        self.objects.contains(&deployment).then_some(deployment)
+    }
+
+    /// The workload that controls an object, or that is its only owner.
+    fn owner(&self, object: &ObjectKey) -> Option<ObjectKey> {
+        let metadata = self.objects.object(object)?.metadata().ok()?;
+        let only = || metadata.owner_references.as_ref().filter(|owners| owners.len() == 1)?.first();
+        let owner = controller_of(&metadata).or_else(only)?;
+        let is_workload = WORKLOADS.contains(&owner.kind.as_str());
+        is_workload.then(|| ObjectKey::new(&owner.kind, &object.namespace, &owner.name))
+    }
+
+    /// The workload that a pod belongs to: the Deployment for a pod of its ReplicaSet; the pod itself without one.
+    pub(super) fn group_of(&self, pod: &ObjectKey) -> ObjectKey {
+        self.workloads(pod).pop().unwrap_or_else(|| pod.clone())
     }
 
     /// The claims of a pod, with their names; none for a claim that does not exist.
@@ -115,16 +136,41 @@ impl<'a> Evidence<'a> {
         names.map(of).collect()
     }
 
+    /// The pods that use a claim.
+    pub(super) fn users(&self, claim: &ObjectKey) -> Vec<PodView<'a>> {
+        let names = |raw: &Value| {
+            let mut volumes = raw["spec"]["volumes"].as_array().into_iter().flatten();
+            volumes.any(|v| v["persistentVolumeClaim"]["claimName"] == *claim.name || v["ephemeral"].is_object())
+        };
+        let uses = |pod: &PodView<'_>| {
+            let mut claims = pod.volumes().iter().filter_map(|volume| claim_of(volume, pod.name()));
+            claims.any(|(name, _)| name == claim.name)
+        };
+        let pods = self.objects.of_kind_in("Pod", &claim.namespace).filter(|pod| names(pod.raw()));
+        pods.filter_map(|pod| self.objects.pod(pod.key()).ok().flatten()).filter(uses).collect()
+    }
+
     /// The attachments of a volume.
     pub(super) fn attachments(&self, volume: &str) -> &[&'a VolumeAttachment] {
         self.attachments.get(volume).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The attachments of all volumes.
+    pub(super) fn all_attachments(&self) -> impl Iterator<Item = (&'a str, &'a VolumeAttachment)> {
+        self.attachments.iter().flat_map(|(volume, list)| list.iter().map(|attachment| (*volume, *attachment)))
+    }
+
+    /// Whether several nodes may use a volume at a time.
+    pub(super) fn is_shared(&self, volume: &str) -> bool {
+        let modes = self.objects.volume(volume).and_then(|v| v.spec.as_ref()?.access_modes.as_ref());
+        modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany"))
     }
 
     /// The fault of a pod's node.
     pub(super) fn fault_of(&self, node: &str) -> Option<NodeFault> {
         match self.faults.get(node) {
             Some(fault) => Some(*fault),
-            None if !self.objects.contains(&ObjectKey::node(node)) => Some(NodeFault::Deleted),
+            None if self.was_read("Node") && !self.objects.contains(&ObjectKey::node(node)) => Some(NodeFault::Deleted),
             None => None,
         }
     }
@@ -133,17 +179,4 @@ impl<'a> Evidence<'a> {
 /// The name of the volume that a claim is bound to.
 pub(super) fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
-}
-
-fn node_faults(objects: &Objects, clock: &Clock) -> BTreeMap<String, NodeFault> {
-    let names = objects.nodes().map(stead_model::NodeView::name);
-    let fault = |name: &str| {
-        let health = objects.node_health(name).ok().flatten()?;
-        // A node without the condition has never reported anything: it is starting.
-        if health.is_unreachable(clock.leases) {
-            return Some(NodeFault::Unreachable(health.last_heard().or(health.since)));
-        }
-        (health.readiness == Readiness::NotReady).then_some(NodeFault::NotReady(health.since))
-    };
-    names.filter_map(|name| Some((name.to_owned(), fault(name)?))).collect()
 }

@@ -1,9 +1,10 @@
-//! Nodes that cannot run pods.
+//! Nodes that cannot run pods, and the volumes that they hold.
 
 use stead_model::ObjectKey;
 
 use super::StuckCause;
-use super::evidence::{Evidence, NodeFault};
+use super::evidence::Evidence;
+use super::node_faults::NodeFault;
 use super::roots::{Root, Roots};
 
 /// Assigns the unreachable nodes, and those that are not ready for too long. A node that is not ready for a short time
@@ -16,7 +17,28 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
             NodeFault::Deleted => false,
         };
         if counts {
-            roots.assign(&ObjectKey::node(name), root(name, *fault), "");
+            roots.assign(&ObjectKey::node(name), root(name, *fault), &reported(evidence, name, *fault));
+        }
+    }
+    held_volumes(evidence, roots);
+}
+
+/// What the kubelet of a node that is not ready says.
+fn reported(evidence: &Evidence<'_>, name: &str, fault: NodeFault) -> String {
+    let node = evidence.objects.node(name).ok().flatten().filter(|_| matches!(fault, NodeFault::NotReady(_)));
+    node.and_then(|node| node.condition("Ready")?.message.clone()).unwrap_or_default()
+}
+
+/// Assigns the volumes that are attached to an unreachable node: no other node can use them.
+fn held_volumes(evidence: &Evidence<'_>, roots: &mut Roots) {
+    for (volume, attachment) in evidence.all_attachments() {
+        let node = &attachment.spec.node_name;
+        let attached = attachment.status.as_ref().is_some_and(|status| status.attached);
+        if let Some(fault @ NodeFault::Unreachable(_)) = evidence.faults.get(node)
+            && attached
+            && !evidence.is_shared(volume)
+        {
+            roots.assign(&ObjectKey::cluster("PersistentVolume", volume), root(node, *fault), "");
         }
     }
 }
@@ -34,7 +56,7 @@ pub(super) fn root(name: &str, fault: NodeFault) -> Root {
 pub(super) fn blame(evidence: &Evidence<'_>, roots: &mut Roots, object: &ObjectKey, name: &str, fault: NodeFault) {
     let node = ObjectKey::node(name);
     if evidence.objects.contains(&node) {
-        roots.assign(&node, root(name, fault), "");
+        roots.assign(&node, root(name, fault), &reported(evidence, name, fault));
     }
     roots.assign(object, root(name, fault), "");
 }

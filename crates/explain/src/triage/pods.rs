@@ -1,21 +1,35 @@
 //! Pods that are stuck.
 
 use serde_json::Value;
-use stead_model::{ObjectKey, PodView};
+use stead_model::PodView;
 
-use super::evidence::{Evidence, NodeFault};
+use super::evidence::Evidence;
+use super::node_faults::NodeFault;
 use super::roots::{Root, Roots};
+use super::trial::SchedulingTrial;
 use super::{StuckCause, nodes, scheduling, starting};
 
-/// Assigns each stuck pod to its root.
+/// Assigns each stuck pod to its root. Those on faulty nodes come first, then those that are being deleted: others may wait
+/// for them.
 pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
     // Healthy pods are most of a cluster, and are recognized without being parsed.
     let suspects = evidence.objects.pods_where(|raw| {
         let node = raw["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
         !looks_healthy(raw) || node.is_some_and(|node| evidence.fault_of(node).is_some())
     });
-    for pod in suspects {
-        assign_pod(evidence, roots, pod);
+    let unfinished = suspects.filter(|pod| !pod.has_ended() || pod.is_terminating());
+    let reachable: Vec<PodView<'_>> = unfinished.filter(|pod| !on_faulty_node(evidence, roots, *pod)).collect();
+    let (deleted, others): (Vec<PodView<'_>>, Vec<PodView<'_>>) =
+        reachable.into_iter().partition(|pod| pod.is_terminating());
+    for pod in deleted {
+        terminating(evidence, roots, pod);
+    }
+    let mut trial = SchedulingTrial::new(evidence);
+    for pod in others {
+        match pod.node() {
+            None => scheduling::assign(evidence, &mut trial, roots, pod),
+            Some(_) => starting::assign(evidence, roots, pod),
+        }
     }
 }
 
@@ -25,40 +39,34 @@ fn looks_healthy(raw: &Value) -> bool {
     raw["metadata"]["deletionTimestamp"].is_null()
         && match raw["status"]["phase"].as_str() {
             Some("Succeeded" | "Failed") => true,
-            Some("Running") => raw["status"]["conditions"].as_array().is_some_and(|list| list.iter().any(ready)),
+            Some("Running") => {
+                let mut containers = raw["status"]["containerStatuses"].as_array().into_iter().flatten();
+                raw["status"]["conditions"].as_array().is_some_and(|list| list.iter().any(ready))
+                    && !containers.any(|container| container["state"]["waiting"].is_object())
+            }
             _ => false,
         }
 }
 
-fn assign_pod(evidence: &Evidence<'_>, roots: &mut Roots, pod: PodView<'_>) {
-    if pod.has_ended() && !pod.is_terminating() {
-        return;
-    }
-    let fault = pod.node().and_then(|node| Some((node, evidence.fault_of(node)?)));
-    match fault {
-        Some((node, fault @ NodeFault::Unreachable(_))) => {
-            return nodes::blame(evidence, roots, pod.key(), node, fault);
-        }
+/// Assigns a pod to the fault of its node, if that is why it is stuck.
+fn on_faulty_node(evidence: &Evidence<'_>, roots: &mut Roots, pod: PodView<'_>) -> bool {
+    let Some((node, fault)) = pod.node().and_then(|node| Some((node, evidence.fault_of(node)?))) else { return false };
+    let counts = match fault {
+        NodeFault::Unreachable(_) => true,
         // The pod garbage collector removes pods without a node within a minute.
-        Some((node, NodeFault::Deleted)) if is_overdue(evidence, pod) => {
-            return nodes::blame(evidence, roots, pod.key(), node, NodeFault::Deleted);
-        }
-        Some((node, fault @ NodeFault::NotReady(since))) => {
+        NodeFault::Deleted => is_overdue(evidence, pod),
+        NodeFault::NotReady(since) => {
             let lasts = evidence.lasted(since, evidence.thresholds.not_ready);
-            let terminates = pod.is_terminating() && evidence.deletion_is_stuck(pod.metadata());
-            if terminates || (!pod.is_terminating() && !pod.is_ready() && (lasts || is_overdue(evidence, pod))) {
-                return nodes::blame(evidence, roots, pod.key(), node, fault);
+            match pod.is_terminating() {
+                true => evidence.deletion_is_stuck(pod.metadata()),
+                false => !pod.is_ready() && (lasts || is_overdue(evidence, pod)),
             }
         }
-        _ => {}
+    };
+    if counts {
+        nodes::blame(evidence, roots, pod.key(), node, fault);
     }
-    if pod.is_terminating() {
-        terminating(evidence, roots, pod);
-    } else if pod.node().is_none() {
-        scheduling::assign(evidence, roots, pod);
-    } else {
-        starting::assign(evidence, roots, pod);
-    }
+    counts
 }
 
 /// Whether the state of a pod lasts for longer than a threshold.
@@ -74,19 +82,15 @@ fn terminating(evidence: &Evidence<'_>, roots: &mut Roots, pod: PodView<'_>) {
     if !evidence.deletion_is_stuck(pod.metadata()) {
         return;
     }
-    let finalizers: Vec<&str> = pod.blocking_finalizers().collect();
-    // The kubelet ends the containers first: as long as one runs, the finalizer is not what is waited for.
-    if !finalizers.is_empty() && (!pod.has_running_container() || pod.has_ended()) {
+    // Those of controllers go by themselves, unless the pod has ended and they are all that is left.
+    let stopped = pod.has_ended() || pod.node().is_none();
+    let finalizers: Vec<&str> = if stopped { pod.finalizers().collect() } else { pod.blocking_finalizers().collect() };
+    if !finalizers.is_empty() {
         let root = Root::new(StuckCause::FinalizerBlocks, pod.key().clone());
         return roots.assign(pod.key(), root, &finalizers.join(", "));
     }
-    let mut reported =
-        evidence.pod_warnings(pod).filter(|event| matches!(event.reason, "FailedKillPod" | "FailedUnmount"));
+    let reasons = ["FailedKillPod", "FailedPreStopHook", "ExceededGracePeriod"];
+    let mut reported = evidence.pod_warnings(pod).filter(|event| reasons.contains(&event.reason));
     let detail = reported.next().map(|event| event.message).unwrap_or_default();
-    roots.assign(pod.key(), Root::new(StuckCause::TerminationStuck, group_of(evidence, pod.key())), detail);
-}
-
-/// The workload of a pod, or the pod itself.
-pub(super) fn group_of(evidence: &Evidence<'_>, pod: &ObjectKey) -> ObjectKey {
-    evidence.workload(pod).unwrap_or_else(|| pod.clone())
+    roots.assign(pod.key(), Root::new(StuckCause::TerminationStuck, evidence.group_of(pod.key())), detail);
 }

@@ -3,23 +3,50 @@
 use super::{RootCause, Severity, Triage};
 use crate::wrap::hanging;
 
-/// How many causes fit on a screen of 24 lines, with two lines each.
-const ON_SCREEN: usize = 10;
+/// The lines of a screen that causes may use; the first and the last line say how many there are.
+const LINES: usize = 22;
 
 /// The longest line.
 const WIDTH: usize = 100;
 
-/// The causes that fit on one screen: one line for each, and one for the action.
+const INDENT: &str = "         ";
+
+/// The causes that fit on one screen, with what was reported if all of them fit with it; otherwise a line for each, and one
+/// for the action.
 pub fn render(triage: &Triage) -> String {
+    let full: Vec<String> = triage.causes.iter().map(|cause| entry(cause, &cause.summary)).collect();
+    let lines = |text: &String| text.lines().count();
+    if full.iter().map(lines).sum::<usize>() <= LINES {
+        return verdict(triage) + &full.concat();
+    }
     let mut out = verdict(triage);
-    for cause in triage.causes.iter().take(ON_SCREEN) {
-        let stuck = count(cause.objects.len());
-        out.push_str(&fitted(&format!("{:8} {:?} ({stuck}): {}", cause.severity.as_str(), cause.cause, cause.summary)));
-        out.push_str(&format!("         {}\n", cause.action));
+    let mut used = 0;
+    for (shown, cause) in triage.causes.iter().enumerate() {
+        let text = compact(cause);
+        used += lines(&text);
+        if used > LINES {
+            let more = triage.causes.len() - shown;
+            let causes = if more == 1 { "cause" } else { "causes" };
+            out.push_str(&format!("and {more} more {causes}: -o wide\n"));
+            break;
+        }
+        out.push_str(&text);
     }
-    if triage.causes.len() > ON_SCREEN {
-        out.push_str(&format!("… and {} more causes; use -o wide\n", triage.causes.len() - ON_SCREEN));
-    }
+    out
+}
+
+/// A cause without what was reported, unless that fits on its line.
+fn compact(cause: &RootCause) -> String {
+    let full = entry(cause, &cause.summary);
+    let fits = full.lines().count() == 2 && full.lines().next().is_some_and(|line| line.chars().count() <= WIDTH);
+    if fits { full } else { entry(cause, &cause.headline) }
+}
+
+fn entry(cause: &RootCause, text: &str) -> String {
+    let mut out = String::new();
+    let first = format!("{:8} {:?} ({}): {text}", cause.severity.as_str(), cause.cause, count(cause.objects.len()));
+    hanging(&mut out, "", INDENT, &first);
+    out.push_str(&format!("{INDENT}{}\n", cause.action));
     out
 }
 
@@ -57,13 +84,4 @@ fn verdict(triage: &Triage) -> String {
 
 fn count(objects: usize) -> String {
     if objects == 1 { "1 object".into() } else { format!("{objects} objects") }
-}
-
-/// A line that is cut at the width of the screen.
-fn fitted(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
-        return format!("{line}\n");
-    }
-    let cut: String = line.chars().take(WIDTH - 1).collect();
-    format!("{cut}…\n")
 }

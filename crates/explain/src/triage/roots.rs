@@ -6,7 +6,7 @@ use stead_model::ObjectKey;
 
 use super::evidence::Evidence;
 use super::scope::TriageScope;
-use super::{RootCause, StuckCause, summary};
+use super::{RootCause, Severity, StuckCause, action, summary};
 
 /// A cause and the object that it is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +27,12 @@ pub(super) struct Group {
     /// What was reported, in one line.
     pub(super) detail: String,
     pub(super) objects: BTreeSet<ObjectKey>,
+    /// A cordoned node that could run the pods.
+    pub(super) cordoned: Option<String>,
+    /// Whether no scheduler has tried to place the pods.
+    pub(super) untried: bool,
+    /// Whether Kubernetes does what it was asked to do, and waits for a person.
+    as_configured: bool,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +55,32 @@ impl Roots {
         self.assigned.insert(object.clone(), root);
     }
 
+    /// Notes a cordoned node that could run the pods of a root.
+    pub(super) fn set_cordoned(&mut self, root: &Root, node: String) {
+        if let Some(group) = self.groups.get_mut(root) {
+            group.cordoned.get_or_insert(node);
+        }
+    }
+
+    /// Notes that no scheduler has tried to place the pods of a root.
+    pub(super) fn set_untried(&mut self, root: &Root) {
+        if let Some(group) = self.groups.get_mut(root) {
+            group.untried = true;
+        }
+    }
+
+    /// Notes that a root is as configured: somebody has to know, and nothing has failed.
+    pub(super) fn set_as_configured(&mut self, root: &Root) {
+        if let Some(group) = self.groups.get_mut(root) {
+            group.as_configured = true;
+        }
+    }
+
+    /// Whether an object was assigned to a root.
+    pub(super) fn contains(&self, root: &Root) -> bool {
+        self.groups.contains_key(root)
+    }
+
     /// The root of an object.
     pub(super) fn of(&self, object: &ObjectKey) -> Option<&Root> {
         self.assigned.get(object)
@@ -68,13 +100,15 @@ impl Roots {
                 continue;
             }
             let root = about_one_pod(root, &group);
+            let headline = summary::headline(evidence, &root, &group);
             out.push(RootCause {
                 cause: root.cause,
                 about: reference(&root.about),
-                severity: root.cause.severity(),
-                summary: summary::summary(evidence, &root, &group),
-                action: summary::action(&root, &group),
+                severity: if group.as_configured { Severity::Info } else { root.cause.severity() },
+                summary: summary::summary(&root, &headline, &group),
+                action: action::action(evidence, &root, &group),
                 objects: group.objects.iter().map(reference).collect(),
+                headline,
             });
         }
         out.sort_by_key(|cause| {
@@ -94,7 +128,7 @@ fn about_one_pod(root: Root, group: &Group) -> Root {
 }
 
 /// `pod/NAMESPACE/NAME`, `node/NAME`.
-pub(super) fn reference(key: &ObjectKey) -> String {
+pub(crate) fn reference(key: &ObjectKey) -> String {
     let kind = key.kind.to_lowercase();
     match key.namespace.as_str() {
         "" => format!("{kind}/{}", key.name),

@@ -3,24 +3,27 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use stead_model::{ObjectKey, controller_of};
 
 use super::StuckCause;
 use super::evidence::Evidence;
+use super::rejections::{not_progressing, rejection, rejection_by_condition};
 use super::roots::{Root, Roots};
 
 /// A workload that does not have what it should have.
-struct Short<'a> {
-    key: &'a ObjectKey,
-    metadata: &'a ObjectMeta,
+pub(super) struct ShortWorkload<'a> {
+    pub(super) key: &'a ObjectKey,
+    pub(super) metadata: &'a ObjectMeta,
     /// How many pods it should have; none where that is not fixed.
     wanted: Option<i32>,
+    /// Whether it has fewer than that by its own status.
+    below: bool,
 }
 
-/// Assigns the workloads below their count: to the root of a stuck pod, or to the reason why pods are not created.
+/// Assigns the workloads below their count: to the reason why pods are not created, or to the root of a stuck pod.
 pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
     let by_pod = roots_of_pods(evidence, roots);
     let short = short_workloads(evidence);
@@ -30,168 +33,158 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
         if short.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        if let Some(root) = by_pod.get(short.key) {
+        if let Some((root, detail)) = rejection_by_condition(evidence, &short) {
+            roots.assign(short.key, root, &detail);
+        } else if let Some(root) = by_pod.get(short.key) {
             roots.assign(short.key, root.clone(), "");
         } else if let Some((root, detail)) =
-            not_created(evidence, &short, existing.get(short.key).copied().unwrap_or_default())
+            without_stuck_pods(evidence, &short, existing.get(short.key).copied().unwrap_or_default())
         {
             roots.assign(short.key, root, &detail);
         }
     }
+    cron_jobs(evidence, roots);
 }
 
 /// For each workload, the most severe root of its pods.
 fn roots_of_pods(evidence: &Evidence<'_>, roots: &Roots) -> BTreeMap<ObjectKey, Root> {
     let mut out: BTreeMap<ObjectKey, Root> = BTreeMap::new();
+    let rank = |root: &Root| (root.cause.severity(), root.cause);
     for (key, root) in roots.assigned().filter(|(key, _)| key.kind == "Pod") {
-        let Some(workload) = evidence.workload(key) else { continue };
-        let rank = |root: &Root| (root.cause.severity(), root.cause);
-        match out.get(&workload) {
-            Some(other) if rank(other) <= rank(root) => {}
-            _ => {
-                out.insert(workload, root.clone());
+        for workload in evidence.workloads(key) {
+            match out.get(&workload) {
+                Some(other) if rank(other) <= rank(root) => {}
+                _ => {
+                    out.insert(workload, root.clone());
+                }
             }
         }
     }
     out
 }
 
-/// The workloads that are below their count. Missing counts in a status are zero, as in the API.
-fn short_workloads<'a>(evidence: &Evidence<'a>) -> Vec<Short<'a>> {
+/// The workloads that are below their count, or that say themselves that something failed. Missing counts in a status
+/// are zero, as in the API.
+fn short_workloads<'a>(evidence: &Evidence<'a>) -> Vec<ShortWorkload<'a>> {
     let mut out = Vec::new();
-    let mut add = |key, metadata, wanted: i32, has: i32| {
-        if wanted > has {
-            out.push(Short { key, metadata, wanted: Some(wanted) });
+    let mut add = |key, metadata, wanted: i32, has: i32, failed: bool| {
+        if wanted > has || (failed && wanted > 0) {
+            out.push(ShortWorkload { key, metadata, wanted: Some(wanted), below: wanted > has });
         }
     };
     for (key, it) in evidence.objects.all::<Deployment>() {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let available = it.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
+        let updated = it.status.as_ref().and_then(|status| status.updated_replicas).unwrap_or_default();
         let paused = it.spec.as_ref().is_some_and(|spec| spec.paused == Some(true));
-        let status = it.status.as_ref();
-        let available = status.and_then(|status| status.available_replicas).unwrap_or_default();
-        let updated = status.and_then(|status| status.updated_replicas).unwrap_or_default();
-        add(key, &it.metadata, wanted, if paused { available } else { available.min(updated) });
+        let rolls_out = !paused && updated < wanted;
+        add(key, &it.metadata, wanted, available, rolls_out || not_progressing(it).is_some());
     }
     for (key, it) in evidence.objects.all::<StatefulSet>() {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default());
+        add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }
     for (key, it) in evidence.objects.all::<DaemonSet>() {
         let status = it.status.as_ref();
         let wanted = status.map(|status| status.desired_number_scheduled).unwrap_or_default();
-        add(key, &it.metadata, wanted, status.map(|status| status.number_ready).unwrap_or_default());
+        add(key, &it.metadata, wanted, status.map(|status| status.number_ready).unwrap_or_default(), false);
     }
-    for (key, it) in evidence.objects.all::<ReplicaSet>().filter(|(_, it)| controller_of(&it.metadata).is_none()) {
+    // A ReplicaSet is part of its Deployment, where that was read.
+    let owned = |set: &ReplicaSet, namespace: &str| {
+        let owner = controller_of(&set.metadata);
+        owner.is_some_and(|owner| evidence.objects.contains(&ObjectKey::new(&owner.kind, namespace, &owner.name)))
+    };
+    for (key, it) in evidence.objects.all::<ReplicaSet>().filter(|(key, it)| !owned(it, &key.namespace)) {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default());
+        add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }
     for (key, it) in evidence.objects.all::<ReplicationController>() {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default());
+        add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }
-    for (key, it) in evidence.objects.all::<Job>() {
-        let suspended = it.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true));
-        let status = it.status.as_ref();
-        let ended = |kind: &str| matches!(kind, "Complete" | "Failed" | "SuccessCriteriaMet" | "FailureTarget");
-        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        if !suspended && !conditions.iter().any(|c| ended(&c.type_) && c.status == "True") {
-            out.push(Short { key, metadata: &it.metadata, wanted: None });
-        }
-    }
+    let jobs = evidence.objects.all::<Job>().filter(|(_, job)| !has_ended(job));
+    out.extend(jobs.map(|(key, job)| ShortWorkload { key, metadata: &job.metadata, wanted: None, below: true }));
     out
+}
+
+/// Whether a Job is complete, failed or suspended. A Job whose last pods are still Terminating has not ended.
+fn has_ended(job: &Job) -> bool {
+    let ended = |kind: &str| matches!(kind, "Complete" | "Failed");
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let suspended = job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true));
+    suspended || conditions.iter().any(|c| ended(&c.type_) && c.status == "True")
 }
 
 /// The pods of a workload that have not ended.
 #[derive(Default, Clone, Copy)]
 struct Existing {
     pods: i64,
-    /// Whether one of them was created a short while ago.
-    young: bool,
+    /// Whether one of them was created a short while ago, is not ready yet or is being deleted.
+    changing: bool,
 }
 
 /// The pods of each workload. The JSON is read directly: this looks at every pod of a cluster.
 fn existing(evidence: &Evidence<'_>) -> BTreeMap<ObjectKey, Existing> {
     let mut out: BTreeMap<ObjectKey, Existing> = BTreeMap::new();
-    let mut top: BTreeMap<ObjectKey, ObjectKey> = BTreeMap::new();
+    let mut chains: BTreeMap<ObjectKey, Vec<ObjectKey>> = BTreeMap::new();
     for pod in evidence.objects.of_kind("Pod") {
         let raw = pod.raw();
-        let mut owners = raw["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let Some(owner) = owners.find(|owner| owner["controller"] == true) else { continue };
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let owner = ObjectKey::new(text("kind"), &pod.key().namespace, text("name"));
         if matches!(raw["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             continue;
         }
-        let workload = top.entry(owner.clone()).or_insert_with(|| evidence.workload(pod.key()).unwrap_or(owner));
+        let mut owners = raw["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let Some(owner) = owners.next() else { continue };
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        let owner = ObjectKey::new(text("kind"), &pod.key().namespace, text("name"));
         let created = raw["metadata"]["creationTimestamp"].as_str().and_then(|at| at.parse().ok());
-        let known = out.entry(workload.clone()).or_default();
-        known.pods += 1;
-        known.young |= !evidence.lasted(created, evidence.thresholds.not_ready);
+        let young = created.is_some() && !evidence.lasted(created, evidence.thresholds.not_ready);
+        let unready = |condition: &serde_json::Value| condition["type"] == "Ready" && condition["status"] != "True";
+        let mut conditions = raw["status"]["conditions"].as_array().into_iter().flatten();
+        let changing = young || conditions.any(unready) || raw["metadata"]["deletionTimestamp"].is_string();
+        for workload in chains.entry(owner).or_insert_with(|| evidence.workloads(pod.key())) {
+            let known = out.entry(workload.clone()).or_default();
+            known.pods += 1;
+            known.changing |= changing;
+        }
     }
     out
 }
 
-/// Why the pods of a workload are not created.
-fn not_created(evidence: &Evidence<'_>, short: &Short<'_>, existing: Existing) -> Option<(Root, String)> {
+/// Why a workload without a stuck pod is below its count.
+fn without_stuck_pods(
+    evidence: &Evidence<'_>,
+    short: &ShortWorkload<'_>,
+    existing: Existing,
+) -> Option<(Root, String)> {
     let missing = short.wanted.map_or(existing.pods == 0, |wanted| existing.pods < i64::from(wanted));
-    if !missing {
-        return None;
-    }
-    if let Some(message) = rejection(evidence, short) {
-        return Some((rejected(short.key, &message), message));
-    }
-    // A Job without pods may wait for its back-off; a workload that was just created or changed gets its pods soon.
-    let known = short.wanted.is_some() && evidence.was_read("Pod") && existing.pods == 0;
     let old = evidence.is_older(short.metadata, evidence.thresholds.not_ready);
+    let settled = old && !existing.changing && short.below && evidence.was_read("Pod");
+    if let Some(found) = missing.then(|| rejection(evidence, short, settled)).flatten() {
+        return Some(found);
+    }
     let root = Root::new(StuckCause::ReplicasMissing, short.key.clone());
-    (known && old && !existing.young).then(|| (root, String::new()))
+    // A Job without pods may wait for its back-off.
+    if missing && settled && short.wanted.is_some() {
+        let wanted = short.wanted.unwrap_or_default();
+        return Some((root, format!("{} of {wanted} pods exist", existing.pods)));
+    }
+    let key = Some(short.key).filter(|key| key.kind == "Deployment");
+    let deployment = key.and_then(|key| evidence.objects.find::<Deployment>(&key.namespace, &key.name));
+    let stalled = deployment.and_then(not_progressing).filter(|_| !existing.changing);
+    stalled.map(|message| (root, message.to_owned()))
 }
 
-/// What the API server said when the workload's controller last created a pod.
-fn rejection(evidence: &Evidence<'_>, short: &Short<'_>) -> Option<String> {
-    let failed = |key: &ObjectKey, uid: Option<&str>| {
-        evidence.warnings(key, uid).find(|event| event.reason == "FailedCreate").map(|event| event.message.to_owned())
-    };
-    if let Some(message) = failed(short.key, short.metadata.uid.as_deref()) {
-        return Some(message);
-    }
-    if short.key.kind == "Deployment"
-        && let Some(deployment) = evidence.objects.find::<Deployment>(&short.key.namespace, &short.key.name)
-    {
-        let conditions = deployment.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let failure = conditions.iter().find(|c| c.type_ == "ReplicaFailure" && c.status == "True");
-        if let Some(message) = failure.and_then(|condition| condition.message.clone()) {
-            return Some(message);
+/// Assigns the CronJobs that start no other Job while one of theirs is stuck.
+fn cron_jobs(evidence: &Evidence<'_>, roots: &mut Roots) {
+    for (key, cron) in evidence.objects.all::<CronJob>() {
+        let forbids = cron.spec.concurrency_policy.as_deref() == Some("Forbid");
+        let suspended = cron.spec.suspend == Some(true);
+        let active = cron.status.as_ref().and_then(|status| status.active.as_deref()).unwrap_or_default();
+        let jobs = active.iter().filter_map(|job| job.name.as_deref());
+        let mut stuck = jobs.map(|name| ObjectKey::new("Job", &key.namespace, name));
+        let root = stuck.find_map(|job| roots.of(&job).cloned()).filter(|_| forbids && !suspended);
+        if let Some(root) = root {
+            roots.assign(key, root, "");
         }
     }
-    let sets = evidence.objects.all_in::<ReplicaSet>(&short.key.namespace);
-    let own = sets.filter(|(_, set)| {
-        controller_of(&set.metadata).is_some_and(|owner| owner.kind == short.key.kind && owner.name == short.key.name)
-    });
-    let wanted = own.filter(|(_, set)| set.spec.as_ref().and_then(|spec| spec.replicas) != Some(0));
-    wanted.filter_map(|(key, set)| failed(key, set.metadata.uid.as_deref())).next()
-}
-
-/// The root of a rejected pod, by the message of the admission plugin.
-fn rejected(workload: &ObjectKey, message: &str) -> Root {
-    let between = |begin: &str, end: &str| {
-        let (_, rest) = message.split_once(begin)?;
-        rest.split(end).next().map(str::trim).filter(|name| !name.is_empty())
-    };
-    let namespace = &workload.namespace;
-    if let Some(quota) = between("exceeded quota: ", ",").or_else(|| between("failed quota: ", ":")) {
-        return Root::new(StuckCause::QuotaExceeded, ObjectKey::new("ResourceQuota", namespace, quota));
-    }
-    let account = between("serviceaccount \"", "\"").or_else(|| between("error looking up service account ", ":"));
-    if let Some(account) = account.filter(|_| message.contains("not found")) {
-        let name = account.rsplit('/').next().unwrap_or(account);
-        return Root::new(StuckCause::MissingReference, ObjectKey::new("ServiceAccount", namespace, name));
-    }
-    if let Some(class) = between("no PriorityClass with name ", " was found") {
-        return Root::new(StuckCause::MissingReference, ObjectKey::cluster("PriorityClass", class));
-    }
-    if let Some(class) = between("RuntimeClass \"", "\" not found").filter(|_| message.contains("not found")) {
-        return Root::new(StuckCause::MissingReference, ObjectKey::cluster("RuntimeClass", class));
-    }
-    Root::new(StuckCause::CreateRejected, workload.clone())
 }

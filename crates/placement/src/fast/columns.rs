@@ -62,7 +62,8 @@ impl NodeColumns {
                 self.taint_scores[slot] = 0;
                 return;
             };
-            let (affinity, taints) = (node::affinity(spec, n).is_ok(), node::taints(spec, n).is_ok());
+            let affinity = node::affinity(spec, n).is_ok();
+            let taints = node::untolerated(n, &spec.tolerations).is_none();
             let fits = affinity && taints && node::unschedulable(spec, n).is_ok();
             self.fits[slot] = u8::from(fits);
             self.features[slot] = u8::from(node::features(spec, n).is_ok());
@@ -145,17 +146,18 @@ pub(super) struct RoomColumns {
 }
 
 impl RoomColumns {
-    pub(super) fn refresh(&mut self, changes: &Changes, slots: &Slots, spec: &PodSpec) {
+    pub(super) fn refresh(&mut self, changes: &Changes, cluster: &Cluster, spec: &PodSpec) {
+        let (slots, rules) = (&cluster.slots, cluster.rules());
         self.fits.resize(slots.len(), 0);
         self.scores.resize(slots.len(), 0);
-        let balanced = !fit::is_best_effort(spec);
+        let balanced = fit::scores_balance(spec, rules);
         refresh(&mut self.seen, changes, slots, |slot, info| {
             let Some(info) = info else {
                 self.fits[slot] = 0;
                 return;
             };
-            self.fits[slot] = u8::from(node::ports(spec, info).is_ok() && fit::filter(spec, info).is_ok());
-            let balance = if balanced { fit::balance_score(spec, info) } else { 0 };
+            self.fits[slot] = u8::from(node::ports(spec, info).is_ok() && fit::filter(spec, info, rules).is_ok());
+            let balance = if balanced { fit::balance_score(spec, info, rules) } else { 0 };
             self.scores[slot] = (fit::score(spec, info, FitStrategy::LeastAllocated) + balance) as i32;
         });
     }

@@ -59,7 +59,7 @@ impl Index {
         let nodes = self.nodes.of(spec);
         nodes.refresh(&self.node_changes, &cluster.slots, spec);
         let room = self.rooms.of(spec);
-        room.refresh(&self.room_changes, &cluster.slots, spec);
+        room.refresh(&self.room_changes, cluster, spec);
         scratch.fits.clear();
         scratch.fits.extend(nodes.fits.iter().zip(&room.fits).map(|(a, b)| a & b));
         if !spec.volumes.is_empty() && volumes::filter(cluster, pod, &mut scratch.fits).is_err() {

@@ -29,7 +29,7 @@ impl<'a> Filters<'a> {
 
     fn ask(&self, info: &NodeInfo) -> Filtered {
         if let Some(s) = &self.restrictions {
-            s.filter(&self.pod.spec, info)?;
+            s.filter(&self.pod.spec, info, self.cluster.rules())?;
         }
         if self.limits {
             volume_limits::filter(self.cluster, self.pod, info)?;

@@ -8,8 +8,9 @@ use crate::pod::PodSpec;
 use crate::profile::FitStrategy;
 use crate::resources::ResourceName;
 use crate::status::{AttemptFault, Code, Filtered, Plugin, Rejection, RejectionReason};
+use crate::version_rules::VersionRules;
 
-pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
+pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo, rules: &VersionRules) -> Filtered {
     let mut reasons = Vec::new();
     let mut code = Code::Unschedulable;
     let want = &pod.resources.requests;
@@ -21,7 +22,7 @@ pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo) -> Filtered {
     let mut check = |want: i64, has: i64, taken: i64, name: &dyn Fn() -> ResourceName| {
         if want > 0 && want > has.wrapping_sub(taken) {
             reasons.push(RejectionReason::InsufficientResource(name()));
-            if want > has {
+            if want > has && rules.unresolvable_requests {
                 code = Code::Unresolvable;
             }
         }
@@ -62,17 +63,20 @@ fn allocated(resources: [(i64, i64); 2], strategy: FitStrategy) -> i64 {
     if count == 0 { 0 } else { sum / count }
 }
 
-/// Whether the pod requests neither cpu nor memory: then balance is not scored.
-pub(crate) fn is_best_effort(pod: &PodSpec) -> bool {
-    pod.resources.balance_score == (0, 0)
+/// Whether balance is scored for the pod. A pod that requests neither cpu nor memory does not change it.
+pub(crate) fn scores_balance(pod: &PodSpec, rules: &VersionRules) -> bool {
+    !rules.skips_best_effort || pod.resources.balance_score != (0, 0)
 }
 
-/// How much the pod balances the node's use of cpu and memory.
-pub(crate) fn balance_score(pod: &PodSpec, info: &NodeInfo) -> i64 {
+/// How balanced the node's use of cpu and memory is with the pod, or how much the pod improves it.
+pub(crate) fn balance_score(pod: &PodSpec, info: &NodeInfo, rules: &VersionRules) -> i64 {
     let has = [info.node.allocatable.milli_cpu, info.node.allocatable.memory];
     let taken = [info.requested.milli_cpu, info.requested.memory];
     let (cpu, memory) = pod.resources.balance_score;
     let with = balance([taken[0].wrapping_add(cpu), taken[1].wrapping_add(memory)], has);
+    if !rules.balance_improvement {
+        return with;
+    }
     let without = balance(taken, has);
     MAX_SCORE / 2 + (MAX_SCORE / 2 + with - without) / 2
 }

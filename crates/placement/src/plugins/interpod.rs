@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stead_semantics::labels::Labels;
+use stead_semantics::labels::{Labels, Selector};
 
 use super::MAX_SCORE;
 use crate::cluster::Cluster;
@@ -30,12 +30,14 @@ pub(crate) fn matches(
 }
 
 /// A term of the pod to place, with the selected namespaces added (`mergeAffinityTermNamespacesIfNotEmpty`).
-/// kube-scheduler clears the selector of a copy, so the selector stays and is later matched against empty labels.
 pub(crate) fn resolve(cluster: &Cluster, term: &AffinityTerm) -> AffinityTerm {
     let mut term = term.clone();
     if !term.namespace_selector.is_empty() {
         let selected = cluster.namespaces().iter().filter(|(_, labels)| term.namespace_selector.matches(labels));
         term.namespaces.extend(selected.map(|(name, _)| name.clone()));
+        if !cluster.rules().keeps_namespace_selector {
+            term.namespace_selector = Selector::nothing();
+        }
     }
     term
 }

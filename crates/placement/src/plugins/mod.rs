@@ -1,4 +1,4 @@
-//! kube-scheduler's default plugins, as in Kubernetes 1.36.
+//! kube-scheduler's default plugins. Differences between Kubernetes versions are rules of `version_rules.rs`.
 
 pub(crate) mod fit;
 pub(crate) mod images;

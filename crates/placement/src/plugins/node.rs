@@ -7,6 +7,7 @@ use stead_semantics::taints;
 use crate::node::{Node, NodeInfo};
 use crate::pod::{PodSpec, Tolerations};
 use crate::status::{Code, Filtered, Plugin, RejectionReason, reject};
+use crate::version_rules::VersionRules;
 
 fn prevents_scheduling(t: &Taint) -> bool {
     t.effect == "NoSchedule" || t.effect == "NoExecute"
@@ -26,11 +27,11 @@ pub(crate) fn unschedulable(pod: &PodSpec, node: &Node) -> Filtered {
     Ok(())
 }
 
-pub(crate) fn taints(pod: &PodSpec, node: &Node) -> Filtered {
-    match untolerated(node, &pod.tolerations) {
-        Some(_) => reject(Plugin::TaintToleration, Code::Unresolvable, RejectionReason::UntoleratedTaint),
-        None => Ok(()),
-    }
+pub(crate) fn taints(pod: &PodSpec, node: &Node, rules: &VersionRules) -> Filtered {
+    let Some(taint) = untolerated(node, &pod.tolerations) else { return Ok(()) };
+    let text = || (taint.key.as_str().into(), taint.value.as_deref().unwrap_or_default().into());
+    let named = rules.names_taint.then(text);
+    reject(Plugin::TaintToleration, Code::Unresolvable, RejectionReason::UntoleratedTaint { named })
 }
 
 pub(crate) fn affinity(pod: &PodSpec, node: &Node) -> Filtered {

@@ -6,6 +6,7 @@ use crate::plugins::volume_limits::{is_created_for, not_owner};
 use crate::pod::Pod;
 use crate::status::{AttemptFault, Code, Filtered, Plugin, Rejection, RejectionReason, SchedulingError};
 use crate::storage::{Claim, PersistentVolume, StorageState};
+use crate::version_rules::AttributesClassRule;
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
@@ -71,9 +72,9 @@ impl<'a> State<'a> {
         let storage = cluster.storage();
         let mut reasons = Vec::new();
         let (usable, found) = self.check_bound(storage, node);
-        let (satisfied, room) = self.check_waiting(storage, node)?;
+        let (satisfied, room) = self.check_waiting(cluster, node)?;
         if !usable {
-            reasons.push(RejectionReason::VolumeNodeAffinity);
+            reasons.push(RejectionReason::VolumeNodeAffinity(cluster.rules().volume_node_affinity));
         }
         if !satisfied {
             reasons.push(RejectionReason::NoVolumeToBind);
@@ -103,7 +104,9 @@ impl<'a> State<'a> {
     }
 
     /// Whether the unbound claims can get volumes on the node, and whether there is capacity for them.
-    fn check_waiting(&self, storage: &StorageState, node: &Node) -> Result<(bool, bool), AttemptFault> {
+    fn check_waiting(&self, cluster: &Cluster, node: &Node) -> Result<(bool, bool), AttemptFault> {
+        let storage = cluster.storage();
+        let attributes = cluster.rules().attributes_class;
         let (mut to_match, mut to_provision) = (Vec::new(), Vec::new());
         for claim in &self.waiting {
             match &claim.selected_node {
@@ -116,7 +119,11 @@ impl<'a> State<'a> {
         to_match.sort_by(|a, b| a.request.cmp(&b.request));
         let mut chosen: Vec<&str> = Vec::new();
         for claim in to_match {
-            match find_volume(storage, claim, node, &chosen) {
+            if attributes == AttributesClassRule::Unsupported && !claim.attributes_class.is_empty() {
+                let (namespace, claim) = (claim.namespace.clone(), claim.name.clone());
+                return Err(AttemptFault::Error(SchedulingError::AttributesClassUnsupported { namespace, claim }));
+            }
+            match find_volume(storage, claim, node, &chosen, attributes) {
                 Some(volume) => chosen.push(&volume.name),
                 None => to_provision.push(claim),
             }
@@ -152,6 +159,7 @@ fn find_volume<'a>(
     claim: &Claim,
     node: &Node,
     chosen: &[&str],
+    attributes: AttributesClassRule,
 ) -> Option<&'a PersistentVolume> {
     let mut smallest: Option<&PersistentVolume> = None;
     // kube-scheduler lists only the volumes of the claim's class.
@@ -161,7 +169,11 @@ fn find_volume<'a>(
             || (volume.claim.is_some() && !is_for)
             || volume.capacity < claim.request
             || volume.block != claim.block
-            || volume.attributes_class != claim.attributes_class
+            || match attributes {
+                AttributesClassRule::Ignored => false,
+                AttributesClassRule::Unsupported => !volume.attributes_class.is_empty(),
+                AttributesClassRule::Compared => volume.attributes_class != claim.attributes_class,
+            }
             || volume.deleting
         {
             continue;

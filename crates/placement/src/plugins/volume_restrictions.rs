@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::node::NodeInfo;
 use crate::pod::{Pod, PodSpec, Volume};
 use crate::status::{Code, Filtered, Plugin, Rejection, RejectionReason, reject};
+use crate::version_rules::VersionRules;
 
 /// The pod's claims with access mode ReadWriteOncePod, and how many are in use.
 #[derive(Debug, Clone)]
@@ -46,7 +47,7 @@ impl State {
         self.conflicts += n * other.spec.volumes.iter().filter(uses).count() as i64;
     }
 
-    pub(crate) fn filter(&self, pod: &PodSpec, info: &NodeInfo) -> Filtered {
+    pub(crate) fn filter(&self, pod: &PodSpec, info: &NodeInfo, rules: &VersionRules) -> Filtered {
         let wanted = pod.volumes.iter().filter(|v| is_exclusive(v));
         for volume in wanted {
             if info.pods.iter().any(|p| p.spec.volumes.iter().any(|other| conflict(volume, other))) {
@@ -54,7 +55,8 @@ impl State {
             }
         }
         if self.conflicts > 0 {
-            return reject(Plugin::VolumeRestrictions, Code::Unschedulable, RejectionReason::ReadWriteOncePodInUse);
+            let reason = RejectionReason::ReadWriteOncePodInUse(rules.read_write_once_pod);
+            return reject(Plugin::VolumeRestrictions, Code::Unschedulable, reason);
         }
         Ok(())
     }

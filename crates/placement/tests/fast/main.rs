@@ -31,9 +31,9 @@ fn key(pod: &RawPod) -> (String, String) {
 }
 
 impl World {
-    fn new(objects: &mut Objects) -> World {
+    fn new(objects: &mut Objects, version: KubernetesVersion) -> World {
         let rest = objects.surroundings();
-        let cluster = Cluster::from_snapshot(&rest, KubernetesVersion::NEWEST).expect("valid objects");
+        let cluster = Cluster::from_snapshot(&rest, version).expect("valid objects");
         let mut world = World { cluster, nodes: BTreeMap::new(), pods: BTreeMap::new(), rest };
         for _ in 0..objects.rng.between(0, 14) {
             world.set_node(objects.node());
@@ -51,7 +51,7 @@ impl World {
     }
 
     fn set_pod(&mut self, pod: RawPod) {
-        self.cluster.set_pod(Pod::compile(&pod, KubernetesVersion::NEWEST).expect("a valid pod"));
+        self.cluster.set_pod(Pod::compile(&pod, self.cluster.version()).expect("a valid pod"));
         self.pods.insert(key(&pod), pod);
     }
 
@@ -62,7 +62,7 @@ impl World {
 
     /// Places a pod with both paths, compares the results, and assumes the pod on a node.
     fn place(&mut self, mut raw: RawPod, seed: u64) -> Result<(), String> {
-        let pod = Pod::compile(&raw, KubernetesVersion::NEWEST).expect("a valid pod");
+        let pod = Pod::compile(&raw, self.cluster.version()).expect("a valid pod");
         let reference = evaluate(&self.cluster, &pod).expect("nothing unmodelled");
         let fast = self.cluster.place(&pod).expect("nothing unmodelled");
         let mut feasible: Vec<_> = fast.feasible().collect();
@@ -95,8 +95,9 @@ impl World {
             pods: self.pods.values().cloned().collect(),
             ..self.rest.clone()
         };
-        let rebuilt = Cluster::from_snapshot(&snapshot, KubernetesVersion::NEWEST).expect("valid objects");
-        let pod = Pod::compile(pod, KubernetesVersion::NEWEST).expect("a valid pod");
+        let version = self.cluster.version();
+        let rebuilt = Cluster::from_snapshot(&snapshot, version).expect("valid objects");
+        let pod = Pod::compile(pod, version).expect("a valid pod");
         let (ours, theirs) = (evaluate(&self.cluster, &pod), evaluate(&rebuilt, &pod));
         let same = ours.as_ref().map(|v| (&v.scores, &v.rejected)) == theirs.as_ref().map(|v| (&v.scores, &v.rejected));
         if same { Ok(()) } else { Err(format!("rebuilt: {theirs:?}\nkept: {ours:?}")) }
@@ -144,9 +145,15 @@ impl World {
     }
 }
 
+/// The newest version for half of the seeds, and each of the others in turn.
+fn version(seed: u64) -> KubernetesVersion {
+    let mut older = KubernetesVersion::all().filter(|version| *version != KubernetesVersion::NEWEST);
+    if seed.is_multiple_of(2) { None } else { older.nth((seed / 2 % 7) as usize) }.unwrap_or_default()
+}
+
 fn play(seed: u64) -> Result<(), String> {
     let mut objects = Objects::new(Rng::new(seed));
-    let mut worlds = vec![World::new(&mut objects)];
+    let mut worlds = vec![World::new(&mut objects, version(seed))];
     for step in 0..60 {
         // Forks change independently: a change to one must not affect the other.
         if worlds.len() < 3 && objects.rng.chance(5) {

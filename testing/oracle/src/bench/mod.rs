@@ -1,13 +1,16 @@
-//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, and the memory of a
-//! large cluster.
+//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
+//! cluster, the time of triage, and the size and start of the released program.
 
 mod batches;
 mod memory;
+mod startup;
+mod triage;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use stead_model::KubernetesVersion;
 use stead_placement::{Batch, place_all};
 
 use crate::program;
@@ -46,7 +49,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if wanted("memory") {
         memory::measure()?;
     }
-    let oracle = if args.alone { None } else { program::find(args.oracle.as_deref()) };
+    if wanted("startup") {
+        startup::measure()?;
+    }
+    if wanted("triage") {
+        triage::measure(args.runs)?;
+    }
+    let oracle = if args.alone { None } else { program::find(args.oracle.as_deref(), KubernetesVersion::NEWEST) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
     for (nodes, queue, kind, present) in BATCHES {
         let name = format!("{nodes} nodes, {present} + {queue} {}", kind.name());

@@ -15,6 +15,7 @@ struct CommandOutput {
 fn stead(plane: &ControlPlane, args: &[&str]) -> Result<CommandOutput> {
     let output = Command::new(crate::stead()?)
         .args(args)
+        .args((args[0] == "install").then_some("--image=registry.test/stead:1"))
         .arg("--kubeconfig")
         .arg(plane.kubeconfig())
         .stdin(std::process::Stdio::null())

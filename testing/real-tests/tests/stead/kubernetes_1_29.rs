@@ -68,7 +68,13 @@ async fn wait_for(plane: &ControlPlane, args: &[&str], expected: &str) -> Result
         if found.stdout.contains(expected) {
             return Ok(());
         }
-        ensure!(Instant::now() < end, "kubectl {}: {expected:?} is not in {}{}", args.join(" "), found.stdout, found.stderr);
+        ensure!(
+            Instant::now() < end,
+            "kubectl {}: {expected:?} is not in {}{}",
+            args.join(" "),
+            found.stdout,
+            found.stderr
+        );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
@@ -91,7 +97,8 @@ async fn operator_gluster_and_explain_on_1_29() -> Result<()> {
     let _operator = Operator(operator.context("running the operator")?);
     plane.kubectl_with(&["apply", "-f", "-"], GLANCE).await?.ok()?;
     wait_for(&plane, &["get", "jobs", "-o", "name"], "job.batch/glance-db-sync").await?;
-    let satisfiable = ["get", "topology", "zones", "-o", "jsonpath={.status.conditions[?(@.type=='Satisfiable')].status}"];
+    let satisfiable =
+        ["get", "topology", "zones", "-o", "jsonpath={.status.conditions[?(@.type=='Satisfiable')].status}"];
     wait_for(&plane, &satisfiable, "Unknown").await?;
 
     // A reference to another namespace is not refused by admission, but by the operator.

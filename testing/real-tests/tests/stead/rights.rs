@@ -127,7 +127,7 @@ fn first(rights: &[OperatorRight], own: bool) -> Permission {
 
 /// Installs the operator's account, roles and bindings as `stead manifests` prints them; returns the ClusterRole.
 async fn install_rights(stage: &Stage, flags: &[&str]) -> Result<Value> {
-    let printed = [&["manifests", "--only", "operator", "-n", OWN, "-o", "json"], flags].concat();
+    let printed = [&["manifests", "--image=stead", "--only", "operator", "-n", OWN, "-o", "json"], flags].concat();
     let printed = stage.stead(&printed).await?;
     let printed: Value = serde_json::from_str(&printed)?;
     let all = printed["items"].as_array().cloned().unwrap_or_default();
