@@ -7,6 +7,7 @@ mod ci;
 mod dependencies;
 mod kubernetes;
 mod layers;
+mod older_kubernetes;
 mod oracle;
 mod real;
 mod shape;
@@ -34,7 +35,7 @@ enum Task {
     /// Build the real kube-scheduler as a judge (needs Go).
     Oracle(oracle::Args),
     /// Build the real control plane (needs Go).
-    Kubernetes(kubernetes::Args),
+    Kubernetes(older_kubernetes::Args),
 
     /// Run a real control plane with stand-in nodes until Ctrl-C.
     #[command(disable_help_flag = true)]
@@ -103,7 +104,7 @@ fn main() -> Result<ExitCode> {
         Task::Layers => layers::run()?,
         Task::Shape => shape::run()?,
         Task::Oracle(args) => oracle::build(&args)?,
-        Task::Kubernetes(args) => kubernetes::build(&args, &[])?,
+        Task::Kubernetes(args) => older_kubernetes::build(&args)?,
         Task::Cluster(rest) => delegate(&SCENARIOS, "cluster", &rest)?,
         Task::Report(rest) => delegate(&SCENARIOS, "report", &rest)?,
         Task::Disturb(rest) => delegate(&SCENARIOS, "disturb", &rest)?,

@@ -14,7 +14,7 @@ use stead_model::{Kind, Objects, is_openshift_setting, is_openstack, is_openstac
 use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
 use crate::output::{ExitWith, Hinted, complain};
-use crate::version;
+use crate::{scheduler, version};
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -32,11 +32,19 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The objects, and further ones, with the version of the cluster.
-    pub(crate) fn objects(&mut self, source: &SourceArgs, more: impl IntoIterator<Item = Value>) -> Objects {
+    /// The objects, and further ones, with the version and the scheduler's configuration of the cluster.
+    ///
+    /// # Errors
+    /// If the scheduler's configuration cannot be read or is not modelled.
+    pub(crate) fn objects(
+        &mut self,
+        source: &SourceArgs,
+        more: impl IntoIterator<Item = Value>,
+    ) -> anyhow::Result<Objects> {
         let mut objects = Objects::from_items(std::mem::take(&mut self.items).into_iter().chain(more));
         version::set(&mut objects, source.control_plane.kubernetes, self.version.as_deref());
-        objects
+        scheduler::set(&mut objects, scheduler::read(source.control_plane.scheduler_config.as_deref())?)?;
+        Ok(objects)
     }
 }
 

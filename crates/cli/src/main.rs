@@ -15,6 +15,7 @@ mod connect;
 mod consent;
 mod live_object;
 mod output;
+mod scheduler;
 mod server;
 mod stop_signal;
 mod version;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use stead_model::{KINDS, ModelError, ObjectKey, Objects, PodView, pod_volumes};
-use stead_placement::{Attempt, AttemptFault, Cluster, NodeInfo, Pod, PodSpec, evaluate};
+use stead_placement::{Attempt, AttemptFault, Cluster, DEFAULT_SCHEDULER, NodeInfo, Pod, PodSpec, Profiles, evaluate};
 
 use crate::causes::{causes, causes_for_all};
 use crate::change::{Change, ChangeAction, Trial};
@@ -250,7 +250,7 @@ pub fn explain_placement(
         timing: Vec::new(),
         notes: Vec::new(),
     };
-    if let Some((state, summary)) = not_waiting(pod) {
+    if let Some((state, summary)) = not_waiting(objects, pod) {
         return Ok(Explanation { state, summary, ..out });
     }
     out.notes = missing(kinds, &trial.pod.spec);
@@ -345,7 +345,7 @@ pub(crate) fn some(names: &[String]) -> String {
 }
 
 /// State and summary of a pod that does not wait for kube-scheduler.
-fn not_waiting(pod: PodView) -> Option<(PodState, String)> {
+fn not_waiting(objects: &Objects, pod: PodView) -> Option<(PodState, String)> {
     let (node, phase) = (pod.node(), pod.phase());
     if let Some(due) = &pod.metadata().deletion_timestamp {
         let place = node.map(|n| format!(" on node {n}")).unwrap_or_default();
@@ -362,9 +362,9 @@ fn not_waiting(pod: PodView) -> Option<(PodState, String)> {
     if !gates.is_empty() {
         return Some((PodState::Gated, gated(pod, &gates)));
     }
-    let scheduler = spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
-    (scheduler != "default-scheduler")
-        .then(|| (PodState::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER);
+    let is_known = Profiles::of(objects).is_ok_and(|profiles| profiles.get(scheduler).is_some());
+    (!is_known).then(|| (PodState::Unknown, format!("Pending: it uses the scheduler {scheduler}, not kube-scheduler")))
 }
 
 /// A scheduling gate is removed by the component that set it, which the managed fields may name.

@@ -20,6 +20,7 @@ mod queue;
 mod recent_events;
 mod references;
 mod run;
+mod services;
 mod shared;
 mod watch;
 mod web;

@@ -17,7 +17,7 @@ use crate::client::{Cluster, MAX_READ};
 use crate::execute::Executor;
 use crate::loop_set::LoopSet;
 use crate::shared::Shared;
-use crate::{definitions, references, watch as watches, web};
+use crate::{definitions, references, services, watch as watches, web};
 
 /// How the operator is run.
 #[derive(Debug, Clone)]
@@ -84,6 +84,7 @@ async fn run_until(config: ClientConfig, options: Options, stop: BoxFuture<'stat
     }
     let cluster = Cluster::new(client, shared.clone());
     tasks.spawn(references::keep(cluster.clone(), shared.clone()));
+    tasks.spawn(services::keep(cluster.clone(), shared.clone()));
     tasks.spawn(terms(shared.clone()));
 
     let identity = identity();

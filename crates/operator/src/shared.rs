@@ -38,6 +38,11 @@ struct Definitions {
 }
 
 impl Shared {
+    /// Whether a kind's CRD exists and belongs to somebody else.
+    pub(crate) fn is_foreign(&self, kind: &str) -> bool {
+        self.definitions().foreign.get(kind).copied().unwrap_or_default()
+    }
+
     /// The state at the start.
     pub(crate) fn new(loops: LoopSet, namespaces: Vec<String>) -> Shared {
         Shared {

@@ -12,6 +12,7 @@ use crate::fast::Index;
 use crate::fork::{Chunks, Sorted};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
+use crate::profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 use crate::snapshot::Snapshot;
 use crate::specs::Specs;
 use crate::storage::{Attachment, Capacity, Claim, CsiNode, PersistentVolume, StorageClass, StorageState};
@@ -40,6 +41,7 @@ pub(crate) type Slots = Chunks<Option<Arc<NodeInfo>>>;
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
     version: KubernetesVersion,
+    profiles: Arc<Profiles>,
     rules: VersionRules,
     pub(crate) slots: Slots,
     by_name: Sorted<Arc<str>, u32>,
@@ -79,6 +81,18 @@ impl Cluster {
     /// An empty cluster of a Kubernetes version.
     pub fn with_version(version: KubernetesVersion) -> Cluster {
         Cluster { version, rules: VersionRules::of(version), ..Cluster::default() }
+    }
+
+    /// Sets the profiles of the cluster's kube-scheduler.
+    pub fn set_profiles(&mut self, profiles: Profiles) {
+        self.profiles = Arc::new(profiles);
+    }
+
+    /// The profile for a pod. The default one also stands for schedulers that are not known: what is asked about their
+    /// pods is what kube-scheduler would do.
+    pub(crate) fn profile(&self, pod: &Pod) -> Arc<Profile> {
+        let name = pod.scheduler.as_deref().unwrap_or(DEFAULT_SCHEDULER);
+        self.profiles.get(name).cloned().unwrap_or_default()
     }
 
     /// The Kubernetes version whose rules and wording apply.

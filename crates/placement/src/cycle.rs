@@ -13,6 +13,7 @@ use crate::plugins::{
 };
 use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
+use crate::profile::{Point, Profile};
 use crate::status::{
     AttemptFault, Code, ExtensionPoint, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
 };
@@ -24,6 +25,7 @@ use crate::wording::{NO_DEVICE_STATE, NO_NODES, fit_message, prefilter_message};
 pub(crate) struct State<'a> {
     cluster: &'a Cluster,
     pod: &'a Pod,
+    profile: Arc<Profile>,
     restrictions: Option<volume_restrictions::State>,
     limits: bool,
     binding: Option<volume_binding::State<'a>>,
@@ -36,8 +38,11 @@ impl<'a> State<'a> {
     /// Runs PreFilter in the order of the plugins, up to the first rejection.
     fn new(cluster: &'a Cluster, pod: &'a Pod) -> Result<State<'a>, AttemptFault> {
         let spec = &*pod.spec;
+        let profile = cluster.profile(pod);
+        let on = |plugin: Plugin| profile.runs(Point::PreFilter, plugin);
         if let NamedNodes::Only(names) = &spec.named_nodes
             && names.is_empty()
+            && on(Plugin::NodeAffinity)
         {
             let reason = RejectionReason::NodeAffinityConflict;
             return Err(AttemptFault::Rejected(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason)));
@@ -45,13 +50,20 @@ impl<'a> State<'a> {
         Ok(State {
             cluster,
             pod,
-            restrictions: volume_restrictions::State::new(cluster, spec).map_err(AttemptFault::Rejected)?,
-            limits: volume_limits::applies(pod),
-            binding: volume_binding::State::new(cluster, pod)
-                .map_err(|f| f.in_plugin(ExtensionPoint::PreFilter, Plugin::VolumeBinding))?,
-            zone: volume_zone::State::new(cluster, spec)?,
-            spread: spread::State::new(cluster, spec),
-            interpod: interpod::State::new(cluster, spec),
+            restrictions: match on(Plugin::VolumeRestrictions) {
+                true => volume_restrictions::State::new(cluster, spec).map_err(AttemptFault::Rejected)?,
+                false => None,
+            },
+            limits: on(Plugin::NodeVolumeLimits) && volume_limits::applies(pod),
+            binding: match on(Plugin::VolumeBinding) {
+                true => volume_binding::State::new(cluster, pod)
+                    .map_err(|f| f.in_plugin(ExtensionPoint::PreFilter, Plugin::VolumeBinding))?,
+                false => None,
+            },
+            zone: if on(Plugin::VolumeZone) { volume_zone::State::new(cluster, spec)? } else { None },
+            spread: if on(Plugin::PodTopologySpread) { spread::State::new(cluster, spec) } else { None },
+            interpod: if on(Plugin::InterPodAffinity) { interpod::State::new(cluster, spec) } else { None },
+            profile,
         })
     }
 
@@ -70,34 +82,49 @@ impl<'a> State<'a> {
 
     fn filter(&self, info: &NodeInfo) -> Filtered {
         let (spec, rules) = (&*self.pod.spec, self.cluster.rules());
-        node::unschedulable(spec, &info.node)?;
-        node::taints(spec, &info.node, rules)?;
-        node::affinity(spec, &info.node)?;
-        node::ports(spec, info)?;
-        fit::filter(spec, info, rules)?;
-        if let Some(s) = &self.restrictions {
+        let on = |plugin: Plugin| self.profile.runs(Point::Filter, plugin);
+        if on(Plugin::NodeUnschedulable) {
+            node::unschedulable(spec, &info.node)?;
+        }
+        if on(Plugin::TaintToleration) {
+            node::taints(spec, &info.node, rules)?;
+        }
+        if on(Plugin::NodeAffinity) {
+            node::affinity(spec, &info.node)?;
+        }
+        if on(Plugin::NodePorts) {
+            node::ports(spec, info)?;
+        }
+        if on(Plugin::NodeResourcesFit) {
+            fit::filter(spec, info, rules)?;
+        }
+        if let Some(s) = self.restrictions.as_ref().filter(|_| on(Plugin::VolumeRestrictions)) {
             s.filter(spec, info, rules)?;
         }
         if self.limits {
             in_tree_limits::filter(&in_tree_limits::BEFORE_CSI, self.cluster, self.pod, info)?;
+        }
+        if self.limits && on(Plugin::NodeVolumeLimits) {
             volume_limits::filter(self.cluster, self.pod, info)
                 .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::NodeVolumeLimits))?;
+        }
+        if self.limits {
             in_tree_limits::filter(&in_tree_limits::AFTER_CSI, self.cluster, self.pod, info)?;
         }
-        if let Some(s) = &self.binding {
+        if let Some(s) = self.binding.as_ref().filter(|_| on(Plugin::VolumeBinding)) {
             s.filter(self.cluster, &info.node)
                 .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::VolumeBinding))?;
         }
-        if let Some(s) = &self.zone {
+        if let Some(s) = self.zone.as_ref().filter(|_| on(Plugin::VolumeZone)) {
             s.filter(&info.node)?;
         }
-        if let Some(s) = &self.spread {
+        if let Some(s) = self.spread.as_ref().filter(|_| on(Plugin::PodTopologySpread)) {
             s.filter(spec, &info.node)?;
         }
-        if let Some(s) = &self.interpod {
+        if let Some(s) = self.interpod.as_ref().filter(|_| on(Plugin::InterPodAffinity)) {
             s.filter(spec, &info.node)?;
         }
-        node::features(spec, &info.node)
+        if on(Plugin::NodeDeclaredFeatures) { node::features(spec, &info.node) } else { Ok(()) }
     }
 
     /// Runs the filters with the pods nominated for the node and again without them: the pod has to pass both.
@@ -160,7 +187,10 @@ pub struct SpreadCounts {
 /// Rejects a node that is not listed, if the pod's required affinity lists nodes by name.
 fn named(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
     match &pod.spec.named_nodes {
-        NamedNodes::Only(names) if !names.contains(&*info.node.name) => {
+        NamedNodes::Only(names)
+            if !names.contains(&*info.node.name)
+                && cluster.profile(pod).runs(Point::PreFilter, Plugin::NodeAffinity) =>
+        {
             let reason = RejectionReason::NodeNotNamed { reported: cluster.rules().reports_unlisted_nodes };
             Some(Rejection::new(Plugin::NodeAffinity, Code::Unresolvable, reason))
         }
@@ -252,7 +282,11 @@ impl Verdict {
     fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
         let (spec, rules) = (&*pod.spec, cluster.rules());
         let zeros = || vec![0; fitting.len()];
-        if let Some(fault) = &spec.preferred_fault {
+        let profile = cluster.profile(pod);
+        let on = |plugin: Plugin| profile.runs(Point::Score, plugin);
+        if let Some(fault) = &spec.preferred_fault
+            && profile.runs(Point::PreScore, Plugin::NodeAffinity)
+        {
             let error = SchedulingError::PreferredNodeAffinity(fault.clone());
             self.error = Some(error.in_plugin(ExtensionPoint::PreScore, Plugin::NodeAffinity));
             return;
@@ -272,7 +306,7 @@ impl Verdict {
         if rules.scores_without_preference {
             columns.push((Plugin::VolumeBinding, zeros()));
         }
-        columns.push((Plugin::NodeResourcesFit, fitting.iter().map(|i| fit::score(spec, i)).collect()));
+        columns.push((Plugin::NodeResourcesFit, fitting.iter().map(|i| fit::score(spec, i, profile.fit)).collect()));
         if let Some(scores) = spread::score(cluster, spec, fitting) {
             columns.push((Plugin::PodTopologySpread, scores));
         }
@@ -288,9 +322,10 @@ impl Verdict {
         }
         let scores = fitting.iter().map(|i| images::score(cluster, spec, &i.node)).collect();
         columns.push((Plugin::ImageLocality, scores));
+        columns.retain(|(plugin, _)| on(*plugin));
         for (at, info) in fitting.iter().enumerate() {
             let by_plugin: BTreeMap<Plugin, i64> =
-                columns.iter().map(|(plugin, scores)| (*plugin, plugin.weight() * scores[at])).collect();
+                columns.iter().map(|(plugin, scores)| (*plugin, profile.weight(*plugin) * scores[at])).collect();
             let total = by_plugin.values().sum();
             self.scores.insert(Arc::clone(&info.node.name), NodeScores { by_plugin, total });
         }

@@ -23,6 +23,7 @@ mod objects;
 mod plugins;
 mod pod;
 mod preemption;
+mod profile;
 mod resources;
 mod snapshot;
 mod specs;
@@ -41,6 +42,7 @@ pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
 pub use pod::{AffinityTerm, HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Tolerations, Volume};
+pub use profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 pub use resources::{PodResources, ResourceName, Resources};
 pub use snapshot::Snapshot;
 pub use status::{

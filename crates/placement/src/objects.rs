@@ -9,6 +9,7 @@ use crate::cluster::Cluster;
 use crate::error::InputError;
 use crate::node::Node;
 use crate::pod::{Pod, PodKey};
+use crate::profile::Profiles;
 
 impl From<InputError> for ModelError {
     fn from(error: InputError) -> ModelError {
@@ -38,6 +39,8 @@ impl Cluster {
     /// of the objects' warnings.
     pub fn from_objects(objects: &Objects, without: Option<&ObjectKey>) -> Cluster {
         let mut cluster = Cluster::with_version(objects.version());
+        // Whoever shows the answer has reported what is wrong with them.
+        cluster.set_profiles(Profiles::of(objects).unwrap_or_default());
         for object in objects.iter().filter(|object| Some(object.key()) != without) {
             if let Err(error) = cluster.put_source(object.key(), &object) {
                 object.report(error);

@@ -13,6 +13,7 @@ use stead_semantics::node_selector::{self, PreferredNodeAffinity, RequiredNodeAf
 use stead_semantics::taints;
 
 use crate::error::{FieldError, FieldResult, InField, InputError, ObjectName, Under};
+use crate::profile::DEFAULT_SCHEDULER;
 use crate::resources::{self, PodResources};
 use crate::version_rules::VersionRules;
 
@@ -59,6 +60,8 @@ pub struct Pod {
     pub started: Option<i128>,
     /// The names of its scheduling gates.
     pub gates: Vec<Box<str>>,
+    /// Its scheduler, which selects the profile; none for the default one.
+    pub scheduler: Option<Box<str>>,
     /// Everything else that placement depends on. Equal pods share it.
     pub spec: Arc<PodSpec>,
 }
@@ -301,6 +304,7 @@ fn compile(pod: &core::Pod, namespace: &str, name: &str, rules: &VersionRules) -
                 .and_then(|s| s.conditions.as_ref()?.iter().find(|c| c.type_ == "DisruptionTarget"))
                 .is_some_and(|c| c.status == "True" && c.reason.as_deref() == Some("PreemptionByScheduler")),
         started: status.and_then(|s| s.start_time.as_ref()).map(|t| t.0.as_nanosecond()),
+        scheduler: spec.scheduler_name.as_deref().filter(|name| *name != DEFAULT_SCHEDULER).map(Into::into),
         gates: spec.scheduling_gates.iter().flatten().map(|g| g.name.as_str().into()).collect(),
         spec: Arc::new(compile_spec(pod, spec, &key, rules)?),
         key,

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     println!("{:.1} ms per case on average", time.as_secs_f64() * 1000.0 / f64::from(stuck));
     let Some(oracle) = program::find(args.oracle.as_deref(), args.kubernetes) else { return Ok(Outcome::Skipped) };
     let cases: Vec<String> = offered.iter().map(|(_, case)| case.to_string()).collect();
-    let answers: Vec<Value> = program::judge(&oracle, &cases)?
+    let answers: Vec<Value> = program::judge(&oracle, &[], &cases)?
         .iter()
         .map(|line| serde_json::from_str(line).context("the oracle's answer"))
         .collect::<Result<_>>()?;

@@ -1,5 +1,6 @@
 //! The oracle: kube-scheduler's code as a program that evaluates cases and places batches.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,8 +47,9 @@ pub(crate) fn rate(program: &Path, batch: &Batch) -> Result<f64> {
 }
 
 /// Returns the verdicts on the cases, in order.
-pub(crate) fn judge(program: &Path, cases: &[String]) -> Result<Vec<String>> {
+pub(crate) fn judge(program: &Path, args: &[&OsStr], cases: &[String]) -> Result<Vec<String>> {
     let mut child = Command::new(program)
+        .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -26,7 +26,7 @@ pub(crate) fn run(oracle: &Path, version: KubernetesVersion) -> Result<Outcome> 
     );
     let folder = root().join("testdata/scheduler");
     let cases = read(&folder.join("cases.jsonl.gz"))?;
-    let verdicts = program::judge(oracle, &cases)?;
+    let verdicts = program::judge(oracle, &[], &cases)?;
     ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
     let path = folder.join(format!("versions/{version}.jsonl.gz"));
     let file = File::create(&path).with_context(|| format!("writing {}", path.display()))?;

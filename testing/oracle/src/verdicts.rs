@@ -3,13 +3,14 @@
 //! Without the oracle (kube-scheduler's framework as a program) the comparison is skipped.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use stead_model::{KubernetesVersion, Objects};
-use stead_placement::{Cluster, PlacementAnswer, Pod, evaluate};
+use stead_placement::{Cluster, PlacementAnswer, Pod, Profiles, evaluate};
 
 use stead_real::Outcome;
 
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// The Kubernetes version
     #[arg(long, value_name = "VERSION", default_value_t, value_parser = mirrored)]
     kubernetes: KubernetesVersion,
+    /// A KubeSchedulerConfiguration for both, such as testdata/scheduler/configs/weights.yaml
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
     /// Where the random cases begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -73,14 +77,17 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if args.record {
         return record::run(&oracle, args.kubernetes);
     }
+    let config = args.scheduler_config.as_deref().map(read_config).transpose()?;
+    let oracle_args: Vec<&OsStr> =
+        args.scheduler_config.iter().flat_map(|path| [OsStr::new("-config"), path.as_os_str()]).collect();
     let mut themes: BTreeMap<String, Tally> = BTreeMap::new();
     for first in (0..args.count).step_by(CHUNK as usize) {
         let count = CHUNK.min(args.count - first);
         let cases = generate(&generator, args.seed, first, count)?;
-        let verdicts = program::judge(&oracle, &cases)?;
+        let verdicts = program::judge(&oracle, &oracle_args, &cases)?;
         ensure!(cases.len() == verdicts.len(), "{} cases, but {} verdicts", cases.len(), verdicts.len());
         for (case, verdict) in cases.iter().zip(verdicts) {
-            compare(case, &verdict, args.kubernetes, &mut themes)?;
+            compare(case, &verdict, (args.kubernetes, config.as_ref()), &mut themes)?;
         }
     }
     report(&themes, args);
@@ -100,13 +107,29 @@ fn generate(generator: &Path, seed: u64, first: u64, count: u64) -> Result<Vec<S
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
-fn compare(case: &str, verdict: &str, version: KubernetesVersion, themes: &mut BTreeMap<String, Tally>) -> Result<()> {
+/// Reads a configuration, and checks that it is one that placement models.
+fn read_config(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let config = serde_saphyr::from_str(&text).with_context(|| format!("parsing {}", path.display()))?;
+    Profiles::read(&config).with_context(|| path.display().to_string())?;
+    Ok(config)
+}
+
+fn compare(
+    case: &str,
+    verdict: &str,
+    (version, config): (KubernetesVersion, Option<&Value>),
+    themes: &mut BTreeMap<String, Tally>,
+) -> Result<()> {
     let mut case: serde_json::Map<String, Value> = serde_json::from_str(case)?;
     let id = case.remove("id").unwrap_or_default();
     let theme = case.remove("theme").and_then(|t| t.as_str().map(str::to_owned)).unwrap_or_default();
     let tally = themes.entry(theme).or_default();
     let (mut objects, key) = Objects::from_case(case)?;
     objects.set_version(version);
+    if let Some(config) = config {
+        objects.insert(Profiles::key(), config.clone());
+    }
     let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
     let Ok(ours) = evaluate(&cluster, &pod) else {
         tally.unmodelled += 1;

@@ -75,6 +75,8 @@ pub(super) const SUITES: &[Suite] = &[
     suite("topologies", "Topologies in every place that refers to one", Tests("stead", &["topologies::"])),
     suite("newcomers", "what stead says about common mistakes", Tests("stead", &["newcomers::"])),
     suite("install", "stead install and uninstall", Tests("stead", &["install::"])),
+    suite("kubernetes-1.29", "install, Glance, Gluster and explain on 1.29", Tests("stead", &["kubernetes_1_29::"])),
+    suite("monitoring", "the alert rules, judged by promtool", Tests("monitoring", &[])),
     suite(
         "helm",
         "the chart with Helm 3 and 4: render, install, upgrade, uninstall",

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         let asked = args.targets.join(" ");
         return Err(ExitWith::NoAnswer(anyhow!("cannot explain {asked}: {} may not be listed", kind.plural)).into());
     }
-    let objects = seen.objects(&args.source, []);
+    let objects = seen.objects(&args.source, [])?;
     let Seen { kinds, namespace, place, .. } = seen;
     let question = Question { args, objects, kinds, namespace, place };
     let answers = question.answer(&targets);

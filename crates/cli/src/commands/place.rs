@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use crate::args::PlaceArgs;
 use crate::commands::{place_batch, place_cases, place_pod};
 use crate::output::{Hinted, Outcome};
+use crate::scheduler;
 
 pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
     if let Some(pod) = &args.pod {
@@ -20,6 +21,10 @@ pub(crate) fn run(args: PlaceArgs) -> anyhow::Result<Outcome> {
         }
         .into());
     }
-    let version = args.source.control_plane.kubernetes.map(|version| version.used);
-    place_cases::run(args.cases.as_deref(), args.fixes, version.unwrap_or_default())
+    let control_plane = &args.source.control_plane;
+    let rules = place_cases::Rules {
+        version: control_plane.kubernetes.map(|version| version.used).unwrap_or_default(),
+        scheduler_config: scheduler::read(control_plane.scheduler_config.as_deref())?,
+    };
+    place_cases::run(args.cases.as_deref(), args.fixes, &rules)
 }

@@ -12,6 +12,14 @@ use stead_model::{KubernetesVersion, Objects};
 use stead_placement::{Cluster, PlacementAnswer, Pod, evaluate};
 
 use crate::output::{self, Outcome, complain};
+use crate::scheduler;
+
+/// What holds for all cases.
+pub(crate) struct Rules {
+    pub(crate) version: KubernetesVersion,
+    /// The configuration of kube-scheduler, where it is not the default.
+    pub(crate) scheduler_config: Option<Value>,
+}
 
 /// The printed line of a case.
 #[derive(Serialize)]
@@ -37,7 +45,7 @@ struct AnswerWithFixes {
     fixes: Option<Vec<Fix>>,
 }
 
-pub(crate) fn run(path: Option<&Path>, fixes: bool, version: KubernetesVersion) -> anyhow::Result<Outcome> {
+pub(crate) fn run(path: Option<&Path>, fixes: bool, rules: &Rules) -> anyhow::Result<Outcome> {
     let mut input: Box<dyn BufRead> = match path {
         Some(path) if path != Path::new("-") => {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -57,7 +65,7 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool, version: KubernetesVersion) 
             continue;
         }
         cases += 1;
-        let (id, result) = answer_line(&line, number, fixes, version);
+        let (id, result) = answer_line(&line, number, fixes, rules);
         let answer = match result {
             Ok(answer) => CaseAnswer::Answer(Box::new(answer)),
             Err(error) => CaseAnswer::Error { error: format!("{error:#}") },
@@ -73,32 +81,24 @@ pub(crate) fn run(path: Option<&Path>, fixes: bool, version: KubernetesVersion) 
 }
 
 /// The id of a case, and its answer.
-fn answer_line(
-    line: &[u8],
-    number: usize,
-    fixes: bool,
-    version: KubernetesVersion,
-) -> (Value, anyhow::Result<AnswerWithFixes>) {
+fn answer_line(line: &[u8], number: usize, fixes: bool, rules: &Rules) -> (Value, anyhow::Result<AnswerWithFixes>) {
     let mut case: Map<String, Value> = match serde_json::from_slice(line) {
         Ok(case) => case,
         Err(e) => return (Value::Null, Err(e).with_context(|| format!("line {number}: not a JSON object"))),
     };
     let id = case.remove("id").unwrap_or(Value::Null);
-    (id, answer(case, fixes, version))
+    (id, answer(case, fixes, rules))
 }
 
-fn answer(
-    mut case: Map<String, Value>,
-    with_fixes: bool,
-    version: KubernetesVersion,
-) -> anyhow::Result<AnswerWithFixes> {
+fn answer(mut case: Map<String, Value>, with_fixes: bool, rules: &Rules) -> anyhow::Result<AnswerWithFixes> {
     let given = match case.remove("given") {
         Some(Value::Object(given)) => given,
         Some(_) => bail!("given: not an object"),
         None => case,
     };
     let (mut objects, key) = Objects::from_case(given)?;
-    objects.set_version(version);
+    objects.set_version(rules.version);
+    scheduler::set(&mut objects, rules.scheduler_config.clone())?;
     let cluster = Cluster::from_objects(&objects, Some(&key));
     let pod = Pod::from_objects(&objects, &key)?;
     objects.check()?;

@@ -25,7 +25,7 @@ pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow
         complain("warning", &missing);
     }
     let key = ObjectKey::of(&planned.pod).context("pod: metadata.name: missing")?;
-    let objects = seen.objects(source, planned.before.into_iter().chain([planned.pod]));
+    let objects = seen.objects(source, planned.before.into_iter().chain([planned.pod]))?;
     let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
     for warning in objects.warnings() {
         complain("warning", &format!("{warning}: the object is ignored"));

@@ -44,7 +44,7 @@ fn list(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     let selector = args.selector.as_deref().map(Selector::parse).transpose();
     let selector = selector.map_err(|error| ExitWith::Usage(anyhow!("--selector: {error}")))?;
     let mut seen = cluster::read(&args.source, &KINDS, Scope::Everything)?;
-    let objects = seen.objects(&args.source, []);
+    let objects = seen.objects(&args.source, [])?;
     let scope = TriageScope {
         namespace: seen.namespace.filter(|_| !args.all_namespaces),
         selector,

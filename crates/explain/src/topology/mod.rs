@@ -9,6 +9,7 @@ mod problems;
 mod render;
 mod rules;
 mod rules_in_pod;
+mod service_status;
 mod upstream;
 mod users;
 
@@ -18,6 +19,7 @@ pub use problems::{ProblemEffect, ProblemReason, TopologyConsumer, TopologyProbl
 pub use render::render;
 pub(crate) use rules::Rules;
 pub(crate) use rules_in_pod::{constraints, has_rules_of, node_affinity, same_rule};
+pub use service_status::{ServiceStatus, service_status};
 pub(crate) use upstream::{Examined, of_object};
 pub use upstream::{UpstreamDefect, UpstreamFinding};
 pub use users::{

@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Slots};
 use crate::node::NodeInfo;
 use crate::plugins::{fit, images, node};
 use crate::pod::PodSpec;
+use crate::profile::FitStrategy;
 
 /// Calls `set` for every slot that may have changed since `seen`.
 fn refresh(seen: &mut Option<usize>, changes: &Changes, slots: &Slots, mut set: impl FnMut(usize, Option<&NodeInfo>)) {
@@ -157,7 +158,7 @@ impl RoomColumns {
             };
             self.fits[slot] = u8::from(node::ports(spec, info).is_ok() && fit::filter(spec, info, rules).is_ok());
             let balance = if balanced { fit::balance_score(spec, info, rules) } else { 0 };
-            self.scores[slot] = (fit::score(spec, info) + balance) as i32;
+            self.scores[slot] = (fit::score(spec, info, FitStrategy::LeastAllocated) + balance) as i32;
         });
     }
 }

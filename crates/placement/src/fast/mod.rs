@@ -128,7 +128,7 @@ impl Cluster {
         check_modelled(self, pod)?;
         // Taken out meanwhile, so that it can change while the cluster is borrowed.
         let mut index = self.index.take().unwrap_or_else(|| Box::new(Index::new(self)));
-        let applies = pod.nominated.is_none() && !self.has_nominated();
+        let applies = pod.nominated.is_none() && !self.has_nominated() && self.profile(pod).is_default();
         if !(applies && index.pass(self, pod)) {
             let verdict = evaluate(self, pod)?;
             index.take_over(self, &verdict);

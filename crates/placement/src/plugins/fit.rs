@@ -5,6 +5,7 @@
 use super::MAX_SCORE;
 use crate::node::NodeInfo;
 use crate::pod::PodSpec;
+use crate::profile::FitStrategy;
 use crate::resources::ResourceName;
 use crate::status::{AttemptFault, Code, Filtered, Plugin, Rejection, RejectionReason};
 use crate::version_rules::VersionRules;
@@ -38,22 +39,24 @@ pub(crate) fn filter(pod: &PodSpec, info: &NodeInfo, rules: &VersionRules) -> Fi
     Err(AttemptFault::Rejected(Rejection { plugin: Plugin::NodeResourcesFit, code, reasons }))
 }
 
-/// LeastAllocated over cpu and memory, each with weight 1.
-pub(crate) fn score(pod: &PodSpec, info: &NodeInfo) -> i64 {
+/// LeastAllocated or MostAllocated over cpu and memory, each with weight 1.
+pub(crate) fn score(pod: &PodSpec, info: &NodeInfo, strategy: FitStrategy) -> i64 {
     let has = &info.node.allocatable;
     let (cpu, memory) = pod.resources.fit_score;
     let requested = [info.nonzero_cpu.wrapping_add(cpu), info.nonzero_memory.wrapping_add(memory)];
-    least_allocated([(requested[0], has.milli_cpu), (requested[1], has.memory)])
+    allocated([(requested[0], has.milli_cpu), (requested[1], has.memory)], strategy)
 }
 
-fn least_allocated(resources: [(i64, i64); 2]) -> i64 {
+fn allocated(resources: [(i64, i64); 2], strategy: FitStrategy) -> i64 {
     let (mut sum, mut count) = (0, 0);
     for (requested, has) in resources {
         if has == 0 {
             continue;
         }
-        if requested <= has {
-            sum += has.wrapping_sub(requested).wrapping_mul(MAX_SCORE) / has;
+        match strategy {
+            FitStrategy::LeastAllocated if requested > has => {}
+            FitStrategy::LeastAllocated => sum += has.wrapping_sub(requested).wrapping_mul(MAX_SCORE) / has,
+            FitStrategy::MostAllocated => sum += requested.min(has).wrapping_mul(MAX_SCORE) / has,
         }
         count += 1;
     }

@@ -2,6 +2,7 @@
 
 mod gluster;
 mod install;
+mod kubernetes_1_29;
 mod newcomers;
 mod recover;
 mod recoveries;

@@ -14,6 +14,7 @@ use stead_recovery::{API_VERSION, KIND, NodeRecovery, is_record_of};
 
 use super::Call;
 use super::carry_out::is_denied;
+use crate::scheduler;
 
 /// The path of the records.
 pub(crate) const RECORDS: &str = "/apis/stead.dev/v1alpha1/noderecoveries";
@@ -87,6 +88,7 @@ async fn add_node(call: &Call<'_>, node: &str, items: Vec<Value>) -> anyhow::Res
     };
     let mut objects = Objects::from_items(items.into_iter().chain(named(records, API_VERSION, KIND)));
     objects.set_version(call.version);
+    scheduler::set(&mut objects, call.scheduler_config.clone())?;
     objects.remove(&ObjectKey::node(node));
     let leases = other_leases(call, node, &objects).await?;
     for item in leases.into_iter().chain(read.into_iter().flatten()) {

@@ -24,7 +24,7 @@ use crate::connect::connect_for_writes;
 use crate::consent;
 use crate::output::{self, Hinted, Outcome};
 use crate::server::{self, Server};
-use crate::version;
+use crate::{scheduler, version};
 use retry::with_retries;
 
 pub(crate) use look::RECORDS;
@@ -42,8 +42,9 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
         let server = Server::new(connection);
         let reported = server.at_least(OLDEST_VERSION, "the out-of-service taint (stable since 1.28)").await?;
         let version = version::choose(args.control_plane.kubernetes, &reported);
+        let scheduler_config = scheduler::read(args.control_plane.scheduler_config.as_deref())?;
         let ahead = with_retries(async || server.ahead().await).await?.unwrap_or_default();
-        let call = Call { args, policy, server, client, version, ahead, called };
+        let call = Call { args, policy, server, client, version, scheduler_config, ahead, called };
         match node {
             None => call.list().await,
             Some(node) if args.status => call.status(node).await,
@@ -99,6 +100,8 @@ struct Call<'a> {
     client: Client,
     /// The version of Kubernetes whose rules are used.
     version: KubernetesVersion,
+    /// The configuration of kube-scheduler that the user gives.
+    scheduler_config: Option<Value>,
     /// How far the server's clock is ahead of ours. Leases are judged by the server's clock.
     ahead: SignedDuration,
     /// When the call was made, by our clock. A confirmation holds for this time, however long the server takes to answer.
