@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use jiff::Timestamp;
 use serde_json::Value;
-use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, KindFilter};
+use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, Item, KindFilter};
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
-use stead_model::{Kind, is_openstack, is_openstack_intermediate};
+use stead_model::{Kind, UnreadObject, is_openstack, is_openstack_intermediate};
 
 use crate::args::{DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
@@ -19,13 +20,15 @@ use crate::output::{ExitWith, Hinted, complain};
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The objects.
-    pub(crate) items: Vec<Value>,
+    pub(crate) items: Vec<UnreadObject>,
     /// The kinds that were read, even those without objects.
     pub(crate) kinds: BTreeSet<String>,
     /// The namespace to look in: the one of `-n`, or of the context of a live cluster.
     pub(crate) namespace: Option<String>,
     /// Where it was read from, for messages.
     pub(crate) place: &'static str,
+    /// When the dump was taken, if it says so.
+    pub(crate) taken: Option<Timestamp>,
 }
 
 /// From which namespaces further kinds are read, in a live cluster.
@@ -60,15 +63,16 @@ fn dump(source: &SourceArgs, more: &[&str]) -> anyhow::Result<Seen> {
     if !dump.kinds.contains("Node") {
         return Err(Hinted {
             message: "the dump has no nodes, and no pod can be explained without them".into(),
-            hint: format!("dump them too: {DUMP}"),
+            hint: format!("`stead dump` collects everything; with kubectl: {DUMP}"),
         }
         .into());
     }
     Ok(Seen {
-        items: dump.items.into_iter().map(|i| i.value).collect(),
+        items: dump.items.into_iter().map(|item| UnreadObject::Text(item.object)).collect(),
         kinds: dump.kinds,
         namespace: source.namespace.clone(),
         place: "in the dump",
+        taken: dump.taken.and_then(|taken| taken.parse().ok()),
     })
 }
 
@@ -104,7 +108,8 @@ fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen
         for warning in &live.warnings {
             complain("warning", warning);
         }
-        Ok(Seen { items: live.items, kinds: live.kinds, namespace: Some(namespace), place: "in the cluster" })
+        let items = live.items.into_iter().map(UnreadObject::Value).collect();
+        Ok(Seen { items, kinds: live.kinds, namespace: Some(namespace), place: "in the cluster", taken: None })
     })
 }
 
@@ -129,7 +134,7 @@ fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
 }
 
 /// The error with the name of the cluster, and a hint.
-fn unreadable(error: &ReadError, connection: &Connection) -> anyhow::Error {
+pub(crate) fn unreadable(error: &ReadError, connection: &Connection) -> anyhow::Error {
     let hint = match error {
         ReadError::Forbidden { .. } => {
             "docs/EXPLAIN-REFERENCE.md has a role with the permissions to list nodes, pods and everything else that is read"
@@ -177,5 +182,7 @@ pub(crate) fn read_file(path: &PathBuf) -> anyhow::Result<Vec<Value>> {
     if dump.items.is_empty() {
         bail!("{}: the file has no objects", path.display());
     }
-    Ok(dump.items.into_iter().map(|i| i.value).collect())
+    let parse = |item: &Item| serde_json::from_str::<Value>(item.object.text.as_str()).map(|_| item.value());
+    let values = dump.items.iter().map(|item| parse(item).with_context(|| item.source.to_string()));
+    values.collect()
 }

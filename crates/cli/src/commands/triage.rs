@@ -48,7 +48,8 @@ fn list(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         node: args.triage.node.clone(),
         zone: args.triage.zone.clone(),
     };
-    let found = triage::triage(&objects, &seen.kinds, &clock(args, &objects), &args.triage.thresholds(), &scope);
+    let found =
+        triage::triage(&objects, &seen.kinds, &clock(args, &objects, seen.taken), &args.triage.thresholds(), &scope);
     for warning in objects.warnings() {
         complain("warning", &format!("{warning}: the object is ignored"));
     }
