@@ -1,7 +1,8 @@
-//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, and the memory of a
-//! large cluster.
+//! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
+//! cluster, and explanations from a large dump.
 
 mod batches;
+mod dump;
 mod memory;
 
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     /// Do not measure kube-scheduler
     #[arg(long)]
     alone: bool,
-    /// Only batches whose name contains this
+    /// Only parts whose name contains this: memory, dump, or the name of a batch
     #[arg(long)]
     only: Option<String>,
     /// How often ours is run; the median counts
@@ -45,6 +46,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // First, before other measurements allocate memory.
     if wanted("memory") {
         memory::measure()?;
+    }
+    if wanted("dump") {
+        dump::measure(&crate::root(), args.runs)?;
     }
     let oracle = if args.alone { None } else { program::find(args.oracle.as_deref()) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
