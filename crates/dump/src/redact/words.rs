@@ -277,7 +277,7 @@ mod tests {
             parts(text).into_iter().map(part).collect::<String>()
         };
         for (text, expected) in [
-            ("shop-db-0", "[shop]-[db]-0"),
+            ("shop-db-0", "[shop]-db-0"),
             ("kube-system", "kube-system"),
             ("acme.com/team/app:1.2.3", "[acme].com/[team]/app:1.2.3"),
             ("10.1.2.3:8080", "<10.1.2.3>:8080"),
