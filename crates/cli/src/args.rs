@@ -13,6 +13,7 @@ use crate::complete;
 use crate::connect::ConnectArgs;
 
 mod control_plane;
+mod dump;
 mod gluster;
 mod install;
 mod operator;
@@ -22,6 +23,7 @@ mod triage;
 mod version;
 
 pub(crate) use control_plane::ControlPlaneArgs;
+pub(crate) use dump::DumpArgs;
 pub(crate) use gluster::{
     CopyAgentArgs, GlusterAgentArgs, GlusterArgs, GlusterCommand, GlusterManifestsArgs, GlusterStatusArgs, PoolValues,
     StatusFormat,
@@ -63,7 +65,7 @@ Run `stead COMMAND --help` for the examples and details of a command.";
 
 /// The commands in `stead --help`, grouped by what people want to do.
 const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
-    ("Diagnose (read-only)", &["explain", "place"]),
+    ("Diagnose (read-only)", &["explain", "place", "dump"]),
     ("Act", &["recover"]),
     ("Run in a cluster", &["install", "uninstall", "manifests", "operator", "gluster"]),
     ("Other", &["version", "completions"]),
@@ -89,6 +91,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     Place(PlaceArgs),
+    Dump(DumpArgs),
     Recover(RecoverArgs),
     Install(InstallArgs),
     Uninstall(UninstallArgs),
@@ -159,8 +162,9 @@ Permissions:
 docs/EXPLAIN-REFERENCE.md has a ClusterRole.
 
 Dumps:
-  --from reads files that kubectl printed, folders of such files, and must-gathers. These commands print everything that \
-is used:
+  `stead dump -o dump.json.gz` collects everything that is used. --from also reads the output of oc adm inspect, OpenShift's \
+must-gather and openstack-must-gather, kubectl cluster-info dump, support bundles, and files that kubectl printed, as files, \
+folders or archives, several at once. With kubectl alone:
 
     kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,pdb \\
       -A -o yaml --show-managed-fields > workloads.yaml
@@ -201,8 +205,8 @@ pub(crate) struct ExplainArgs {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) output: Format,
 
-    /// Time at which a dump was taken [default: the newest time in the dump]
-    #[arg(long, value_name = "RFC3339", value_parser = timers::timestamp, requires = "from")]
+    /// Time of the answer [default: now; for a dump, the time at which it was taken, or the newest time in it]
+    #[arg(long, value_name = "RFC3339", value_parser = timers::timestamp)]
     pub(crate) now: Option<Timestamp>,
 
     #[command(flatten)]
@@ -271,8 +275,9 @@ pub(crate) struct PlaceArgs {
 /// Where a cluster is read from.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// Read a dump instead of the live cluster: a file or folder with the output of `kubectl get ... -A -o yaml|json`, or a
-    /// must-gather folder or archive; can be given more than once
+    /// Read a dump instead of the live cluster: a file of `stead dump`, the output of `kubectl get ... -A -o yaml|json`, or a
+    /// folder or archive of a must-gather, oc adm inspect, kubectl cluster-info dump or support bundle; can be given more
+    /// than once
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use jiff::Timestamp;
 use serde_json::Value;
-use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, KindFilter};
+use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError, Item, KindFilter};
 use stead_live::{DEFAULTS, OUTAGE, OWNERS, ReadError, Resource};
-use stead_model::{Kind, Objects, is_openshift_setting, is_openstack, is_openstack_intermediate};
+use stead_model::{Kind, Objects, UnreadObject, is_openshift_setting, is_openstack, is_openstack_intermediate};
 
-use crate::args::{DumpLimitArgs, SourceArgs};
+use crate::args::{ControlPlaneArgs, DumpLimitArgs, SourceArgs};
 use crate::connect::{Connection, connect};
 use crate::output::{ExitWith, Hinted, complain};
 use crate::{scheduler, version};
@@ -20,7 +21,7 @@ use crate::{scheduler, version};
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The objects.
-    pub(crate) items: Vec<Value>,
+    pub(crate) items: Vec<UnreadObject>,
     /// The kinds that were read, even those without objects.
     pub(crate) kinds: BTreeSet<String>,
     /// The namespace to look in: the one of `-n`, or of the context of a live cluster.
@@ -29,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) place: &'static str,
     /// The version of the control plane, as the server or the dump reports it.
     pub(crate) version: Option<String>,
+    /// When the dump was taken, if it says so.
+    pub(crate) taken: Option<Timestamp>,
 }
 
 impl Seen {
@@ -38,14 +41,27 @@ impl Seen {
     /// If the scheduler's configuration cannot be read or is not modelled.
     pub(crate) fn objects(
         &mut self,
-        source: &SourceArgs,
+        control_plane: &ControlPlaneArgs,
         more: impl IntoIterator<Item = Value>,
     ) -> anyhow::Result<Objects> {
-        let mut objects = Objects::from_items(std::mem::take(&mut self.items).into_iter().chain(more));
-        version::set(&mut objects, source.control_plane.kubernetes, self.version.as_deref());
-        scheduler::set(&mut objects, scheduler::read(source.control_plane.scheduler_config.as_deref())?)?;
-        Ok(objects)
+        let more = more.into_iter().map(UnreadObject::Value);
+        let objects = Objects::from_items(std::mem::take(&mut self.items).into_iter().chain(more));
+        with_control_plane(objects, control_plane, self.version.as_deref())
     }
+}
+
+/// Objects with the version that the user gives or the cluster reports, and the scheduler's configuration.
+///
+/// # Errors
+/// If the scheduler's configuration cannot be read or is not modelled.
+pub(crate) fn with_control_plane(
+    mut objects: Objects,
+    args: &ControlPlaneArgs,
+    reported: Option<&str>,
+) -> anyhow::Result<Objects> {
+    version::set(&mut objects, args.kubernetes, reported);
+    scheduler::set(&mut objects, scheduler::read(args.scheduler_config.as_deref())?)?;
+    Ok(objects)
 }
 
 /// From which namespaces further kinds are read, in a live cluster.
@@ -82,16 +98,17 @@ fn dump(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen
     if !dump.kinds.contains("Node") && scope != Scope::Everything {
         return Err(Hinted {
             message: "the dump has no nodes, and no pod can be explained without them".into(),
-            hint: format!("dump them too: {DUMP}"),
+            hint: format!("`stead dump` collects everything; with kubectl: {DUMP}"),
         }
         .into());
     }
     Ok(Seen {
-        items: dump.items.into_iter().map(|i| i.value).collect(),
+        items: dump.items.into_iter().map(|item| UnreadObject::Text(item.object)).collect(),
         kinds: dump.kinds,
         namespace: source.namespace.clone(),
         place: "in the dump",
-        version: None,
+        version: dump.kubernetes,
+        taken: dump.taken.and_then(|taken| taken.parse().ok()),
     })
 }
 
@@ -130,11 +147,12 @@ fn live(source: &SourceArgs, more: &[&str], scope: Scope) -> anyhow::Result<Seen
         }
         live.items.extend(about.settings);
         Ok(Seen {
-            items: live.items,
+            items: live.items.into_iter().map(UnreadObject::Value).collect(),
             kinds: live.kinds,
             namespace: Some(namespace),
             place: "in the cluster",
             version: about.version,
+            taken: None,
         })
     })
 }
@@ -160,7 +178,7 @@ fn resources(more: &[&str], scope: Scope, namespace: &str) -> Vec<Resource> {
 }
 
 /// The error with the name of the cluster, and a hint.
-fn unreadable(error: &ReadError, connection: &Connection) -> anyhow::Error {
+pub(crate) fn unreadable(error: &ReadError, connection: &Connection) -> anyhow::Error {
     let hint = match error {
         ReadError::Forbidden { .. } => {
             "docs/EXPLAIN-REFERENCE.md has a role with the permissions to list nodes, pods and everything else that is read"
@@ -208,5 +226,7 @@ pub(crate) fn read_file(path: &PathBuf) -> anyhow::Result<Vec<Value>> {
     if dump.items.is_empty() {
         bail!("{}: the file has no objects", path.display());
     }
-    Ok(dump.items.into_iter().map(|i| i.value).collect())
+    let parse = |item: &Item| serde_json::from_str::<Value>(item.object.text.as_str()).map(|_| item.value());
+    let values = dump.items.iter().map(|item| parse(item).with_context(|| item.source.to_string()));
+    values.collect()
 }

@@ -1,13 +1,18 @@
 //! Documents to objects: splits lists into items and keeps each wanted object once.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use stead_model::{ObjectText, TextPart};
 
-use crate::{Dump, DumpError, Item, ItemSource, KindFilter, yaml};
+use crate::json::{self, NotJson, Scanner};
+use crate::write::{END, FORMAT, START};
+use crate::{Dump, DumpError, Item, ItemSource, KindFilter, describe, yaml};
 
 /// Where a text comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,10 +26,10 @@ pub(crate) enum Origin {
 /// Identifies an object. The order is the order of a dump's items.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
-    group: String,
-    kind: String,
-    namespace: String,
-    name: String,
+    group: Arc<str>,
+    kind: Arc<str>,
+    namespace: Arc<str>,
+    name: Box<str>,
 }
 
 /// The `apiVersion` and `kind` of a typed list's items, which omit them.
@@ -39,98 +44,280 @@ pub(crate) struct Collector<'a> {
     pub(crate) warnings: Vec<String>,
     items: BTreeMap<Identity, Item>,
     kinds: BTreeSet<String>,
+    /// Names that many objects have.
+    shared: BTreeSet<Arc<str>>,
+    /// Dumps of `stead dump` whose last line was not read yet.
+    open_dumps: BTreeSet<Arc<str>>,
+    taken: Option<String>,
+    kubernetes: Option<String>,
+}
+
+/// A text while its objects are collected.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    file: &'a Arc<str>,
+    whole: &'a Arc<String>,
+    /// Where its first document starts: after a byte order mark.
+    start: usize,
+}
+
+/// The parts of an object that tell what it is.
+#[derive(Default)]
+struct Header {
+    version: Option<Range<usize>>,
+    kind: Option<Range<usize>>,
+    metadata: Option<Range<usize>>,
+    items: Option<ListItems>,
+}
+
+enum ListItems {
+    Items(Vec<Range<usize>>),
+    NotAList(Range<usize>),
+}
+
+/// One document of a text.
+enum Document {
+    Object(Range<usize>, Header),
+    Items(Vec<Range<usize>>),
+    Other(Range<usize>),
 }
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(wanted: KindFilter<'a>) -> Self {
-        Self { wanted, warnings: Vec::new(), items: BTreeMap::new(), kinds: BTreeSet::new() }
+        Self {
+            wanted,
+            warnings: Vec::new(),
+            items: BTreeMap::new(),
+            kinds: BTreeSet::new(),
+            shared: BTreeSet::new(),
+            open_dumps: BTreeSet::new(),
+            taken: None,
+            kubernetes: None,
+        }
     }
 
     pub(crate) fn finish(self) -> Dump {
-        Dump { items: self.items.into_values().collect(), kinds: self.kinds, warnings: self.warnings }
+        Dump {
+            items: self.items.into_values().collect(),
+            kinds: self.kinds,
+            warnings: self.warnings,
+            taken: self.taken,
+            kubernetes: self.kubernetes,
+        }
     }
 
     /// Adds the objects of one text. Returns an error for each document that is not a Kubernetes
     /// object, where such documents are allowed.
-    pub(crate) fn text(&mut self, file: &Arc<str>, text: &str, origin: Origin) -> Result<Vec<DumpError>, DumpError> {
-        let mut documents = 0;
-        let mut not_objects = Vec::new();
-        let mut take = |document: usize, value: Value| {
-            documents += 1;
-            let at = ItemSource { file: Arc::clone(file), document, item: None };
-            if origin == Origin::Found
-                && let Some(error) = not_an_object(&value, &at)
-            {
-                not_objects.push(error);
-                return Ok(());
-            }
-            self.document(value, &at)
-        };
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if is_json(text) {
-            json_documents(file, text, &mut take)?;
-        } else {
-            yaml_documents(file, text, &mut take)?;
+    pub(crate) fn text(
+        &mut self,
+        file: &Arc<str>,
+        whole: &Arc<String>,
+        origin: Origin,
+    ) -> Result<Vec<DumpError>, DumpError> {
+        let mut found = Found::new(origin);
+        if let Some(documents) = without_logs(whole) {
+            let whole = &Arc::new(documents);
+            self.documents(Text { file, whole, start: 0 }, 1, &mut found)?;
+            return Ok(found.not_objects);
         }
-        if documents == 0 {
+        let text = whole.strip_prefix('\u{feff}').unwrap_or(whole);
+        let start = whole.len() - text.len();
+        if is_json(text) {
+            self.documents(Text { file, whole, start }, 1, &mut found)?;
+        } else {
+            let error = |document, source| DumpError::Yaml { file: file.to_string(), document, source };
+            yaml::documents(text, error, |document, json| {
+                self.documents(Text { file, whole: &Arc::new(json), start: 0 }, document, &mut found)
+            })?;
+        }
+        if found.documents == 0 {
             let empty = DumpError::Empty { file: file.to_string() };
             match origin {
                 Origin::Named => return Err(empty),
-                Origin::Found => not_objects.push(empty),
+                Origin::Found => found.not_objects.push(empty),
             }
         }
-        Ok(not_objects)
+        Ok(found.not_objects)
     }
 
-    fn document(&mut self, value: Value, at: &ItemSource) -> Result<(), DumpError> {
-        match value {
-            // The output of `jq .items`.
-            Value::Array(values) => self.items(values, at, None),
-            value => self.object(value, at, None),
+    /// Adds a pod of which only the description is there. A pod that was read as YAML or JSON says more.
+    pub(crate) fn described(&mut self, file: &str, text: &str) -> Result<bool, DumpError> {
+        if !(self.wanted)("v1", "Pod") {
+            return Ok(true);
         }
+        let Some(pod) = describe::pod(text) else { return Ok(false) };
+        let of = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (kind, namespace) = (self.share("Pod"), self.share(&of("namespace")));
+        let identity = Identity { group: self.share(""), kind, namespace, name: of("name").into() };
+        if !self.items.contains_key(&identity) {
+            let whole = Arc::new(pod.to_string());
+            self.documents(
+                Text { file: &Arc::from(file), whole: &whole, start: 0 },
+                1,
+                &mut Found::new(Origin::Named),
+            )?;
+        }
+        Ok(true)
     }
 
-    fn items(&mut self, values: Vec<Value>, list: &ItemSource, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
-        for (index, value) in values.into_iter().enumerate() {
-            let at = ItemSource { item: Some(index + 1), ..list.clone() };
-            self.object(value, &at, of)?;
+    /// Adds the documents of a JSON text; `first` is the number of its first document.
+    fn documents(&mut self, text: Text<'_>, first: usize, found: &mut Found) -> Result<(), DumpError> {
+        let mut scanner = Scanner::new(text.whole, text.start);
+        for number in first.. {
+            let at = ItemSource { file: Arc::clone(text.file), document: number, item: None };
+            let document = match scanner.peek() {
+                None => break,
+                Some(_) => document(&mut scanner).map_err(|NotJson| text.json_error(number))?,
+            };
+            if matches!(&document, Document::Other(part) if &text.whole[part.clone()] == "null") {
+                continue;
+            }
+            found.documents += 1;
+            if found.origin == Origin::Found
+                && let Some(error) = not_an_object(&document, text, &at)
+            {
+                found.not_objects.push(error);
+                continue;
+            }
+            self.document(document, text, &at)?;
         }
         Ok(())
     }
 
-    fn object(&mut self, value: Value, at: &ItemSource, of: Option<ListOf<'_>>) -> Result<(), DumpError> {
-        let Value::Object(mut object) = value else {
-            return Err(DumpError::NotAnObject { at: at.clone(), found: name_of(&value) });
-        };
-        let version = text_field(&object, "apiVersion", at)?.or(of.map(|of| of.version));
-        let kind = text_field(&object, "kind", at)?.or(of.map(|of| of.kind));
-        let kind = kind.ok_or_else(|| missing(at, "kind"))?.to_owned();
-        let version = version.ok_or_else(|| missing(at, "apiVersion"))?.to_owned();
-        if self.is_list(&object, &version, &kind) {
-            return self.list(object, &version, &kind, at);
+    fn document(&mut self, document: Document, text: Text<'_>, at: &ItemSource) -> Result<(), DumpError> {
+        match document {
+            // The output of `jq .items`.
+            Document::Items(items) => self.items(items, text, at, None),
+            Document::Object(part, header) => self.object(part, header, text, at, None),
+            Document::Other(part) => Err(text.not_an_object(&part, at)),
+        }
+    }
+
+    fn items(
+        &mut self,
+        items: Vec<Range<usize>>,
+        text: Text<'_>,
+        list: &ItemSource,
+        of: Option<ListOf<'_>>,
+    ) -> Result<(), DumpError> {
+        for (index, part) in items.into_iter().enumerate() {
+            let at = ItemSource { item: Some(index + 1), ..list.clone() };
+            if text.whole.as_bytes()[part.start] != b'{' {
+                return Err(text.not_an_object(&part, &at));
+            }
+            let header = header(&mut Scanner::new(text.whole, part.start));
+            let header = header.map_err(|NotJson| text.json_error(at.document))?;
+            self.object(part, header, text, &at, of)?;
+        }
+        Ok(())
+    }
+
+    fn object(
+        &mut self,
+        part: Range<usize>,
+        header: Header,
+        text: Text<'_>,
+        at: &ItemSource,
+        of: Option<ListOf<'_>>,
+    ) -> Result<(), DumpError> {
+        let version = text.string(header.version.as_ref(), "apiVersion", at)?;
+        let kind = text.string(header.kind.as_ref(), "kind", at)?;
+        let kind = kind.or(of.map(|of| of.kind.into())).ok_or_else(|| missing(at, "kind"))?;
+        let version = version.or(of.map(|of| of.version.into())).ok_or_else(|| missing(at, "apiVersion"))?;
+        if version.split_once('/').is_some_and(|(group, _)| group == "dump.stead.dev") {
+            return self.own_line(&text.whole[part], &kind, at);
+        }
+        if self.is_list(&header, &version, &kind) {
+            return self.list(header, &version, &kind, text, at);
         }
         if !(self.wanted)(&version, &kind) {
             return Ok(());
         }
-        let identity = identity(&object, &version, &kind, at)?;
-        object.insert("apiVersion".to_owned(), Value::String(version));
-        object.insert("kind".to_owned(), Value::String(kind));
-        self.add(identity, Item { value: Value::Object(object), source: at.clone() });
+        let (name, namespace, resource_version) = metadata(&header, text, at)?;
+        let identity = Identity {
+            group: self.share(version.split_once('/').map_or("", |(group, _)| group)),
+            kind: self.share(&kind),
+            namespace: self.share(&namespace),
+            name: name.into(),
+        };
+        let object = ObjectText {
+            api_version: self.share(&version),
+            kind: Arc::clone(&identity.kind),
+            namespace: Arc::clone(&identity.namespace),
+            name: identity.name.clone(),
+            text: TextPart::new(text.whole, part).ok_or_else(|| text.json_error(at.document))?,
+        };
+        self.add(identity, Item { object, resource_version, source: at.clone() });
         Ok(())
+    }
+
+    /// The first or the last line of a dump that `stead dump` wrote.
+    fn own_line(&mut self, line: &str, kind: &str, at: &ItemSource) -> Result<(), DumpError> {
+        let line: Value = serde_json::from_str(line).map_err(|source| DumpError::Json {
+            file: at.file.to_string(),
+            document: at.document,
+            source,
+        })?;
+        let text = |field: &str| line[field].as_str().map(str::to_owned);
+        match kind {
+            START => {
+                let format = line["format"].as_u64().unwrap_or(u64::MAX);
+                if format > FORMAT {
+                    let (file, tool) = (at.file.to_string(), text("tool").unwrap_or_else(|| "unknown".to_owned()));
+                    return Err(DumpError::NewerFormat { file, format, tool });
+                }
+                self.open_dumps.insert(Arc::clone(&at.file));
+                // RFC 3339 in UTC: the later one is the greater text.
+                let taken = text("taken");
+                if taken >= self.taken {
+                    (self.taken, self.kubernetes) = (taken, text("kubernetes"));
+                }
+            }
+            END => {
+                self.open_dumps.remove(&at.file);
+                let kinds = line["kinds"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                self.kinds.extend(kinds.map(str::to_owned));
+                for unread in line["unread"].as_array().into_iter().flatten() {
+                    let (kind, reason) = (unread["kind"].as_str(), unread["reason"].as_str());
+                    let (kind, reason) = (kind.unwrap_or_default(), reason.unwrap_or_default());
+                    self.warnings.push(format!("the dump has no {kind}: {reason}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An error if a dump that `stead dump` wrote has no last line.
+    pub(crate) fn check_ends(&self) -> Result<(), DumpError> {
+        match self.open_dumps.first() {
+            Some(file) => Err(DumpError::Truncated { file: file.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.shared.get(text) {
+            return Arc::clone(shared);
+        }
+        let shared: Arc<str> = text.into();
+        self.shared.insert(Arc::clone(&shared));
+        shared
     }
 
     /// Whether an object is a list. A kind can end in `List` without being one; a list has `items`,
     /// and a list of a wanted kind must have them.
-    fn is_list(&self, object: &Map<String, Value>, version: &str, kind: &str) -> bool {
+    fn is_list(&self, header: &Header, version: &str, kind: &str) -> bool {
         kind.strip_suffix("List")
-            .is_some_and(|item| item.is_empty() || object.contains_key("items") || (self.wanted)(version, item))
+            .is_some_and(|item| item.is_empty() || header.items.is_some() || (self.wanted)(version, item))
     }
 
     fn list(
         &mut self,
-        mut object: Map<String, Value>,
+        header: Header,
         version: &str,
         kind: &str,
+        text: Text<'_>,
         at: &ItemSource,
     ) -> Result<(), DumpError> {
         let item = kind.strip_suffix("List").unwrap_or_default();
@@ -141,15 +328,11 @@ impl<'a> Collector<'a> {
             }
             self.kinds.insert(item.to_owned());
         }
-        match object.remove("items") {
-            Some(Value::Array(values)) => self.items(values, at, of),
+        match header.items {
+            Some(ListItems::Items(items)) => self.items(items, text, at, of),
             // How Go prints a nil slice.
-            Some(Value::Null) => Ok(()),
-            Some(other) => Err(DumpError::Object {
-                at: at.clone(),
-                field: "items",
-                problem: format!("is {}, not a list", name_of(&other)),
-            }),
+            Some(ListItems::NotAList(part)) if &text.whole[part.clone()] == "null" => Ok(()),
+            Some(ListItems::NotAList(part)) => Err(text.wrong_type(&part, "items", "a list", at)),
             None => Err(missing(at, "items")),
         }
     }
@@ -160,16 +343,18 @@ impl<'a> Collector<'a> {
     fn add(&mut self, identity: Identity, item: Item) {
         let mut entry = match self.items.entry(identity) {
             Entry::Vacant(entry) => {
-                self.kinds.insert(entry.key().kind.clone());
+                if !self.kinds.contains(&*entry.key().kind) {
+                    self.kinds.insert(entry.key().kind.to_string());
+                }
                 entry.insert(item);
                 return;
             }
             Entry::Occupied(entry) => entry,
         };
-        match compare_versions(&entry.get().value, &item.value) {
+        match compare_versions(entry.get(), &item) {
             Some(Ordering::Greater) => return,
             Some(Ordering::Equal | Ordering::Less) => {}
-            None if entry.get().value == item.value => {}
+            None if entry.get().value() == item.value() => {}
             None => {
                 let Identity { kind, namespace, name, .. } = entry.key();
                 let slash = if namespace.is_empty() { "" } else { "/" };
@@ -184,6 +369,75 @@ impl<'a> Collector<'a> {
     }
 }
 
+/// What was found in a text so far.
+struct Found {
+    documents: usize,
+    not_objects: Vec<DumpError>,
+    origin: Origin,
+}
+
+impl Found {
+    fn new(origin: Origin) -> Found {
+        Found { documents: 0, not_objects: Vec::new(), origin }
+    }
+}
+
+impl Text<'_> {
+    /// A string. Absent, null and empty mean the same, as for the API server.
+    fn string(
+        &self,
+        part: Option<&Range<usize>>,
+        field: &'static str,
+        at: &ItemSource,
+    ) -> Result<Option<Cow<'_, str>>, DumpError> {
+        let Some(part) = part else { return Ok(None) };
+        match &self.whole[part.clone()] {
+            "null" => Ok(None),
+            value if value.starts_with('"') => {
+                let text = json::text(value).ok_or_else(|| self.json_error(at.document))?;
+                Ok(Some(text).filter(|text| !text.is_empty()))
+            }
+            _ => Err(self.wrong_type(part, field, "a string", at)),
+        }
+    }
+
+    fn wrong_type(&self, part: &Range<usize>, field: &'static str, wanted: &str, at: &ItemSource) -> DumpError {
+        let problem = format!("is {}, not {wanted}", json::type_of(&self.whole[part.clone()]));
+        DumpError::Object { at: at.clone(), field, problem }
+    }
+
+    fn not_an_object(&self, part: &Range<usize>, at: &ItemSource) -> DumpError {
+        DumpError::NotAnObject { at: at.clone(), found: json::type_of(&self.whole[part.clone()]) }
+    }
+
+    /// The first error of the text, with its position.
+    fn json_error(&self, document: usize) -> DumpError {
+        let mut values = serde_json::Deserializer::from_str(&self.whole[self.start..]).into_iter::<Value>();
+        let error = values.find_map(Result::err);
+        let source = error.unwrap_or_else(|| serde::de::Error::custom("a string is not Unicode"));
+        DumpError::Json { file: self.file.to_string(), document, source }
+    }
+}
+
+/// The documents of `kubectl cluster-info dump`, which prints the logs of containers between them; none for another text.
+fn without_logs(text: &str) -> Option<String> {
+    const START: &str = "==== START logs for container ";
+    const END: &str = "==== END logs for container ";
+    if !is_json(text) || !text.contains(&format!("\n{START}")) {
+        return None;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut in_logs = false;
+    for line in text.split_inclusive('\n') {
+        in_logs |= line.starts_with(START);
+        if !in_logs {
+            out.push_str(line);
+        }
+        in_logs &= !line.starts_with(END);
+    }
+    Some(out)
+}
+
 /// Distinguishes JSON from YAML in flow style, where keys need no quotes.
 fn is_json(text: &str) -> bool {
     let text = text.trim_start();
@@ -191,108 +445,93 @@ fn is_json(text: &str) -> bool {
     text.starts_with(['{', '[']) && (inside.is_empty() || inside.starts_with(['"', '}', ']']))
 }
 
-fn json_documents(
-    file: &Arc<str>,
-    text: &str,
-    take: &mut dyn FnMut(usize, Value) -> Result<(), DumpError>,
-) -> Result<(), DumpError> {
-    let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    for (document, value) in (1..).zip(values) {
-        let value = value.map_err(|source| DumpError::Json { file: file.to_string(), document, source })?;
-        if !value.is_null() {
-            take(document, value)?;
+fn document(scanner: &mut Scanner<'_>) -> Result<Document, NotJson> {
+    match scanner.peek() {
+        Some(b'{') => {
+            let start = scanner.position();
+            let header = header(scanner)?;
+            Ok(Document::Object(start..scanner.position(), header))
         }
+        Some(b'[') => scanner.array().map(Document::Items),
+        _ => scanner.value().map(Document::Other),
     }
-    Ok(())
 }
 
-fn yaml_documents(
-    file: &Arc<str>,
-    text: &str,
-    take: &mut dyn FnMut(usize, Value) -> Result<(), DumpError>,
-) -> Result<(), DumpError> {
-    let error = |document, source| DumpError::Yaml { file: file.to_string(), document, source };
-    yaml::documents(text, error, take)
+/// Goes past an object, and finds what tells which object it is.
+fn header(scanner: &mut Scanner<'_>) -> Result<Header, NotJson> {
+    let mut header = Header::default();
+    scanner.object(|scanner, key| {
+        if key == "items" && scanner.peek() == Some(b'[') {
+            header.items = Some(ListItems::Items(scanner.array()?));
+            return Ok(());
+        }
+        let part = scanner.value()?;
+        match key {
+            "apiVersion" => header.version = Some(part),
+            "kind" => header.kind = Some(part),
+            "metadata" => header.metadata = Some(part),
+            "items" => header.items = Some(ListItems::NotAList(part)),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(header)
 }
 
 /// The error for a document that does not look like a Kubernetes object.
-fn not_an_object(document: &Value, at: &ItemSource) -> Option<DumpError> {
+fn not_an_object(document: &Document, text: Text<'_>, at: &ItemSource) -> Option<DumpError> {
+    let has_kind = |part: &Range<usize>| {
+        text.whole.as_bytes()[part.start] == b'{'
+            && header(&mut Scanner::new(text.whole, part.start)).is_ok_and(|header| header.kind.is_some())
+    };
     match document {
-        Value::Object(object) if object.contains_key("kind") => None,
         // A truncated typed list has no kind yet.
-        Value::Object(object) if object.contains_key("apiVersion") => None,
-        Value::Object(_) => Some(missing(at, "kind")),
-        Value::Array(values) if values.iter().all(|value| value.get("kind").is_some()) => None,
-        other => Some(DumpError::NotAnObject { at: at.clone(), found: name_of(other) }),
+        Document::Object(_, header) if header.kind.is_some() || header.version.is_some() => None,
+        Document::Object(..) => Some(missing(at, "kind")),
+        Document::Items(items) if items.iter().all(has_kind) => None,
+        Document::Items(_) => Some(DumpError::NotAnObject { at: at.clone(), found: "a list" }),
+        Document::Other(part) => Some(text.not_an_object(part, at)),
     }
 }
 
-fn identity(object: &Map<String, Value>, version: &str, kind: &str, at: &ItemSource) -> Result<Identity, DumpError> {
-    let metadata = match object.get("metadata") {
-        Some(Value::Object(metadata)) => metadata,
-        None | Some(Value::Null) => return Err(missing(at, "metadata")),
-        Some(other) => {
-            let problem = format!("is {}, not an object", name_of(other));
-            return Err(DumpError::Object { at: at.clone(), field: "metadata", problem });
+/// The name, the namespace and the resource version of an object.
+fn metadata(header: &Header, text: Text<'_>, at: &ItemSource) -> Result<(String, String, Option<Box<str>>), DumpError> {
+    let part = header.metadata.as_ref().filter(|part| &text.whole[(*part).clone()] != "null");
+    let part = part.ok_or_else(|| missing(at, "metadata"))?;
+    if text.whole.as_bytes()[part.start] != b'{' {
+        return Err(text.wrong_type(part, "metadata", "an object", at));
+    }
+    let (mut name, mut namespace, mut version) = (None, None, None);
+    let found = Scanner::new(text.whole, part.start).object(|scanner, key| {
+        let part = scanner.value()?;
+        match key {
+            "name" => name = Some(part),
+            "namespace" => namespace = Some(part),
+            "resourceVersion" => version = Some(part),
+            _ => {}
         }
-    };
-    let name = text_field_as(metadata, "name", "metadata.name", at)?;
-    let namespace = text_field_as(metadata, "namespace", "metadata.namespace", at)?;
-    Ok(Identity {
-        group: version.split_once('/').map_or("", |(group, _)| group).to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.unwrap_or_default().to_owned(),
-        name: name.ok_or_else(|| missing(at, "metadata.name"))?.to_owned(),
-    })
+        Ok(())
+    });
+    found.map_err(|NotJson| text.json_error(at.document))?;
+    let name = text.string(name.as_ref(), "metadata.name", at)?;
+    let namespace = text.string(namespace.as_ref(), "metadata.namespace", at)?;
+    let version = version.and_then(|part| json::text(&text.whole[part]).map(|version| Box::from(&*version)));
+    let name = name.ok_or_else(|| missing(at, "metadata.name"))?;
+    Ok((name.into_owned(), namespace.unwrap_or_default().into_owned(), version))
 }
 
 /// Compares the resource versions of two copies as decimal numbers of any length.
-fn compare_versions(one: &Value, other: &Value) -> Option<Ordering> {
-    let (one, other) = (resource_version(one)?, resource_version(other)?);
+fn compare_versions(one: &Item, other: &Item) -> Option<Ordering> {
+    let (one, other) = (digits(one)?, digits(other)?);
     Some(one.len().cmp(&other.len()).then_with(|| one.cmp(other)))
 }
 
-fn resource_version(value: &Value) -> Option<&str> {
-    let text = value.get("metadata")?.get("resourceVersion")?.as_str()?;
+fn digits(item: &Item) -> Option<&str> {
+    let text = item.resource_version.as_deref()?;
     let digits = text.trim_start_matches('0');
     (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then_some(digits)
 }
 
-fn text_field<'a>(
-    object: &'a Map<String, Value>,
-    field: &'static str,
-    at: &ItemSource,
-) -> Result<Option<&'a str>, DumpError> {
-    text_field_as(object, field, field, at)
-}
-
-/// A string field. Absent, null and empty mean the same, as for the API server.
-fn text_field_as<'a>(
-    object: &'a Map<String, Value>,
-    key: &str,
-    field: &'static str,
-    at: &ItemSource,
-) -> Result<Option<&'a str>, DumpError> {
-    match object.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some(other) => {
-            Err(DumpError::Object { at: at.clone(), field, problem: format!("is {}, not a string", name_of(other)) })
-        }
-    }
-}
-
 fn missing(at: &ItemSource, field: &'static str) -> DumpError {
     DumpError::Object { at: at.clone(), field, problem: "is missing".to_owned() }
-}
-
-fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }

@@ -3,6 +3,7 @@ use std::io;
 use std::str::Utf8Error;
 
 use crate::ItemSource;
+use crate::write::FORMAT;
 use crate::yaml::MAX_DEPTH;
 
 /// Why a dump could not be read.
@@ -25,6 +26,14 @@ pub enum DumpError {
         /// What it is.
         kind: FileKind,
     },
+    /// A file is compressed in a way that is not read.
+    #[error("{file} is compressed with {format}, which is not read: unpack it, and use --from with the folder")]
+    OtherCompression {
+        /// The file.
+        file: String,
+        /// The compression.
+        format: &'static str,
+    },
     /// A tar archive is invalid or truncated.
     #[error("cannot unpack {archive}")]
     Unpack {
@@ -40,6 +49,22 @@ pub enum DumpError {
         file: String,
         /// The limit.
         limit: u64,
+    },
+    /// A newer version of Stead wrote the dump.
+    #[error("{file} has format {format} of {tool}, and this version reads formats up to {FORMAT}: update Stead")]
+    NewerFormat {
+        /// The file.
+        file: String,
+        /// Its format.
+        format: u64,
+        /// The program that wrote it.
+        tool: String,
+    },
+    /// A dump of `stead dump` has no last line.
+    #[error("{file} is incomplete: its last line is missing, so writing or copying it was interrupted")]
+    Truncated {
+        /// The file.
+        file: String,
     },
     /// A file is not text.
     #[error("{file} is not UTF-8 text")]

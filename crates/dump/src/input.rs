@@ -14,9 +14,19 @@ use crate::{DumpError, outline};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
+/// How files start that are compressed in other ways.
+const OTHER_COMPRESSIONS: [(&[u8], &str); 4] =
+    [(b"\xfd7zXZ\0", "xz"), (b"PK\x03\x04", "zip"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd")];
+
 /// Directories of a must-gather, or of `oc adm inspect` output of more than one namespace.
 const CLUSTER_SCOPED: &str = "cluster-scoped-resources";
 const NAMESPACES: &str = "namespaces";
+
+/// The directory of a support bundle's objects.
+const BUNDLE: &str = "cluster-resources";
+
+/// Archives inside an archive or a directory, which are not read.
+const NESTED_ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar.xz", ".zip"];
 
 pub(crate) fn read_path(path: &Path, budget: &Budget, collector: &mut Collector<'_>) -> Result<(), DumpError> {
     if path.as_os_str() == "-" {
@@ -63,13 +73,16 @@ fn read_stream(name: &str, stream: impl Read, budget: &Budget, collector: &mut C
     let (plain, _) = decompress(stream).map_err(fail)?;
     let mut plain = budget.count(plain);
     let head = head(&mut plain, 512).map_err(fail)?;
+    if let Some((_, format)) = OTHER_COMPRESSIONS.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return Err(DumpError::OtherCompression { file: name.to_owned(), format });
+    }
     let is_tar = head.get(257..262) == Some(b"ustar");
     let whole = Cursor::new(head).chain(plain);
     if is_tar {
         return read_archive(name, whole, budget, collector);
     }
     let text = read_text(name, whole, budget).map_err(|broken| broken.error)?;
-    collector.text(&Arc::from(name), &text, Origin::Named)?;
+    collector.text(&Arc::from(name), &Arc::new(text), Origin::Named)?;
     Ok(())
 }
 
@@ -218,6 +231,10 @@ impl<R: Read> Read for EndDetector<R> {
 struct Tree {
     files: usize,
     must_gather: bool,
+    /// Pods of which only the description is there.
+    described: usize,
+    /// Archives inside it that look like parts of a must-gather.
+    nested: Vec<String>,
     /// Whether the file is one of a must-gather's resources, and why it was skipped.
     skipped: Vec<(bool, String)>,
 }
@@ -225,14 +242,19 @@ struct Tree {
 impl Tree {
     /// Whether a file's name says that it may hold objects.
     fn accepts(&mut self, inside: &Path) -> bool {
-        self.must_gather |= has_directory(inside, CLUSTER_SCOPED);
+        self.must_gather |= has_directory(inside, CLUSTER_SCOPED) || has_directory(inside, BUNDLE);
+        self.must_gather |= is_description(inside);
         let name = inside.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         // macOS adds such a file for each file of an archive.
         if name.starts_with("._") {
             return false;
         }
+        if NESTED_ARCHIVES.iter().any(|ending| name.ends_with(ending)) {
+            self.nested.push(inside.display().to_string());
+            return false;
+        }
         let name = name.strip_suffix(".gz").unwrap_or(&name);
-        let accepted = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+        let accepted = is_description(inside) || [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
         self.files += usize::from(accepted);
         accepted
     }
@@ -250,11 +272,18 @@ impl Tree {
         budget: &Budget,
         collector: &mut Collector<'_>,
     ) -> Result<(), DumpError> {
+        if is_description(inside) {
+            let text = read_text(file, stream, budget).map_err(|broken| broken.error)?;
+            let described = collector.described(file, &text)?;
+            self.described += usize::from(described);
+            return Ok(());
+        }
         let (text, outcome) = match read_text(file, stream, budget) {
             // The readable part of a broken file still shows whether the file matters.
-            Err(broken) => (broken.readable, Err(broken.error)),
-            Ok(text) if outline::all_unwanted(&text, collector.wanted) => (text, Ok(Vec::new())),
+            Err(broken) => (Arc::new(broken.readable), Err(broken.error)),
+            Ok(text) if outline::all_unwanted(&text, collector.wanted) => (Arc::new(text), Ok(Vec::new())),
             Ok(text) => {
+                let text = Arc::new(text);
                 let outcome = collector.text(&Arc::from(file), &text, Origin::Found);
                 (text, outcome)
             }
@@ -277,10 +306,29 @@ impl Tree {
         if self.files == 0 {
             return Err(DumpError::NoFiles { path: name.to_owned() });
         }
+        if self.described > 0 {
+            collector.warnings.push(format!(
+                "{name}: {} pods are text of `oc describe`, which has no affinity, spread constraints, times or UIDs; pods \
+                 without a node, events and claims are missing. `stead dump` or `oc adm inspect` collects them",
+                self.described
+            ));
+        }
+        if !self.nested.is_empty() {
+            let nested = self.nested.join(", ");
+            collector
+                .warnings
+                .push(format!("{name}: archives inside it are not read: {nested}; unpack them, and name them too"));
+        }
         let reported = self.skipped.into_iter().filter(|(resource, _)| *resource || !self.must_gather);
         collector.warnings.extend(reported.map(|(_, why)| format!("skipped: {why}")));
         Ok(())
     }
+}
+
+/// Whether a file is the description of a pod, `pods/POD/POD-describe`, of an older OpenStack must-gather.
+fn is_description(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    has_directory(path, "pods") && name.ends_with("-describe")
 }
 
 fn has_directory(path: &Path, directory: &str) -> bool {

@@ -1,20 +1,26 @@
 //! Reads clusters from files: `kubectl get … -o yaml|json` output, directories of it, must-gathers.
 //!
 //! Data flow: `input` turns a path into texts (it unpacks gzip and tar, walks directories and
-//! recognizes must-gathers), `yaml` and `serde_json` turn a text into documents, and `collect`
-//! splits lists into items and keeps the newest copy of each wanted object. `budget` limits what is
-//! read in total.
+//! recognizes must-gathers), `yaml` turns YAML into JSON text, `json` finds the parts of JSON text,
+//! and `collect` splits lists into items and keeps the newest copy of each wanted object. Objects
+//! stay text: most of a large dump is never asked for. `budget` limits what is read in total.
 //!
 //! This crate knows what every Kubernetes object has (`apiVersion`, `kind`, `metadata`) and nothing
 //! about specific kinds. The caller decides which kinds matter and what their fields mean.
 
 mod budget;
 mod collect;
+mod describe;
 mod error;
 mod input;
+mod json;
 mod outline;
+mod redact;
+mod sanitize;
 mod scalar;
+mod write;
 mod yaml;
+mod yaml_writer;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,8 +29,12 @@ use std::sync::Arc;
 
 use budget::Budget;
 use collect::{Collector, Origin};
+pub use describe::pod as described_pod;
 pub use error::{DumpError, FileKind, YamlError, YamlProblem};
+pub use redact::{Redaction, redact};
 use serde_json::Value;
+use stead_model::ObjectText;
+pub use write::{DumpOrigin, DumpWriter, FORMAT, UnreadKind};
 
 /// Which objects the caller wants, by `apiVersion` and `kind`.
 ///
@@ -54,17 +64,25 @@ impl fmt::Display for ItemSource {
 }
 
 /// One object as it was found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Item {
-    /// The whole object. It always has non-empty strings at `apiVersion`, `kind` and
-    /// `metadata.name`; what a typed list leaves out of its items has been filled in.
-    pub value: Value,
+    /// Its text, and which object it is.
+    pub object: ObjectText,
     /// Where it was found.
     pub source: ItemSource,
+    resource_version: Option<Box<str>>,
+}
+
+impl Item {
+    /// The whole object. It always has non-empty strings at `apiVersion`, `kind` and
+    /// `metadata.name`; what a typed list leaves out of its items has been filled in.
+    pub fn value(&self) -> Value {
+        self.object.value()
+    }
 }
 
 /// The objects that a set of files contains.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Dump {
     /// The wanted objects, each once, sorted by API group, kind, namespace and name.
     pub items: Vec<Item>,
@@ -73,6 +91,10 @@ pub struct Dump {
     pub kinds: BTreeSet<String>,
     /// What was skipped, and where the files contradict each other, in the order of reading.
     pub warnings: Vec<String>,
+    /// When it was taken, as RFC 3339, if the files say so; of several, the last.
+    pub taken: Option<String>,
+    /// The version of the cluster, if the files say so.
+    pub kubernetes: Option<String>,
 }
 
 /// The default of `max_size` in [`read`]: 2 GiB.
@@ -84,7 +106,8 @@ pub const DEFAULT_MAX_SIZE: u64 = 2 << 30;
 /// - a file with YAML or JSON, one document or many, plain or gzipped;
 /// - `-`, the same from standard input;
 /// - a directory: every `.yaml`, `.yml` and `.json` file below it (gzipped ones too), in sorted order;
-/// - an OpenShift must-gather or `oc adm inspect` output, as a directory or as a tar archive.
+/// - the output of `oc adm inspect`, `oc adm must-gather`, an OpenStack must-gather, `kubectl cluster-info dump` or a support
+///   bundle, as a directory or as a tar archive; of older OpenStack must-gathers also the pods, which are text.
 ///
 /// In a directory or an archive a file that cannot be read is an error only if it mentions a wanted
 /// kind; otherwise it is a warning, and ignored outside the resource directories of a must-gather.
@@ -101,6 +124,7 @@ pub fn read(paths: &[PathBuf], wanted: KindFilter<'_>, max_size: u64) -> Result<
     for path in paths {
         input::read_path(path, &budget, &mut collector)?;
     }
+    collector.check_ends()?;
     Ok(collector.finish())
 }
 
@@ -110,6 +134,6 @@ pub fn read(paths: &[PathBuf], wanted: KindFilter<'_>, max_size: u64) -> Result<
 /// The first problem, with the document, the item and the field.
 pub fn read_str(name: &str, text: &str, wanted: KindFilter<'_>) -> Result<Dump, DumpError> {
     let mut collector = Collector::new(wanted);
-    collector.text(&Arc::from(name), text, Origin::Named)?;
+    collector.text(&Arc::from(name), &Arc::new(text.to_owned()), Origin::Named)?;
     Ok(collector.finish())
 }

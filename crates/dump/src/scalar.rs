@@ -11,12 +11,17 @@ use serde_json::{Number, Value};
 
 /// The value of a plain scalar.
 pub(crate) fn plain(text: &str) -> Value {
-    match text {
+    literal(text).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// The value of a plain scalar that is not a string.
+pub(crate) fn literal(text: &str) -> Option<Value> {
+    Some(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "true" | "True" | "TRUE" => Value::Bool(true),
         "false" | "False" | "FALSE" => Value::Bool(false),
-        _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
-    }
+        _ => Value::Number(number(text)?),
+    })
 }
 
 fn number(text: &str) -> Option<Number> {

@@ -1,8 +1,8 @@
-//! YAML text to JSON values.
+//! YAML text to JSON text.
 //!
 //! Built on the parser's events rather than on its typed deserializer: a dump has no schema, so the
-//! meaning of a plain scalar decides everything (see `scalar`). A value of 200 MB is built once,
-//! without recursion.
+//! meaning of a plain scalar decides everything (see `scalar`). `yaml_writer` writes events as JSON
+//! text as they come; a text with anchors, which no Kubernetes tool prints, is built as a value.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError,
 
 use crate::error::{YamlError, YamlProblem};
 use crate::scalar;
+use crate::yaml_writer::{self, Written};
 
 /// The deepest nesting, the same as `serde_json`'s for JSON.
 pub(crate) const MAX_DEPTH: usize = 127;
@@ -20,12 +21,32 @@ pub(crate) const MAX_DEPTH: usize = 127;
 /// prints neither, so this is enough for files written by hand and stops alias bombs.
 const MAX_COPIED: usize = 4 << 20;
 
-/// Calls `document` with each document of a file's text, numbered from 1. Empty documents are
-/// counted but not passed on.
+/// Calls `document` with each document of a file's text as JSON, numbered from 1. Empty documents
+/// are counted but not passed on.
 ///
 /// # Errors
 /// The number of the invalid document and the problem, or the error that `document` returns.
 pub(crate) fn documents<E>(
+    text: &str,
+    error: impl Fn(usize, YamlError) -> E,
+    mut document: impl FnMut(usize, String) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut written = 0;
+    match yaml_writer::documents(text, &error, &mut |number, json| {
+        written = number;
+        document(number, json)
+    })? {
+        Written::Everything => Ok(()),
+        // Documents that were written already are passed on once.
+        Written::NotAnchors => built_documents(text, error, |number, value| match number > written {
+            true => document(number, value.to_string()),
+            false => Ok(()),
+        }),
+    }
+}
+
+/// The same with a value of each document, for a text with anchors, aliases and merged mappings.
+fn built_documents<E>(
     text: &str,
     error: impl Fn(usize, YamlError) -> E,
     mut document: impl FnMut(usize, Value) -> Result<(), E>,
@@ -51,11 +72,11 @@ pub(crate) fn documents<E>(
     Ok(())
 }
 
-fn scan_error(error: &ScanError) -> YamlError {
+pub(crate) fn scan_error(error: &ScanError) -> YamlError {
     at(error.marker(), YamlProblem::Syntax(error.info()))
 }
 
-fn at(mark: &Marker, problem: YamlProblem) -> YamlError {
+pub(crate) fn at(mark: &Marker, problem: YamlProblem) -> YamlError {
     YamlError { problem, line: mark.line(), column: mark.col() + 1 }
 }
 
@@ -207,7 +228,7 @@ impl Builder {
 }
 
 /// A tag takes precedence over quotes: `!!str 12` is a string, `!!int "12"` is a number.
-fn is_plain(style: ScalarStyle, tag: Option<&Tag>) -> bool {
+pub(crate) fn is_plain(style: ScalarStyle, tag: Option<&Tag>) -> bool {
     match tag.map(|tag| (tag.core_suffix(), tag.parts())) {
         Some((Some("str"), _)) | Some((None, ("" | "!", ""))) => false,
         Some((Some("int" | "float" | "bool" | "null"), _)) => true,

@@ -17,18 +17,19 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn of_kind<'a>(dump: &'a Dump, kind: &str) -> Vec<&'a Value> {
-    dump.items.iter().map(|item| &item.value).filter(|value| value["kind"] == kind).collect()
+fn of_kind<'a>(items: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    items.iter().filter(|value| value["kind"] == kind).collect()
 }
 
 #[test]
 fn glance_zones() {
     let dump = example();
+    let items: Vec<Value> = dump.items.iter().map(|item| item.value()).collect();
     assert_eq!(dump.warnings, [""; 0]);
     for kind in ["PodDisruptionBudget", "ReplicationController", "VolumeAttachment"] {
-        assert!(dump.kinds.contains(kind) && of_kind(&dump, kind).is_empty(), "{kind}");
+        assert!(dump.kinds.contains(kind) && of_kind(&items, kind).is_empty(), "{kind}");
     }
-    let zones: BTreeMap<&str, &str> = of_kind(&dump, "Node")
+    let zones: BTreeMap<&str, &str> = of_kind(&items, "Node")
         .into_iter()
         .map(|node| (text(node, "/metadata/name"), text(node, "/metadata/labels/zone")))
         .collect();
@@ -37,7 +38,7 @@ fn glance_zones() {
 
     let mut running: BTreeMap<&str, usize> = BTreeMap::new();
     let mut pending = Vec::new();
-    for pod in of_kind(&dump, "Pod") {
+    for pod in of_kind(&items, "Pod") {
         if pod["metadata"]["labels"]["service"] == "glance" {
             match text(pod, "/spec/nodeName") {
                 "" => pending.push(text(pod, "/metadata/name")),
@@ -53,12 +54,13 @@ fn glance_zones() {
 #[test]
 fn glance_zones_volumes() {
     let dump = example();
+    let items: Vec<Value> = dump.items.iter().map(|item| item.value()).collect();
     let by_name = |kind| -> BTreeMap<&str, &Value> {
-        of_kind(&dump, kind).into_iter().map(|v| (text(v, "/metadata/name"), v)).collect()
+        of_kind(&items, kind).into_iter().map(|v| (text(v, "/metadata/name"), v)).collect()
     };
     let (claims, volumes) = (by_name("PersistentVolumeClaim"), by_name("PersistentVolume"));
     let mut seen = 0;
-    for pod in of_kind(&dump, "Pod") {
+    for pod in of_kind(&items, "Pod") {
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
             let Some(claim) = volume.pointer("/persistentVolumeClaim/claimName") else {
                 continue;

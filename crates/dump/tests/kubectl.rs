@@ -84,7 +84,7 @@ const JSON: &str = r#"{
 fn value(text: &str) -> serde_json::Value {
     let mut dump = read_str("dump", text, &|_, _| true).unwrap();
     assert_eq!(dump.items.len(), 1);
-    dump.items.remove(0).value
+    dump.items.remove(0).value()
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn node(name: &str) -> String {
 
 fn names(dump: &Dump) -> Vec<String> {
     let text = |item: &stead_dump::Item, pointer| {
-        item.value.pointer(pointer).and_then(|v| v.as_str()).unwrap_or("").to_owned()
+        item.value().pointer(pointer).and_then(|v| v.as_str()).unwrap_or("").to_owned()
     };
     dump.items.iter().map(|item| format!("{} {}", text(item, "/kind"), text(item, "/metadata/name"))).collect()
 }
@@ -193,11 +193,11 @@ fn check_must_gather(dump: &Dump) {
     let kinds: Vec<&str> = dump.kinds.iter().map(String::as_str).collect();
     assert_eq!(kinds, ["Node", "Pod", "PodDisruptionBudget"]);
     // The newer copies: one from the pod's own file, one from the list.
-    assert_eq!(dump.items[2].value["status"]["phase"], "Running");
+    assert_eq!(dump.items[2].value()["status"]["phase"], "Running");
     assert_eq!(dump.items[2].source.item, None);
-    assert_eq!(dump.items[3].value["status"]["phase"], "Running");
+    assert_eq!(dump.items[3].value()["status"]["phase"], "Running");
     assert_eq!(dump.items[3].source.item, Some(2));
-    assert_eq!(dump.items[3].value["apiVersion"], "v1");
+    assert_eq!(dump.items[3].value()["apiVersion"], "v1");
     assert_eq!(dump.warnings.len(), 1, "{:?}", dump.warnings);
     assert!(dump.warnings[0].ends_with("core/odd.yaml, document 1: kind is missing"));
 }

@@ -20,7 +20,8 @@ fn show(text: &str) -> String {
         Ok(dump) => {
             let mut shown = String::new();
             for item in &dump.items {
-                let of = |pointer| item.value.pointer(pointer).and_then(|v| v.as_str());
+                let value = item.value();
+                let of = |pointer| value.pointer(pointer).and_then(|v| v.as_str());
                 let _ = writeln!(
                     shown,
                     "{} {} {}/{} from {}",
@@ -195,7 +196,6 @@ fn errors() {
         "{\"apiVersion\": \"v1\",",
         expect!["dump.yaml, document 1: invalid JSON: EOF while parsing a value at line 1 column 20"],
     );
-    check("{\"n\": 1e999}", expect!["dump.yaml, document 1: invalid JSON: number out of range at line 1 column 11"]);
     check("apiVersion: v1\nmetadata: {name: a}\n", expect!["dump.yaml, document 1: kind is missing"]);
     check("kind: Node\nmetadata: {name: a}\n", expect!["dump.yaml, document 1: apiVersion is missing"]);
     check("apiVersion: v1\nkind: 7\n", expect!["dump.yaml, document 1: kind is a number, not a string"]);
@@ -251,7 +251,7 @@ fn copies() {
     ] {
         let dump = read_str("dump.yaml", &format!("{first}---\n{second}"), &wanted).unwrap();
         assert_eq!(dump.items.len(), 1);
-        assert_eq!(dump.items[0].value["metadata"]["labels"]["app"], kept, "{first}{second}");
+        assert_eq!(dump.items[0].value()["metadata"]["labels"]["app"], kept, "{first}{second}");
         assert_eq!(dump.warnings.len(), warnings, "{:?}", dump.warnings);
     }
     check(
@@ -282,7 +282,7 @@ fn anchors_and_merges() {
                 spec:\n  same: *labels\n  other: {<<: *labels, tier: y}\n  both: {<<: [{a: 1}, {a: 2, b: 3}]}\n  *name : key\n";
     let dump = read_str("dump.yaml", text, &wanted).unwrap();
     assert_eq!(
-        dump.items[0].value["spec"],
+        dump.items[0].value()["spec"],
         json!({
             "same": {"app": "p", "tier": "x"},
             "other": {"app": "p", "tier": "y"},
@@ -315,7 +315,7 @@ fn malicious_texts() {
         (ladder, "nested more than 127 levels deep"),
         ("--- \n".repeat(deep), "is empty"),
         (format!("a: {}", "9".repeat(deep)), "kind is missing"),
-        (format!("{{\"a\": {}}}", "9".repeat(deep)), "number out of range"),
+        (format!("{{\"a\": {}}}", "9".repeat(deep)), "kind is missing"),
         ("\t\t\t".to_owned(), ""),
         ("!!binary |\n  ####".to_owned(), "not an object"),
         ("%YAML 9.9\n---\na: 1".to_owned(), ""),

@@ -23,7 +23,7 @@ pub(crate) fn causes(trial: &Trial, info: &NodeInfo, plugin: Plugin, reason: &Re
 
 /// kube-scheduler counts pods that preemption has promised a node as if they were there already.
 fn nominated(trial: &Trial, info: &NodeInfo) -> Option<String> {
-    let promised = trial.objects.pods_where(|raw| raw["status"]["nominatedNodeName"] == *info.node.name);
+    let promised = trial.objects.pods_with(|pod| pod.nominated_node() == Some(&*info.node.name));
     let names: Vec<String> = promised.filter(|pod| *pod.key() != trial.key).map(PodView::full_name).collect();
     let noun = if names.len() == 1 { "pod" } else { "pods" };
     (!names.is_empty()).then(|| format!("counting {noun} {}, nominated for this node", join(&names)))

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use stead_model::{KINDS, ModelError, ObjectKey, Objects, PodView, pod_volumes};
-use stead_placement::{Attempt, AttemptFault, Cluster, DEFAULT_SCHEDULER, NodeInfo, Pod, PodSpec, Profiles, evaluate};
+use stead_placement::{Attempt, AttemptFault, DEFAULT_SCHEDULER, NodeInfo, Pod, PodSpec, Profiles, evaluate};
 
 use crate::causes::{causes, causes_for_all};
 use crate::change::{Change, ChangeAction, Trial};
@@ -146,7 +146,8 @@ pub fn explain(
     kinds: &BTreeSet<String>,
     clock: &Clock,
 ) -> Result<Explanation, ModelError> {
-    let mut out = explain_placement(objects, key, kinds)?;
+    let trial = Trial::new(objects, key)?;
+    let mut out = explain_trial(&trial, kinds)?;
     let Some(pod) = objects.pod(key)? else { return Ok(out) };
     if !matches!(out.state, PodState::Placed | PodState::Terminating | PodState::Unschedulable) {
         return Ok(out);
@@ -187,7 +188,11 @@ pub fn explain(
     if troubled {
         out.timing.clone_from(&clock.settings);
         // The cluster includes the pod; forecasts that need it gone take it out of a fork.
-        out.forecast = outage::forecasts(objects, clock, &Cluster::from_objects(objects, None), pod, &scene)?;
+        let mut cluster = trial.cluster;
+        if let Some(object) = objects.object(key) {
+            cluster.put_object(object)?;
+        }
+        out.forecast = outage::forecasts(objects, clock, &cluster, pod, &scene)?;
     }
     Ok(out)
 }
@@ -233,7 +238,11 @@ pub fn explain_placement(
     key: &ObjectKey,
     kinds: &BTreeSet<String>,
 ) -> Result<Explanation, ModelError> {
-    let trial = Trial::new(objects, key)?;
+    explain_trial(&Trial::new(objects, key)?, kinds)
+}
+
+fn explain_trial(trial: &Trial, kinds: &BTreeSet<String>) -> Result<Explanation, ModelError> {
+    let (objects, key) = (&trial.objects, &trial.key);
     let pod = objects.pod(key)?.ok_or_else(|| ModelError::NotFound(key.clone()))?;
     let mut out = Explanation {
         pod: format!("{}/{}", key.namespace, key.name),
@@ -281,13 +290,13 @@ pub fn explain_placement(
         .condition("PodScheduled")
         .and_then(|condition| condition.message.clone())
         .filter(|message| Some(message) != verdict.message.as_ref());
-    out.reasons = reasons(&trial, &verdict);
-    out.fixes = search::fixes(&trial, &verdict)
+    out.reasons = reasons(trial, &verdict);
+    out.fixes = search::fixes(trial, &verdict)
         .into_iter()
         .map(|f| OfferedFix {
-            also: also_used(&trial, &f.changes),
-            commands: if f.by_itself { Vec::new() } else { commands(&trial, &f.changes) },
-            text: [f.text.clone()].into_iter().chain(moves(&trial, &f)).collect::<Vec<_>>().join("; "),
+            also: also_used(trial, &f.changes),
+            commands: if f.by_itself { Vec::new() } else { commands(trial, &f.changes) },
+            text: [f.text.clone()].into_iter().chain(moves(trial, &f)).collect::<Vec<_>>().join("; "),
             harm: f.harm,
             nodes: f.nodes,
             changes: f.changes,

@@ -12,7 +12,7 @@ use stead_model::{ObjectKey, Objects};
 fn example() -> (Vec<Value>, BTreeSet<String>) {
     let from = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/glance-zones");
     let dump = stead_dump::read(&[from], &|_, _| true, stead_dump::DEFAULT_MAX_SIZE).expect("the example can be read");
-    (dump.items.into_iter().map(|i| i.value).collect(), dump.kinds)
+    (dump.items.into_iter().map(|i| i.value()).collect(), dump.kinds)
 }
 
 fn object<'a>(items: &'a mut [Value], kind: &str, name: &str) -> &'a mut Value {

@@ -10,7 +10,7 @@ use stead_model::{ObjectKey, Objects};
 fn explained(pod: &str) -> Explanation {
     let from = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/glance-zones");
     let dump = stead_dump::read(&[from], &|_, _| true, stead_dump::DEFAULT_MAX_SIZE).expect("the example can be read");
-    let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value));
+    let objects = Objects::from_items(dump.items.into_iter().map(|i| i.value()));
     let key = ObjectKey::new("Pod", "openstack", pod);
     explain(&objects, &key, &dump.kinds, &Clock::at(jiff::Timestamp::UNIX_EPOCH)).expect("the pod is there")
 }

@@ -22,12 +22,12 @@ pub use control_plane::{ControlPlane, control_plane};
 pub use error::ReadError;
 use futures::future::LocalBoxFuture;
 use futures::{StreamExt, TryStreamExt};
-pub use resource::{DEFAULTS, Further, OUTAGE, OWNERS, Resource, placement};
+pub use resource::{DEFAULTS, Further, OUTAGE, OWNERS, Resource, dumped, placement};
 use serde_json::Value;
 use stead_client::Client;
 
 use list::Listed;
-pub use openstack::add_openstack;
+pub use openstack::{add_openstack, openstack};
 
 /// How many kinds are listed at a time.
 const CONCURRENCY: usize = 4;
@@ -88,6 +88,29 @@ async fn read_all(
     }
     live.warnings = warnings(&forbidden);
     Ok(live)
+}
+
+/// One list of a dump.
+#[derive(Debug)]
+pub enum DumpedList {
+    /// The objects, and the revision of the cluster that they are of.
+    Objects(Vec<Value>, Option<String>),
+    /// The cluster does not have the kind.
+    Unknown,
+    /// The user may not list it.
+    Forbidden,
+}
+
+/// Reads one list, as of a revision if the server still has it.
+///
+/// # Errors
+/// If the server does not answer, or the kind is required and may not be listed.
+pub async fn read_list(client: &Client, resource: &Resource, revision: Option<&str>) -> Result<DumpedList, ReadError> {
+    Ok(match list::list(client, resource, revision).await? {
+        Listed::Items(list) => DumpedList::Objects(list.items, list.revision),
+        Listed::Unknown => DumpedList::Unknown,
+        Listed::Forbidden => DumpedList::Forbidden,
+    })
 }
 
 impl Live {

@@ -1,5 +1,7 @@
 //! The resources of the OpenStack operators, whatever their kinds: the server says which it has.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResource, APIResourceList};
 use serde_json::Value;
@@ -19,6 +21,11 @@ struct Discovered {
 ///
 /// They say who uses a Topology. What cannot be read is one warning: the other answers do not depend on it.
 pub async fn add_openstack(client: &Client, namespace: &str, live: &mut Live) {
+    add_openstack_of(client, Some(namespace), live).await;
+}
+
+/// The same from one namespace, or from all.
+async fn add_openstack_of(client: &Client, namespace: Option<&str>, live: &mut Live) {
     let (mut found, mut failed) = discover(client).await;
     found.retain(|kind| !live.kinds.contains(&kind.kind));
     let lists: Vec<_> = futures::stream::iter(found)
@@ -46,6 +53,13 @@ pub async fn add_openstack(client: &Client, namespace: &str, live: &mut Live) {
         let consequence = "other users of a Topology are not shown, and finalizers are not checked";
         live.warnings.push(format!("cannot list {}: {consequence}", failed.join(", ")));
     }
+}
+
+/// The objects of all kinds of the OpenStack operators from all namespaces, without the kinds in `known`.
+pub async fn openstack(client: &Client, known: BTreeSet<String>) -> Live {
+    let mut live = Live { kinds: known, ..Live::default() };
+    add_openstack_of(client, None, &mut live).await;
+    live
 }
 
 /// The kinds of the OpenStack operators, and what could not be discovered.
@@ -85,9 +99,9 @@ fn listable(api_version: &str, resource: APIResource) -> Option<Discovered> {
     (listable && known && !kind.plural.contains('/')).then_some(kind)
 }
 
-async fn list(client: &Client, kind: &Discovered, namespace: &str) -> Result<Vec<Value>, Error> {
+async fn list(client: &Client, kind: &Discovered, namespace: Option<&str>) -> Result<Vec<Value>, Error> {
     let path = ApiPath { api_version: &kind.api_version, plural: &kind.plural, namespaced: true };
-    let mut list = client.list(ApiRequest::list(path.collection(Some(namespace)))).await?;
+    let mut list = client.list(ApiRequest::list(path.collection(namespace))).await?;
     for item in list.items.iter_mut().filter_map(Value::as_object_mut) {
         item.insert("apiVersion".into(), kind.api_version.as_str().into());
         item.insert("kind".into(), kind.kind.as_str().into());

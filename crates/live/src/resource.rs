@@ -29,6 +29,16 @@ impl Resource {
         self.api.collection(self.namespace.as_deref())
     }
 
+    /// Its name in a path.
+    pub fn plural(&self) -> &'static str {
+        self.api.plural
+    }
+
+    /// The API group and version that it is read as.
+    pub fn api_version(&self) -> &'static str {
+        self.api.api_version
+    }
+
     /// The same kind, read from this namespace only.
     #[must_use]
     pub fn within(self, namespace: &str) -> Resource {
@@ -82,6 +92,37 @@ pub const DEFAULTS: [Further; 4] = [
     ("ResourceQuota", "a quota that allows no more pods is known from conditions and events only"),
 ];
 
+/// Where a kind is in the API, and its name: for kinds that only a dump has.
+type DumpedKind = (&'static str, &'static str, &'static str, bool);
+
+/// Kinds that no answer of today depends on, and that a dump has for those of tomorrow: what controllers remember, and the
+/// settings of OpenShift's control plane. A cluster without a kind has no objects of it.
+const DUMPED: [DumpedKind; 9] = [
+    ("apps/v1", "ControllerRevision", "controllerrevisions", true),
+    ("v1", "ResourceQuota", "resourcequotas", true),
+    ("batch/v1", "CronJob", "cronjobs", true),
+    ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true),
+    ("stead.dev/v1alpha1", "NodeRecovery", "noderecoveries", false),
+    ("operator.openshift.io/v1", "KubeControllerManager", "kubecontrollermanagers", false),
+    ("operator.openshift.io/v1", "KubeScheduler", "kubeschedulers", false),
+    ("config.openshift.io/v1", "Scheduler", "schedulers", false),
+    ("config.openshift.io/v1", "ClusterVersion", "clusterversions", false),
+];
+
+/// Everything that a dump has, from all namespaces, apart from the further kinds of the OpenStack operators. Nodes and pods
+/// come first.
+pub fn dumped() -> Vec<Resource> {
+    let known = OWNERS.iter().chain(&DEFAULTS).chain(&OUTAGE).map(|further| Resource::from(*further));
+    let more = DUMPED.iter().map(|&(api_version, kind, plural, namespaced)| Resource {
+        kind,
+        api: ApiPath { api_version, plural, namespaced },
+        required: false,
+        namespace: None,
+        consequence: "answers that depend on it are incomplete",
+    });
+    placement().into_iter().chain(known).chain(more).collect()
+}
+
 /// Kinds that say how a node is and what was reported about it. They are read from some namespaces only.
 pub const OUTAGE: [Further; 2] =
     [("Lease", "the last heartbeat of a node is taken from its conditions only"), ("Event", "events are not shown")];
@@ -110,7 +151,8 @@ mod tests {
 
     #[test]
     fn no_secret_is_read() {
-        let further = OWNERS.iter().chain(&DEFAULTS).chain(&OUTAGE).map(|further| Resource::from(*further));
-        assert!(placement().into_iter().chain(further).all(|r| r.kind != "Secret" && r.kind != "ConfigMap"));
+        assert!(dumped().iter().all(|r| r.kind != "Secret" && r.kind != "ConfigMap"));
+        let kinds: std::collections::BTreeSet<&str> = dumped().iter().map(|r| r.kind).collect();
+        assert_eq!(kinds.len(), dumped().len(), "each kind once");
     }
 }

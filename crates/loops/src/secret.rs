@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use stead_model::{ModelError, ObjectKey, Typed, parse};
+use serde_json::json;
+use stead_model::{ModelError, ObjectKey, ParsedJson, Typed, parse_json};
 
 /// A Secret whose values are replaced by their digests ([`crate::trim`]).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -35,8 +35,8 @@ impl DigestedSecret {
 impl Typed for DigestedSecret {
     const KIND: &'static str = "Secret";
 
-    fn from_raw(key: &ObjectKey, raw: &Value) -> Result<DigestedSecret, ModelError> {
-        parse(key, raw)
+    fn from_json(key: &ObjectKey, json: ParsedJson<'_>) -> Result<DigestedSecret, ModelError> {
+        parse_json(key, json)
     }
 
     fn metadata(&self) -> &ObjectMeta {

@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::objects::Objects;
 use crate::times::{created, near};
-use crate::typed::{Typed, parse};
+use crate::typed::{ParsedJson, Typed, parse_json};
 
 /// An event of either API group: `events.k8s.io` has other names for the same fields.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -57,8 +57,8 @@ pub struct EventSeries {
 impl Typed for Event {
     const KIND: &'static str = "Event";
 
-    fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError> {
-        parse(key, raw)
+    fn from_json(key: &ObjectKey, json: ParsedJson<'_>) -> Result<Self, ModelError> {
+        parse_json(key, json)
     }
 
     fn metadata(&self) -> &ObjectMeta {

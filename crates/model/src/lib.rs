@@ -1,6 +1,6 @@
 //! Kubernetes objects: keys, kinds, typed views, and the rules that several crates need.
 //!
-//! [`Objects`] holds a cluster's objects as raw JSON. An object is parsed into its Kubernetes type when it is first asked
+//! [`Objects`] holds a cluster's objects as raw JSON, as a value or as text ([`UnreadObject`]). An object is parsed into its Kubernetes type when it is first asked
 //! for, and at most once; a malformed object is an error that names the object and the field for whoever asked about it,
 //! and a warning ([`Objects::warnings`]) for everybody else. [`KINDS`] is the one table of kinds.
 //!
@@ -22,15 +22,18 @@ mod node;
 mod objects;
 mod openshift;
 mod openstack;
+mod outline;
 mod owner;
 mod pod;
 mod reader;
 mod recreation;
 pub mod stateful_set;
 pub mod times;
+mod tokens;
 mod tolerations;
 mod topology_use;
 mod typed;
+mod unread;
 mod volumes;
 mod workload;
 
@@ -53,6 +56,7 @@ pub use openstack::{
     ServiceOverride, Storage, TlsSecret, Topology, TopologyCondition, TopologyRef, TopologySpec, TopologyStatus,
     reported_conditions,
 };
+pub use outline::PodOutline;
 pub use owner::{controller_of, is_controlled_by, same_controller};
 pub use pod::PodView;
 pub use recreation::{NotRecreated, PodController, deployment_of, not_recreated, replacement_of, same_workload};
@@ -61,7 +65,8 @@ pub use topology_use::{
     ALL_OPENSTACK_KINDS, FoundTopologyRef, TopologyFinalizer, applied_topology, is_openstack,
     is_openstack_intermediate, topology_references,
 };
-pub use typed::{Typed, metadata_of, parse};
+pub use typed::{ParsedJson, Typed, metadata_of, parse, parse_json};
+pub use unread::{ObjectText, TextPart, UnreadObject};
 pub use volumes::{
     PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,
 };

@@ -38,9 +38,8 @@ pub type BootId = String;
 /// A node.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeView<'a> {
-    key: &'a ObjectKey,
+    object: ObjectRef<'a>,
     node: &'a Node,
-    raw: &'a Value,
 }
 
 impl Objects {
@@ -67,12 +66,12 @@ impl Objects {
 
 impl<'a> NodeView<'a> {
     fn of(object: ObjectRef<'a>) -> Result<NodeView<'a>, ModelError> {
-        Ok(NodeView { key: object.key(), node: object.typed()?, raw: object.raw() })
+        Ok(NodeView { object, node: object.typed()? })
     }
 
     /// Its key.
     pub fn key(self) -> &'a ObjectKey {
-        self.key
+        self.object.key()
     }
 
     /// Its Kubernetes type.
@@ -82,12 +81,12 @@ impl<'a> NodeView<'a> {
 
     /// Its JSON: for patches, and for data that is passed through.
     pub fn raw(self) -> &'a Value {
-        self.raw
+        self.object.raw()
     }
 
     /// Its name.
     pub fn name(self) -> &'a str {
-        &self.key.name
+        &self.key().name
     }
 
     /// Its UID: a node that registers again has another.
@@ -186,7 +185,8 @@ impl<'a> NodeView<'a> {
     /// taints is atomic: whoever changed it last owns all of it.
     pub fn taints_changed(self) -> Option<(String, Timestamp)> {
         // The typed object does not keep the fields of each manager.
-        let entries: Vec<ManagedFieldsEntry> = parse(self.key, self.raw.pointer("/metadata/managedFields")?).ok()?;
+        let entries: Vec<ManagedFieldsEntry> =
+            parse(self.key(), self.raw().pointer("/metadata/managedFields")?).ok()?;
         let owns_taints = |entry: &ManagedFieldsEntry| {
             entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:taints").is_some())
         };

@@ -11,10 +11,12 @@ use serde_json::{Map, Value};
 
 use crate::error::ModelError;
 use crate::key::ObjectKey;
-use crate::kinds::{KINDS, Kind, placement_kinds};
+use crate::kinds::placement_kinds;
 use crate::kubernetes_version::KubernetesVersion;
-use crate::openshift::renamed_key;
-use crate::typed::{Typed, metadata_of};
+use crate::outline::PodOutline;
+use crate::tokens::{JsonRef, Tokens};
+use crate::typed::{ParsedJson, Typed, parse_json};
+use crate::unread::{ObjectText, UnreadObject};
 
 /// A cluster's objects. A fork (a clone) shares them and keeps its own changes beside them.
 #[derive(Debug, Clone, Default)]
@@ -27,9 +29,12 @@ pub struct Objects {
 
 /// One object: its JSON, and its Kubernetes type once somebody has asked for it.
 pub struct Object {
-    raw: Value,
+    /// The JSON as it was read; none where that was a value.
+    text: Option<ObjectText>,
+    raw: OnceLock<Value>,
     /// None where it could not be parsed.
     typed: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
+    outline: OnceLock<Box<PodOutline>>,
     /// What is wrong with it, once somebody has come across that.
     fault: OnceLock<Box<ModelError>>,
 }
@@ -37,13 +42,40 @@ pub struct Object {
 impl Object {
     /// An object that nobody has asked for yet.
     pub fn new(raw: Value) -> Object {
-        Object { raw, typed: OnceLock::new(), fault: OnceLock::new() }
+        Object::of(None, OnceLock::from(raw))
+    }
+
+    fn of(text: Option<ObjectText>, raw: OnceLock<Value>) -> Object {
+        Object { text, raw, typed: OnceLock::new(), outline: OnceLock::new(), fault: OnceLock::new() }
+    }
+
+    fn raw(&self) -> &Value {
+        self.raw.get_or_init(|| self.text.as_ref().map(ObjectText::value).unwrap_or_default())
+    }
+
+    /// Reads something out of the JSON, without keeping the rest.
+    fn read_json<T>(&self, read: impl FnOnce(JsonRef<'_>) -> T) -> Result<T, serde_json::Error> {
+        let text = self.text.as_ref().filter(|_| self.raw.get().is_none());
+        let tokens = match text {
+            Some(text) => Tokens::of_text(text.text.as_str())?,
+            None => Tokens::of_value(self.raw()),
+        };
+        Ok(read(tokens.root()))
+    }
+}
+
+impl From<UnreadObject> for Object {
+    fn from(unread: UnreadObject) -> Object {
+        match unread {
+            UnreadObject::Value(value) => Object::new(value),
+            UnreadObject::Text(text) => Object::of(Some(text), OnceLock::new()),
+        }
     }
 }
 
 impl std::fmt::Debug for Object {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.raw.fmt(f)
+        self.raw().fmt(f)
     }
 }
 
@@ -67,12 +99,17 @@ impl<'a> ObjectRef<'a> {
 
     /// Its JSON: for patches, and for data that is passed through.
     pub fn raw(self) -> &'a Value {
-        &self.object.raw
+        self.object.raw()
     }
 
     /// Its metadata, whatever its kind.
     pub fn metadata(self) -> Result<ObjectMeta, ModelError> {
-        metadata_of(self.key, self.raw())
+        let empty = Tokens::of_value(&Value::Null);
+        let parse = |json: JsonRef<'_>| {
+            let metadata = json.field("metadata").unwrap_or(empty.root());
+            parse_json(self.key, ParsedJson(metadata)).map_err(|error| error.below("metadata"))
+        };
+        self.object.read_json(parse).unwrap_or_else(|error| Err(self.not_json(&error)))
     }
 
     /// The object as its Kubernetes type, which is kept.
@@ -102,7 +139,31 @@ impl<'a> ObjectRef<'a> {
     }
 
     fn parse<T: Typed>(self) -> Result<T, ModelError> {
-        T::from_raw(self.key, &self.object.raw).inspect_err(|error| self.report(error.clone()))
+        let parse = |json: JsonRef<'_>| {
+            if self.key.kind == "Pod" {
+                // The tokens are at hand: this takes no further walk over all pods.
+                self.object.outline.get_or_init(|| Box::new(PodOutline::of(json)));
+            }
+            T::from_json(self.key, ParsedJson(json))
+        };
+        let parsed = self.object.read_json(parse).unwrap_or_else(|error| Err(self.not_json(&error)));
+        parsed.inspect_err(|error| self.report(error.clone()))
+    }
+
+    /// Its text is JSON that a value cannot represent, such as one that is nested too deeply.
+    fn not_json(self, error: &serde_json::Error) -> ModelError {
+        ModelError::malformed(self.key, ".", error)
+    }
+
+    /// What a walk over all pods looks at.
+    pub fn outline(self) -> &'a PodOutline {
+        self.object.outline.get_or_init(|| Box::new(self.object.read_json(PodOutline::of).unwrap_or_default()))
+    }
+
+    /// Calls `visit` with each field that is a text, at any depth.
+    pub fn each_text(self, mut visit: impl FnMut(&str, &str)) {
+        // What cannot be parsed has no fields; whoever asks for the object learns why.
+        let _ = self.object.read_json(|json| json.each_text(&mut visit));
     }
 
     /// Notes that something is wrong with the object: it becomes one of [`Objects::warnings`].
@@ -115,22 +176,9 @@ impl<'a> ObjectRef<'a> {
 impl Objects {
     /// From objects that have `apiVersion` and `kind`. An object of another API group that has the name of a known kind is
     /// left out, apart from OpenShift's configuration of nodes ([`crate::NODE_CONFIG`]).
-    pub fn from_items(items: impl IntoIterator<Item = Value>) -> Objects {
-        let mut found = BTreeMap::new();
-        for mut item in items {
-            if let Some(key) = renamed_key(&item) {
-                found.insert(key, Object::new(item));
-                continue;
-            }
-            let Some(key) = ObjectKey::of(&item) else { continue };
-            if KINDS.iter().any(|k| k.kind == key.kind) {
-                let version = item["apiVersion"].as_str().unwrap_or("v1");
-                let Some(kind) = Kind::find(version, &key.kind) else { continue };
-                item["apiVersion"] = kind.api_version.into();
-            }
-            found.insert(key, Object::new(item));
-        }
-        Objects::new(found)
+    pub fn from_items(items: impl IntoIterator<Item = impl Into<UnreadObject>>) -> Objects {
+        let items = items.into_iter().filter_map(|item| item.into().normalized());
+        Objects::new(items.map(|(key, item)| (key, item.into())).collect())
     }
 
     /// From a recorded scheduler case, whose lists say which kind their items are; with the key of the pod to place.

@@ -6,17 +6,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::ModelError;
-use crate::key::ObjectKey;
 use crate::typed::parse;
 
 /// The kind under which [`crate::Objects`] keeps `nodes.config.openshift.io`, whose kind is `Node` as well.
 pub const NODE_CONFIG: &str = "Node.config.openshift.io";
 
-/// The key of an object of OpenShift whose kind has the name of a Kubernetes kind; none for any other object.
-pub(crate) fn renamed_key(item: &Value) -> Option<ObjectKey> {
-    let is_config = |version: &str| version.starts_with("config.openshift.io/");
-    let is_node_config = item["kind"] == "Node" && item["apiVersion"].as_str().is_some_and(is_config);
-    is_node_config.then(|| ObjectKey::of_kind(NODE_CONFIG, item)).flatten()
+/// The kind under which an object of OpenShift is kept whose kind has the name of a Kubernetes kind; none for any other.
+pub(crate) fn renamed_kind(api_version: &str, kind: &str) -> Option<&'static str> {
+    (kind == "Node" && api_version.starts_with("config.openshift.io/")).then_some(NODE_CONFIG)
 }
 
 /// Whether this is a kind that says how OpenShift's control plane is configured.

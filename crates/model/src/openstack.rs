@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::objects::ObjectRef;
-use crate::typed::{Typed, parse};
+use crate::typed::{ParsedJson, Typed, parse, parse_json};
 
 /// A value, or its default where it is null.
 fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
@@ -482,8 +482,8 @@ macro_rules! typed {
         $(impl Typed for $type {
             const KIND: &'static str = $kind;
 
-            fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError> {
-                parse(key, raw)
+            fn from_json(key: &ObjectKey, json: ParsedJson<'_>) -> Result<Self, ModelError> {
+                parse_json(key, json)
             }
 
             fn metadata(&self) -> &ObjectMeta {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::objects::{ObjectRef, Objects};
+use crate::outline::PodOutline;
 use crate::owner::{controller_of, same_controller};
 use crate::stateful_set::parent_name_and_ordinal;
 use crate::times::{self, Deletion, near};
@@ -24,9 +25,8 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// A pod.
 #[derive(Debug, Clone, Copy)]
 pub struct PodView<'a> {
-    key: &'a ObjectKey,
+    object: ObjectRef<'a>,
     pod: &'a Pod,
-    raw: &'a Value,
 }
 
 impl Objects {
@@ -47,7 +47,13 @@ impl Objects {
 
     /// The pods that have this node, malformed ones left out.
     pub fn pods_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = PodView<'a>> {
-        self.pods_where(move |raw| raw["spec"]["nodeName"] == node)
+        self.pods_with(move |pod| pod.node() == Some(node))
+    }
+
+    /// The pods for which a check of their outline holds: only these are parsed.
+    pub fn pods_with<'a>(&'a self, check: impl Fn(&PodOutline) -> bool + 'a) -> impl Iterator<Item = PodView<'a>> {
+        let pods = self.of_kind("Pod").filter(move |object| check(object.outline()));
+        pods.filter_map(|object| PodView::of(object).ok())
     }
 
     /// The pods for which a check of their JSON holds: only these are parsed.
@@ -58,24 +64,21 @@ impl Objects {
 
     /// The pods that an object controls, malformed ones left out.
     pub fn pods_controlled_by<'a>(&'a self, owner: &'a ObjectKey) -> impl Iterator<Item = PodView<'a>> {
-        let controlled = move |owners: &Value| {
-            let mut owners = owners.as_array().into_iter().flatten();
-            owners.any(|o| o["controller"] == true && o["kind"] == *owner.kind && o["name"] == *owner.name)
-        };
+        let controller = (owner.kind.as_str(), owner.name.as_str());
         let pods = self.of_kind_in("Pod", &owner.namespace);
-        let pods = pods.filter(move |object| controlled(&object.raw()["metadata"]["ownerReferences"]));
+        let pods = pods.filter(move |object| object.outline().controller() == Some(controller));
         pods.filter_map(|object| PodView::of(object).ok())
     }
 }
 
 impl<'a> PodView<'a> {
-    fn of(object: ObjectRef<'a>) -> Result<PodView<'a>, ModelError> {
-        Ok(PodView { key: object.key(), pod: object.typed()?, raw: object.raw() })
+    pub(crate) fn of(object: ObjectRef<'a>) -> Result<PodView<'a>, ModelError> {
+        Ok(PodView { object, pod: object.typed()? })
     }
 
     /// Its key.
     pub fn key(self) -> &'a ObjectKey {
-        self.key
+        self.object.key()
     }
 
     /// Its Kubernetes type.
@@ -85,17 +88,17 @@ impl<'a> PodView<'a> {
 
     /// Its JSON: for patches, and for data that is passed through.
     pub fn raw(self) -> &'a Value {
-        self.raw
+        self.object.raw()
     }
 
     /// Its name.
     pub fn name(self) -> &'a str {
-        &self.key.name
+        &self.key().name
     }
 
     /// Its namespace.
     pub fn namespace(self) -> &'a str {
-        &self.key.namespace
+        &self.key().namespace
     }
 
     /// Namespace and name, such as `default/web-0`.

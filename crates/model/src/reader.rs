@@ -12,10 +12,11 @@ use serde::de::{
     Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
-use serde_json::{Map, Value};
+
+use crate::tokens::{Fields, Items, JsonRef, Token};
 
 /// Reads a value into a type.
-pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, ReadError> {
+pub(crate) fn read<T: DeserializeOwned>(value: JsonRef<'_>) -> Result<T, ReadError> {
     T::deserialize(Reader(value))
 }
 
@@ -74,29 +75,27 @@ impl Error for ReadError {
     }
 }
 
-struct Reader<'de>(&'de Value);
+struct Reader<'de>(JsonRef<'de>);
 
 impl<'de> Deserializer<'de> for Reader<'de> {
     type Error = ReadError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.0 {
-            Value::Null => visitor.visit_unit(),
-            Value::Bool(value) => visitor.visit_bool(*value),
-            Value::Number(number) => match (number.as_u64(), number.as_i64()) {
-                (Some(value), _) => visitor.visit_u64(value),
-                (None, Some(value)) => visitor.visit_i64(value),
-                (None, None) => visitor.visit_f64(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            Value::String(text) => visitor.visit_borrowed_str(text),
-            Value::Array(items) => visitor.visit_seq(Items { items: items.iter(), next: 0 }),
-            Value::Object(fields) => visitor.visit_map(Fields::of(fields)),
+        match self.0.token() {
+            Token::Null => visitor.visit_unit(),
+            Token::Bool(value) => visitor.visit_bool(*value),
+            Token::Unsigned(value) => visitor.visit_u64(*value),
+            Token::Signed(value) => visitor.visit_i64(*value),
+            Token::Float(value) => visitor.visit_f64(*value),
+            Token::Text(text) => visitor.visit_borrowed_str(text),
+            Token::Array(_) => visitor.visit_seq(ItemReader { items: self.0.items(), next: 0 }),
+            Token::Object(_) => visitor.visit_map(FieldReader { fields: self.0.fields(), current: None }),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.0 {
-            Value::Null => visitor.visit_none(),
+        match self.0.token() {
+            Token::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -111,9 +110,12 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match self.0 {
-            Value::String(variant) => visitor.visit_enum(variant.as_str().into_deserializer()),
-            Value::Object(fields) => visitor.visit_enum(MapAccessDeserializer::new(Fields::of(fields))),
+        match self.0.token() {
+            Token::Text(variant) => visitor.visit_enum((&**variant).into_deserializer()),
+            Token::Object(_) => {
+                let fields = FieldReader { fields: self.0.fields(), current: None };
+                visitor.visit_enum(MapAccessDeserializer::new(fields))
+            }
             _ => self.deserialize_any(visitor),
         }
     }
@@ -128,12 +130,12 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 }
 
-struct Items<'de> {
-    items: std::slice::Iter<'de, Value>,
+struct ItemReader<'de> {
+    items: Items<'de>,
     next: usize,
 }
 
-impl<'de> SeqAccess<'de> for Items<'de> {
+impl<'de> SeqAccess<'de> for ItemReader<'de> {
     type Error = ReadError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
@@ -142,39 +144,25 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         self.next += 1;
         seed.deserialize(Reader(item)).map(Some).map_err(|error| error.at(Segment::Item(index)))
     }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.items.len())
-    }
 }
 
-struct Fields<'de> {
-    fields: serde_json::map::Iter<'de>,
-    current: Option<(&'de String, &'de Value)>,
+struct FieldReader<'de> {
+    fields: Fields<'de>,
+    current: Option<(&'de str, JsonRef<'de>)>,
 }
 
-impl<'de> Fields<'de> {
-    fn of(fields: &'de Map<String, Value>) -> Fields<'de> {
-        Fields { fields: fields.iter(), current: None }
-    }
-}
-
-impl<'de> MapAccess<'de> for Fields<'de> {
+impl<'de> MapAccess<'de> for FieldReader<'de> {
     type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
         self.current = self.fields.next();
         let Some((name, _)) = self.current else { return Ok(None) };
-        seed.deserialize(name.as_str().into_deserializer()).map(Some)
+        seed.deserialize(name.into_deserializer()).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
         let Some((name, value)) = self.current.take() else { return Err(Error::custom("a value without a key")) };
-        seed.deserialize(Reader(value)).map_err(|error| error.at(Segment::Field(name.clone())))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.fields.len())
+        seed.deserialize(Reader(value)).map_err(|error| error.at(Segment::Field(name.to_owned())))
     }
 }
 
@@ -183,9 +171,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde::Deserialize;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::tokens::Tokens;
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "camelCase")]
@@ -216,8 +205,11 @@ mod tests {
         let expected = serde_path_to_error::deserialize(value);
         let expected = expected
             .map_err(|e: serde_path_to_error::Error<serde_json::Error>| (e.path().to_string(), e.inner().to_string()));
-        let found = read::<Whole>(value).map_err(|e| (e.field(), e.to_string()));
+        let found = read::<Whole>(Tokens::of_value(value).root()).map_err(|e| (e.field(), e.to_string()));
         assert_eq!(found, expected, "{value}");
+        let text = value.to_string();
+        let of_text = read::<Whole>(Tokens::of_text(&text).expect("valid JSON").root());
+        assert_eq!(of_text.map_err(|e| (e.field(), e.to_string())), expected, "{text}");
         found
     }
 

@@ -1,12 +1,15 @@
 //! Who recreates a pod, and under which name.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::key::ObjectKey;
 use crate::objects::Objects;
+use crate::outline::PodOutline;
 use crate::owner::controller_of;
 use crate::pod::PodView;
 use crate::stateful_set;
@@ -142,6 +145,30 @@ pub fn same_workload(objects: &Objects, a: PodView<'_>, b: PodView<'_>) -> bool 
     a.is_sibling(b) || (a.namespace() == b.namespace() && deployment(a).is_some() && deployment(a) == deployment(b))
 }
 
+impl Objects {
+    /// The pods of the same workload as a pod, itself included if it has a controller. In a large namespace only these are
+    /// parsed.
+    pub fn pods_of_same_workload<'a>(&'a self, pod: PodView<'a>) -> impl Iterator<Item = PodView<'a>> {
+        let owner = pod.controller().map(|owner| (owner.kind.as_str(), owner.name.as_str()));
+        let sets: BTreeSet<&str> = match deployment_of(self, pod) {
+            None => BTreeSet::new(),
+            Some((deployment, _)) => {
+                let of_deployment = |set: &ReplicaSet| {
+                    controller_of(&set.metadata).is_some_and(|o| o.kind == "Deployment" && o.name == deployment)
+                };
+                let sets = self.all_in::<ReplicaSet>(pod.namespace()).filter(|(_, set)| of_deployment(set));
+                sets.map(|(key, _)| key.name.as_str()).collect()
+            }
+        };
+        let ours = move |outline: &PodOutline| match outline.controller() {
+            Some(("ReplicaSet", name)) if sets.contains(name) => true,
+            controller => controller.is_some() && controller == owner,
+        };
+        let pods = self.of_kind_in("Pod", pod.namespace()).filter(move |object| ours(object.outline()));
+        pods.filter_map(|object| PodView::of(object).ok())
+    }
+}
+
 /// The pod that was created in place of one that is being deleted, under another name. Where several pods of a workload
 /// are being deleted, each has its own.
 pub fn replacement_of<'a>(objects: &'a Objects, pod: PodView<'a>) -> Option<PodView<'a>> {
@@ -149,7 +176,7 @@ pub fn replacement_of<'a>(objects: &'a Objects, pod: PodView<'a>) -> Option<PodV
     if !matches!(PodController::of(objects, pod), PodController::ReplicaSet { .. } | PodController::Job { .. }) {
         return None;
     }
-    let all = || objects.pods_in(pod.namespace()).filter(|other| same_workload(objects, pod, *other));
+    let all = || objects.pods_of_same_workload(pod);
     let leaving: Vec<PodView<'a>> = all().filter(|other| other.is_terminating()).collect();
     let later = |other: &PodView<'a>| {
         other.created().is_some_and(|created| created + SignedDuration::from_secs(2) >= requested)

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::error::ModelError;
 use crate::key::ObjectKey;
 use crate::reader;
+use crate::tokens::{JsonRef, Tokens};
 
 /// A Kubernetes type that the objects of one kind are read into. Each kind has one.
 pub trait Typed: DeserializeOwned + Clone + Send + Sync + 'static {
@@ -26,7 +27,12 @@ pub trait Typed: DeserializeOwned + Clone + Send + Sync + 'static {
     const KIND: &'static str;
 
     /// Parses an object. Each type implements it for itself, so that its parser is compiled once, in this crate.
-    fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError>;
+    fn from_json(key: &ObjectKey, json: ParsedJson<'_>) -> Result<Self, ModelError>;
+
+    /// Parses an object that is not among any objects.
+    fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError> {
+        Self::from_json(key, ParsedJson(Tokens::of_value(raw).root()))
+    }
 
     /// The object's metadata.
     fn metadata(&self) -> &ObjectMeta;
@@ -40,8 +46,8 @@ macro_rules! typed {
         $(impl Typed for $type {
             const KIND: &'static str = stringify!($type);
 
-            fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError> {
-                parse(key, raw)
+            fn from_json(key: &ObjectKey, json: ParsedJson<'_>) -> Result<Self, ModelError> {
+                parse_json(key, json)
             }
 
             fn metadata(&self) -> &ObjectMeta {
@@ -61,9 +67,18 @@ typed! {
     ResourceQuota RuntimeClass Service StatefulSet StorageClass VolumeAttachment
 }
 
+/// JSON that was parsed and is read into a type.
+#[derive(Debug, Clone, Copy)]
+pub struct ParsedJson<'a>(pub(crate) JsonRef<'a>);
+
 /// Parses a value, or a part of one. The error names the object and the field.
 pub fn parse<T: DeserializeOwned>(object: impl ToString, value: &Value) -> Result<T, ModelError> {
-    reader::read(value).map_err(|error| ModelError::malformed(object, error.field(), error))
+    parse_json(object, ParsedJson(Tokens::of_value(value).root()))
+}
+
+/// The same for JSON that was parsed.
+pub fn parse_json<T: DeserializeOwned>(object: impl ToString, json: ParsedJson<'_>) -> Result<T, ModelError> {
+    reader::read(json.0).map_err(|error| ModelError::malformed(object, error.field(), error))
 }
 
 /// The metadata of an object of any kind. The error names the object and the field.

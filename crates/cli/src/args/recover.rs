@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use jiff::Timestamp;
 
-use crate::args::{ConsentArgs, ControlPlaneArgs};
+use crate::args::timers::timestamp;
+use crate::args::{ConsentArgs, ControlPlaneArgs, DumpLimitArgs};
 use crate::complete;
 use crate::connect::ConnectArgs;
 
@@ -19,6 +21,9 @@ use crate::connect::ConnectArgs;
 ///
 ///   When the machine is back: remove the taint as soon as that is safe
 ///     stead recover node/worker-0 --wait-return
+///
+///   Show the plan from a dump, without access to the cluster:
+///     stead recover node/worker-0 --from dump.json.gz
 ///
 ///   List all recoveries:
 ///     stead recover --list
@@ -102,6 +107,20 @@ pub(crate) struct RecoverArgs {
 
     #[command(flatten)]
     pub(crate) consent: ConsentArgs,
+
+    /// Show the plan from a dump instead of the live cluster, without changing anything: a file, folder or archive as for
+    /// `stead explain --from`
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "target", conflicts_with_all = [
+        "mode", "confirm_off", "wait_return", "yes", "context", "kubeconfig",
+    ])]
+    pub(crate) from: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) limit: DumpLimitArgs,
+
+    /// Time of the plan, with --from [default: the time of the dump]
+    #[arg(long, value_name = "RFC3339", value_parser = timestamp, requires = "from")]
+    pub(crate) now: Option<Timestamp>,
 
     /// Output format
     #[arg(short, long, value_enum, default_value_t = RecoverFormat::Table, value_name = "FORMAT")]

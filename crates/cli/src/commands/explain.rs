@@ -63,15 +63,16 @@ fn wanted_by_all<'a>(kinds: impl Iterator<Item = &'a Kind>, all_namespaces: bool
     (all.0.into_iter().collect(), all.1)
 }
 
-/// The time of the objects: the present for a live cluster.
-pub(super) fn clock(args: &ExplainArgs, objects: &Objects) -> Clock {
+/// The time of the objects: the present for a live cluster, otherwise when the dump was taken.
+pub(super) fn clock(args: &ExplainArgs, objects: &Objects, taken: Option<Timestamp>) -> Clock {
     let mut found = ClusterTimers::of(objects);
     args.timers.apply(&mut found);
     let settings = found.settings();
     let mut timers = found.timers;
     timers.controllers_since = timers.controllers_since.or_else(|| outage::controllers_since(objects));
-    let dumped = || outage::newest(objects).unwrap_or_else(Timestamp::now);
-    let now = if args.source.from.is_empty() { Timestamp::now() } else { args.now.unwrap_or_else(dumped) };
+    let dumped = || taken.or_else(|| outage::newest(objects)).unwrap_or_else(Timestamp::now);
+    let read = || if args.source.from.is_empty() { Timestamp::now() } else { dumped() };
+    let now = args.now.unwrap_or_else(read);
     Clock { settings, ..Clock::new(objects, now, timers) }
 }
 
@@ -96,9 +97,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
         let asked = args.targets.join(" ");
         return Err(ExitWith::NoAnswer(anyhow!("cannot explain {asked}: {} may not be listed", kind.plural)).into());
     }
-    let objects = seen.objects(&args.source, [])?;
-    let Seen { kinds, namespace, place, .. } = seen;
-    let question = Question { args, objects, kinds, namespace, place };
+    let objects = seen.objects(&args.source.control_plane, [])?;
+    let Seen { kinds, namespace, place, taken, .. } = seen;
+    let question = Question { args, objects, kinds, namespace, place, taken };
     let answers = question.answer(&targets);
     // An error names the object that it is about, which is then not ignored.
     for warning in question.objects.warnings().iter().filter(|_| answers.is_ok()) {
@@ -115,6 +116,8 @@ struct Question<'a> {
     kinds: BTreeSet<String>,
     namespace: Option<String>,
     place: &'static str,
+    /// When the dump was taken, if it says so.
+    taken: Option<Timestamp>,
 }
 
 /// The explanation of one object.
@@ -224,16 +227,17 @@ impl Question<'_> {
                 Answer::new(&explained.ok_or_else(missing)?, control_plane::render, true)
             }
             "Node" => {
-                let explained = outage::explain_node(objects, &key.name, kinds, &clock(self.args, objects))?;
+                let explained =
+                    outage::explain_node(objects, &key.name, kinds, &clock(self.args, objects, self.taken))?;
                 Answer::with_commands(explained.ok_or_else(missing)?, outage::render_node, true, &client)
             }
             "Pod" => {
-                let explanation = stead_explain::explain(objects, key, kinds, &clock(self.args, objects))?;
+                let explanation = stead_explain::explain(objects, key, kinds, &clock(self.args, objects, self.taken))?;
                 let known = explanation.state != PodState::Unknown;
                 Answer::with_commands(explanation, stead_explain::render, known, &client)
             }
             _ => {
-                let explained = explain_object(objects, key, kinds, &clock(self.args, objects))?;
+                let explained = explain_object(objects, key, kinds, &clock(self.args, objects, self.taken))?;
                 Answer::with_commands(explained.ok_or_else(missing)?, render_object, true, &client)
             }
         }

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod completions;
+mod dump;
 mod explain;
 mod gluster;
 mod install;
@@ -25,6 +26,7 @@ pub(crate) use explain::explained_kinds;
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
         Command::Explain(args) => explain::run(&args),
+        Command::Dump(args) => dump::run(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Place(args) => place::run(args),
         Command::Install(args) => install::run(&args),

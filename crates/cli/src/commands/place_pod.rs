@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use serde_json::Value;
 use stead_explain::{hanging, table};
 use stead_model::{KINDS, ObjectKey};
 use stead_placement::{Cluster, Code, PlacementAnswer, Plugin, Pod, Verdict, evaluate};
@@ -17,7 +18,9 @@ use crate::{cluster, workload};
 
 pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow::Result<Outcome> {
     let mut seen = cluster::read(source, &DEFAULT_KINDS, Scope::Namespace)?;
-    let planned = workload::first_pod(cluster::read_file(file)?, seen.namespace.as_deref(), &seen.items)?;
+    let needed = seen.items.iter().filter(|item| workload::NEEDED_KINDS.contains(&item.kind()));
+    let needed: Vec<Value> = needed.map(|item| item.clone().into_value()).collect();
+    let planned = workload::first_pod(cluster::read_file(file)?, seen.namespace.as_deref(), &needed)?;
     for warning in &planned.warnings {
         complain("warning", warning);
     }
@@ -25,7 +28,7 @@ pub(crate) fn run(file: &PathBuf, source: &SourceArgs, format: Format) -> anyhow
         complain("warning", &missing);
     }
     let key = ObjectKey::of(&planned.pod).context("pod: metadata.name: missing")?;
-    let objects = seen.objects(source, planned.before.into_iter().chain([planned.pod]))?;
+    let objects = seen.objects(&source.control_plane, planned.before.into_iter().chain([planned.pod]))?;
     let (cluster, pod) = (Cluster::from_objects(&objects, Some(&key)), Pod::from_objects(&objects, &key)?);
     for warning in objects.warnings() {
         complain("warning", &format!("{warning}: the object is ignored"));

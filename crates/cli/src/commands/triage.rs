@@ -44,14 +44,15 @@ fn list(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     let selector = args.selector.as_deref().map(Selector::parse).transpose();
     let selector = selector.map_err(|error| ExitWith::Usage(anyhow!("--selector: {error}")))?;
     let mut seen = cluster::read(&args.source, &KINDS, Scope::Everything)?;
-    let objects = seen.objects(&args.source, [])?;
+    let objects = seen.objects(&args.source.control_plane, [])?;
     let scope = TriageScope {
         namespace: seen.namespace.filter(|_| !args.all_namespaces),
         selector,
         node: args.triage.node.clone(),
         zone: args.triage.zone.clone(),
     };
-    let mut found = triage::triage(&objects, &seen.kinds, &clock(args, &objects), &args.triage.thresholds(), &scope);
+    let clock = clock(args, &objects, seen.taken);
+    let mut found = triage::triage(&objects, &seen.kinds, &clock, &args.triage.thresholds(), &scope);
     found.use_client(&client_at_hand::find(&args.source.connect));
     if let Some(note) = &found.note {
         complain("note", note);

@@ -19,6 +19,10 @@ use super::{kind_of, parse};
 /// The kinds that are looked up to fill in a pod, in addition to those that placement reads.
 pub(crate) const DEFAULT_KINDS: [&str; 3] = ["PriorityClass", "LimitRange", "RuntimeClass"];
 
+/// The kinds of the objects of a cluster that [`first_pod`](super::first_pod) needs.
+pub(crate) const NEEDED_KINDS: [&str; 5] =
+    ["PriorityClass", "LimitRange", "RuntimeClass", "StorageClass", "PersistentVolumeClaim"];
+
 /// The built-in priority classes.
 const SYSTEM_PRIORITIES: [(&str, i32); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];

@@ -16,8 +16,8 @@ use stead_placement::{Cluster, Pod};
 mod admission;
 mod create;
 
-pub(crate) use admission::DEFAULT_KINDS;
 use admission::Defaults;
+pub(crate) use admission::{DEFAULT_KINDS, NEEDED_KINDS};
 use create::WORKLOAD_KINDS;
 
 /// A pod to place.

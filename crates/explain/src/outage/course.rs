@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use serde_json::Value;
 use stead_model::times::{is_near, seconds};
 use stead_model::{
-    ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodController, PodView, UNREACHABLE, WorkloadView, not_recreated,
-    replacement_of,
+    ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodController, PodOutline, PodView, UNREACHABLE, WorkloadView,
+    not_recreated, replacement_of,
 };
 use stead_placement::{Cluster, Pod};
 
@@ -106,14 +105,13 @@ impl<'a> Course<'a> {
         }
         let nodes: BTreeSet<&str> = objects.raw_of_kind("Node").map(|(key, _)| key.name.as_str()).collect();
         // Most pods of a large cluster stay where they are: only the others are parsed.
-        let goes = |raw: &Value| {
-            let elsewhere =
-                raw["spec"]["nodeName"].as_str().is_none_or(|n| n.is_empty() || (nodes.contains(n) && node != Some(n)));
-            !elsewhere || raw["metadata"]["deletionTimestamp"].is_string()
+        let goes = |pod: &PodOutline| {
+            let elsewhere = pod.node().is_none_or(|n| nodes.contains(n) && node != Some(n));
+            !elsewhere || pod.is_terminating()
         };
         let targets = course.targets.iter().filter_map(|key| objects.pod(key).ok().flatten());
         let going: BTreeMap<&ObjectKey, PodView> =
-            objects.pods_where(goes).chain(targets).map(|pod| (pod.key(), pod)).collect();
+            objects.pods_with(goes).chain(targets).map(|pod| (pod.key(), pod)).collect();
         course.gone = going.into_iter().filter_map(|(key, p)| Some((key.clone(), course.fate(p).gone?))).collect();
         Ok(course)
     }
@@ -274,7 +272,7 @@ impl<'a> Course<'a> {
         let mut at = made;
         let long =
             set.and_then(|s| s.spec.as_ref()?.min_ready_seconds).map(|s| seconds(i64::from(s))).unwrap_or_default();
-        let before = self.objects.pods_in(pod.namespace()).filter(|p| p.is_sibling(pod));
+        let before = self.objects.pods_of_same_workload(pod).filter(|p| p.is_sibling(pod));
         for other in before.filter(|p| p.ordinal() < pod.ordinal() && !self.passes_for_ready(*p, made)) {
             let (then, name) = (self.outcome(other), other.name());
             let rule = format!("its StatefulSet creates it only when pod {name} is Ready");
@@ -298,7 +296,7 @@ impl<'a> Course<'a> {
     /// Whether a ReplicaSet makes another pod for this one.
     fn wanted(&self, pod: PodView, set: Option<WorkloadView>) -> bool {
         let Some(replicas) = set.and_then(|s| u64::try_from(s.replicas()?).ok()) else { return true };
-        let others = self.objects.pods_in(pod.namespace());
+        let others = self.objects.pods_of_same_workload(pod);
         let others =
             others.filter(|p| p.is_sibling(pod) && p.name() != pod.name() && !p.is_terminating() && !p.has_ended());
         (others.count() as u64) < replicas

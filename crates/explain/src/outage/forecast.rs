@@ -98,8 +98,7 @@ impl Scene {
         }
         if scene.node.is_none() && pod.node().is_none() {
             // One that finds no node may wait for the return of the one that its predecessor is on.
-            let before = objects.pods_in(pod.namespace());
-            let before = before.filter(|p| p.is_terminating() && same_workload(objects, *p, pod));
+            let before = objects.pods_of_same_workload(pod).filter(|p| p.is_terminating());
             for old in before.filter(|p| p.node().is_some_and(|n| is_lost(objects, clock, n))) {
                 scene.node = scene.node.or_else(|| old.node().map(str::to_owned));
                 scene.lost.extend((scene.node.as_deref() == old.node()).then(|| old.key().clone()));

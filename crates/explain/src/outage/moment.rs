@@ -1,7 +1,6 @@
 //! Which moment objects tell of, where nobody says it.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use stead_model::times::near;
 use stead_model::{ObjectKey, Objects};
@@ -24,32 +23,26 @@ const PAST: [&str; 11] = [
 /// The newest time in the objects: a dump was made then, or a moment later.
 pub fn newest(objects: &Objects) -> Option<Timestamp> {
     let kinds = ["Node", "Lease", "Event", "Pod", "VolumeAttachment"];
-    kinds.into_iter().flat_map(|kind| objects.raw_of_kind(kind)).filter_map(|(_, object)| newest_in(object)).max()
-}
-
-fn newest_in(value: &Value) -> Option<Timestamp> {
-    match value {
-        Value::Object(fields) => {
-            let of = |(name, value): (&String, &Value)| match PAST.contains(&name.as_str()) {
-                true => time(value),
-                false => newest_in(value),
-            };
-            fields.iter().filter_map(of).max()
-        }
-        Value::Array(items) => items.iter().filter_map(newest_in).max(),
-        _ => None,
+    let mut newest = None;
+    for object in kinds.into_iter().flat_map(|kind| objects.of_kind(kind)) {
+        object.each_text(|field, text| {
+            if PAST.contains(&field) {
+                newest = newest.max(time(text));
+            }
+        });
     }
+    newest
 }
 
 /// A time as Kubernetes writes it; none if it is too far away to be one.
-fn time(value: &Value) -> Option<Timestamp> {
-    value.as_str()?.parse().ok().and_then(near)
+fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok().and_then(near)
 }
 
 /// Since when the controllers run, as their lease has it.
 pub fn controllers_since(objects: &Objects) -> Option<Timestamp> {
     let lease = objects.raw(&ObjectKey::new("Lease", "kube-system", "kube-controller-manager"))?;
-    time(&lease["spec"]["acquireTime"])
+    time(lease["spec"]["acquireTime"].as_str()?)
 }
 
 #[cfg(test)]

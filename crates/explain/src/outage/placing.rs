@@ -129,7 +129,7 @@ impl Course<'_> {
         let said = self.objects.nodes().any(|node| Some(node.name()) != pod.node() && volume.is_on(node));
         let has = |p: PodView| pod_volumes(self.objects, p).iter().any(|v| v.volume == volume.volume);
         let gone = |n: &str| Some(n) != pod.node() && health(self.objects, n).is_none();
-        let mut pods = self.objects.pods_where(|raw| raw["spec"]["nodeName"].as_str().is_some_and(gone));
+        let mut pods = self.objects.pods_with(|pod| pod.node().is_some_and(gone));
         said || pods.any(|p| !p.has_ended() && has(p))
     }
 

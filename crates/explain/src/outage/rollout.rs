@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
-use stead_model::{ObjectKey, Objects, PodController, PodView, deployment_of, same_workload};
+use stead_model::{ObjectKey, Objects, PodController, PodView, deployment_of};
 
 use super::course::Course;
 use super::placing::alone;
@@ -13,8 +13,7 @@ impl Course<'_> {
     pub(super) fn rolled_out(&self, pod: PodView) -> Result<(Timestamp, Objects), String> {
         let (name, mut made) = (pod.name(), self.now());
         let above = deployment_of(self.objects, pod).and_then(|(_, object)| object);
-        let pods = self.objects.pods_in(pod.namespace());
-        let pods: Vec<PodView> = pods.filter(|p| !p.has_ended() && same_workload(self.objects, *p, pod)).collect();
+        let pods: Vec<PodView> = self.objects.pods_of_same_workload(pod).filter(|p| !p.has_ended()).collect();
         let count = pods.iter().filter(|p| !p.is_terminating() && p.key() != pod.key()).count() as u64;
         let Some(above) = above.filter(|d| count < wanted(d)) else {
             return Err(format!("pod {name} will not be recreated: its ReplicaSet wants no more pods"));

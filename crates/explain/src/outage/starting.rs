@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use stead_model::times::CENTURY;
-use stead_model::{PodView, PodVolume, VolumeAttachmentView, pod_volumes, same_workload};
+use stead_model::{PodView, PodVolume, VolumeAttachmentView, pod_volumes};
 
 use super::course::Course;
 use super::pod::{ready_in, runs, started_in};
@@ -111,10 +111,9 @@ impl Course<'_> {
 
     /// The pod and those of the same controller.
     fn alike<'b>(&'b self, pod: PodView<'b>) -> impl Iterator<Item = PodView<'b>> {
-        self.objects.pods_in(pod.namespace()).filter(move |p| {
-            let same = p.name() == pod.name();
-            same || same_workload(self.objects, *p, pod)
-        })
+        let same = self.objects.pod(pod.key()).ok().flatten();
+        let others = self.objects.pods_of_same_workload(pod).filter(move |p| p.name() != pod.name());
+        same.into_iter().chain(others)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
-//! cluster, the time of triage, and the size and start of the released program.
+//! cluster, the time of triage, explanations from a large dump, and the size and start of the released program.
 
 mod batches;
+mod dump;
 mod memory;
 mod startup;
 mod triage;
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     /// Do not measure kube-scheduler
     #[arg(long)]
     alone: bool,
-    /// Only batches whose name contains this
+    /// Only parts whose name contains this: memory, dump, or the name of a batch
     #[arg(long)]
     only: Option<String>,
     /// How often ours is run; the median counts
@@ -54,6 +55,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if wanted("triage") {
         triage::measure(args.runs)?;
+    }
+    if wanted("dump") {
+        dump::measure(&crate::root(), args.runs)?;
     }
     let oracle = if args.alone { None } else { program::find(args.oracle.as_deref(), KubernetesVersion::NEWEST) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");

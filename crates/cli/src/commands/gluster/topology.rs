@@ -47,6 +47,6 @@ fn dumped(name: &str, namespace: &str, place: &Place<'_>) -> anyhow::Result<Valu
         let object = LiveObject::read("topology", value);
         object.is_ok_and(|o| o.name() == name && o.metadata.namespace.as_deref().unwrap_or(namespace) == namespace)
     };
-    let found = dump.items.into_iter().map(|item| item.value).rfind(is_wanted);
+    let found = dump.items.into_iter().map(|item| item.value()).rfind(is_wanted);
     found.ok_or_else(|| anyhow!("--topology: the files have no Topology {name} for namespace {namespace}"))
 }

@@ -2,6 +2,7 @@
 
 mod carry_out;
 mod definition;
+mod from_dump;
 mod look;
 mod permissions;
 mod retry;
@@ -36,6 +37,9 @@ pub(crate) fn run(args: &RecoverArgs) -> anyhow::Result<Outcome> {
     let called = Timestamp::now();
     let policy = policy(args)?;
     let node = args.target.as_deref().map(target).transpose()?;
+    if let Some(node) = node.filter(|_| !args.from.is_empty()) {
+        return from_dump::run(args, node, &policy);
+    }
     server::run(async {
         let connection = connect_for_writes(&args.connect).await?;
         let client = connection.client.clone();
