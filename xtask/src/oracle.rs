@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use clap::builder::PossibleValuesParser;
+use anyhow::{Context, Result, ensure};
 use stead_real::{Binaries, Outcome};
 
 use crate::kubernetes::{self, build_program, go};
@@ -16,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long)]
     again: bool,
     /// The Kubernetes version
-    #[arg(long, value_name = "VERSION", default_value = NEWEST, value_parser = PossibleValuesParser::new(names()))]
+    #[arg(long, value_name = "VERSION", default_value = NEWEST, value_parser = known)]
     kubernetes: String,
 }
 
@@ -58,8 +57,11 @@ const RELEASES: [Release; 7] = [
     Release { minor: 35, patch: 0, other_patches: &[] },
 ];
 
-fn names() -> Vec<String> {
-    RELEASES.iter().map(Release::name).chain([NEWEST.to_owned()]).collect()
+/// Checks the name of a version.
+fn known(text: &str) -> Result<String> {
+    let known = text == NEWEST || RELEASES.iter().any(|release| release.name() == text);
+    ensure!(known, "the versions are {} to {NEWEST}", RELEASES[0].name());
+    Ok(text.to_owned())
 }
 
 pub(crate) fn build(args: &Args) -> Result<Outcome> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::node::NodeInfo;
 use crate::plugins::{
-    fit, images, interpod, node, normalize, spread, volume_binding, volume_limits, volume_restrictions, volume_zone,
+    fit, images, in_tree_limits, interpod, node, normalize, spread, volume_binding, volume_limits, volume_restrictions,
+    volume_zone,
 };
 use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
@@ -101,8 +102,10 @@ impl<'a> State<'a> {
             s.filter(spec, info, rules)?;
         }
         if self.limits && on(Plugin::NodeVolumeLimits) {
+            in_tree_limits::filter(&in_tree_limits::BEFORE_CSI, self.cluster, self.pod, info)?;
             volume_limits::filter(self.cluster, self.pod, info)
                 .map_err(|f| f.in_plugin(ExtensionPoint::Filter, Plugin::NodeVolumeLimits))?;
+            in_tree_limits::filter(&in_tree_limits::AFTER_CSI, self.cluster, self.pod, info)?;
         }
         if let Some(s) = self.binding.as_ref().filter(|_| on(Plugin::VolumeBinding)) {
             s.filter(self.cluster, &info.node)

@@ -52,6 +52,8 @@ pub(crate) struct VersionRules {
     pub(crate) scores_sidecars: bool,
     /// When NodeVolumeLimits treats Portworx volumes as those of the CSI driver (KEP-2589).
     pub(crate) portworx: PortworxMigration,
+    /// Before 1.31: plugins of their own limit EBS, GCE and Azure disks on nodes without a CSINode.
+    pub(crate) in_tree_limits: bool,
     /// 1.30: ImageLocality counts init containers.
     pub(crate) init_images: bool,
     /// Before 1.30: NodeAffinity and VolumeBinding score every pod, with zero where they have no preference.
@@ -125,6 +127,7 @@ impl VersionRules {
                 () if from(31) => PortworxMigration::Annotated,
                 () => PortworxMigration::Off,
             },
+            in_tree_limits: !from(31),
             init_images: from(30),
             scores_without_preference: !from(30),
         }

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::node::NodeInfo;
-use crate::plugins::{volume_binding, volume_limits, volume_restrictions, volume_zone};
+use crate::plugins::{in_tree_limits, volume_binding, volume_limits, volume_restrictions, volume_zone};
 use crate::pod::Pod;
 use crate::status::{AttemptFault, Filtered, SchedulingError};
 
@@ -32,7 +32,9 @@ impl<'a> Filters<'a> {
             s.filter(&self.pod.spec, info, self.cluster.rules())?;
         }
         if self.limits {
+            in_tree_limits::filter(&in_tree_limits::BEFORE_CSI, self.cluster, self.pod, info)?;
             volume_limits::filter(self.cluster, self.pod, info)?;
+            in_tree_limits::filter(&in_tree_limits::AFTER_CSI, self.cluster, self.pod, info)?;
         }
         if let Some(s) = &self.binding {
             s.filter(self.cluster, &info.node)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod fit;
 pub(crate) mod images;
+pub(crate) mod in_tree_limits;
 pub(crate) mod interpod;
 pub(crate) mod node;
 pub(crate) mod spread;
