@@ -10,8 +10,9 @@ use stead_testbed::skip;
 /// promtool of the cache of real components, or of the path.
 fn promtool() -> Option<PathBuf> {
     let cached = Binaries::directory().map(|directory| directory.join("promtool"));
-    let on_path = std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join("promtool"));
-    cached.into_iter().chain(on_path.collect::<Vec<_>>()).find(|path| path.is_file())
+    let path = std::env::var_os("PATH")?;
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join("promtool"));
+    cached.into_iter().chain(on_path).find(|path| path.is_file())
 }
 
 #[test]
