@@ -250,7 +250,7 @@ fn a_budget_and_a_namespace() {
 
 #[test]
 fn an_object_that_does_not_exist() {
-    let objects = Objects::from_items([]);
+    let objects = Objects::default();
     let clock = Clock::new(&objects, "2026-01-01T01:00:00Z".parse().expect("a time"), Timers::default());
     let key = ObjectKey::namespaced("Job", "shop", "none");
     assert_eq!(explain_object(&objects, &key, &kinds(), &clock).expect("nothing is malformed"), None);
