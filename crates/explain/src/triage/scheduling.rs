@@ -162,25 +162,36 @@ fn used_by_another(
     Some((Root::new(StuckCause::VolumeHeld, volume), format!("pod {} uses it (ReadWriteOncePod)", other.name())))
 }
 
-/// The node without which no node can use a volume of the pod: all nodes that its affinity allows have a fault.
+/// The node without which no node can run the pod: all nodes that its node selector, its required node affinity and its
+/// volumes allow have a fault.
 fn only_on_faulty_nodes(evidence: &Evidence<'_>, pod: PodView<'_>) -> Option<(String, NodeFault)> {
-    for (_, claim) in evidence.claims(pod) {
-        let volume = claim.and_then(volume_of).and_then(|name| evidence.objects.volume(name));
-        let Some(required) = volume
-            .and_then(|volume| volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref())
-            .and_then(|required| stead_semantics::NodeSelector::compile(required).ok())
-        else {
-            continue;
-        };
-        let allowed = evidence.objects.nodes().filter(|node| required.matches(node.name(), &labels(*node)));
-        let names: Vec<&str> = allowed.map(NodeView::name).collect();
-        let faults: BTreeMap<&str, NodeFault> =
-            names.iter().filter_map(|name| Some((*name, *evidence.faults.get(*name)?))).collect();
-        if !names.is_empty() && faults.len() == names.len() {
-            return faults.into_iter().next().map(|(name, fault)| (name.to_owned(), fault));
-        }
+    if evidence.faults.is_empty() {
+        return None;
     }
-    None
+    let compile =
+        |required: &k8s_openapi::api::core::v1::NodeSelector| stead_semantics::NodeSelector::compile(required).ok();
+    let of_volume = |claim: Option<&PersistentVolumeClaim>| {
+        let volume = claim.and_then(volume_of).and_then(|name| evidence.objects.volume(name))?;
+        compile(volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?)
+    };
+    let mut required: Vec<_> = evidence.claims(pod).into_iter().filter_map(|(_, claim)| of_volume(claim)).collect();
+    let affinity = pod.spec().and_then(|spec| spec.affinity.as_ref()?.node_affinity.as_ref());
+    required.extend(
+        affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()).and_then(compile),
+    );
+    let selector = pod.spec().and_then(|spec| spec.node_selector.clone()).unwrap_or_default();
+    if required.is_empty() && selector.is_empty() {
+        return None;
+    }
+    let allows = |node: &NodeView<'_>| {
+        selector.iter().all(|(key, value)| node.label(key) == Some(value.as_str()))
+            && required.iter().all(|terms| terms.matches(node.name(), &labels(*node)))
+    };
+    let names: Vec<&str> = evidence.objects.nodes().filter(allows).map(NodeView::name).collect();
+    let faults: BTreeMap<&str, NodeFault> =
+        names.iter().filter_map(|name| Some((*name, *evidence.faults.get(*name)?))).collect();
+    let only_faulty = !names.is_empty() && faults.len() == names.len();
+    faults.into_iter().next().filter(|_| only_faulty).map(|(name, fault)| (name.to_owned(), fault))
 }
 
 fn labels(node: NodeView<'_>) -> Labels {

@@ -1,6 +1,7 @@
 //! What kube-scheduler would say about a pod without a node, now and with faulty or cordoned nodes back.
 //!
 //! The cluster is compiled once, when the first pod asks. Pods of a workload that use no claims are equal and share an answer.
+//! In a cluster with very many pods nothing is tried: compiling it would take longer than everything else.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,9 @@ use super::node_faults::NodeFault;
 
 /// How many different pods are tried: each costs a pass over all nodes.
 const MOST_TRIALS: usize = 40;
+
+/// The largest number of pods with which a cluster is compiled.
+const MOST_PODS: usize = 10_000;
 
 /// What the scheduler's rules say about a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +34,7 @@ pub(super) struct SchedulingTrial<'e, 'a> {
     evidence: &'e Evidence<'a>,
     cluster: Option<Clusters>,
     results: BTreeMap<ObjectKey, Option<TrialResult>>,
+    is_too_large: bool,
 }
 
 /// The cluster as it is, and with nodes back.
@@ -41,11 +46,15 @@ struct Clusters {
 
 impl<'e, 'a> SchedulingTrial<'e, 'a> {
     pub(super) fn new(evidence: &'e Evidence<'a>) -> SchedulingTrial<'e, 'a> {
-        SchedulingTrial { evidence, cluster: None, results: BTreeMap::new() }
+        let is_too_large = evidence.objects.of_kind("Pod").nth(MOST_PODS).is_some();
+        SchedulingTrial { evidence, cluster: None, results: BTreeMap::new(), is_too_large }
     }
 
     /// What the rules say about a pod; none where they cannot tell.
     pub(super) fn result(&mut self, pod: PodView<'_>) -> Option<TrialResult> {
+        if self.is_too_large {
+            return None;
+        }
         let key = match self.evidence.claims(pod).is_empty() {
             true => self.evidence.workloads(pod.key()).into_iter().next().unwrap_or_else(|| pod.key().clone()),
             false => pod.key().clone(),
