@@ -65,7 +65,7 @@ fn measure_all(root: &Path, program: &Path, directory: &Path, runs: usize) -> Re
         program,
         &small,
         "examples/glance-zones",
-        "glance-glance-default-external-api-1",
+        "glance-default-external-api-2",
         runs,
         Some(&SMALL),
     )?);
