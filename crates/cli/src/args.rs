@@ -166,7 +166,7 @@ Dumps:
 must-gather and openstack-must-gather, kubectl cluster-info dump, support bundles, and files that kubectl printed, as files, \
 folders or archives, several at once. With kubectl alone:
 
-    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,pdb \\
+    kubectl get nodes,pods,namespaces,pv,pvc,sc,services,rs,sts,ds,deploy,jobs,cronjobs,pdb,quota \\
       -A -o yaml --show-managed-fields > workloads.yaml
     kubectl get csinodes,csidrivers,csistoragecapacities,volumeattachments,leases,events \\
       -A -o yaml --show-managed-fields > storage.yaml

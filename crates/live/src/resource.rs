@@ -97,14 +97,13 @@ type DumpedKind = (&'static str, &'static str, &'static str, bool);
 
 /// Kinds that no answer of today depends on, and that a dump has for those of tomorrow: what controllers remember, and the
 /// settings of OpenShift's control plane. A cluster without a kind has no objects of it.
-const DUMPED: [DumpedKind; 9] = [
+const DUMPED: [DumpedKind; 8] = [
     ("apps/v1", "ControllerRevision", "controllerrevisions", true),
-    ("v1", "ResourceQuota", "resourcequotas", true),
-    ("batch/v1", "CronJob", "cronjobs", true),
     ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true),
     ("stead.dev/v1alpha1", "NodeRecovery", "noderecoveries", false),
     ("operator.openshift.io/v1", "KubeControllerManager", "kubecontrollermanagers", false),
     ("operator.openshift.io/v1", "KubeScheduler", "kubeschedulers", false),
+    ("config.openshift.io/v1", "Node", "nodes", false),
     ("config.openshift.io/v1", "Scheduler", "schedulers", false),
     ("config.openshift.io/v1", "ClusterVersion", "clusterversions", false),
 ];

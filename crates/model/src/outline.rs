@@ -10,7 +10,9 @@ pub struct PodOutline {
     phase: Option<Box<str>>,
     is_terminating: bool,
     is_ready: bool,
+    has_waiting_container: bool,
     controller: Option<(Box<str>, Box<str>)>,
+    claims: Box<[Box<str>]>,
 }
 
 impl PodOutline {
@@ -23,7 +25,12 @@ impl PodOutline {
             phase: text(["status", "phase"]),
             is_terminating: at(["metadata", "deletionTimestamp"]).is_some_and(|at| at.text().is_some()),
             is_ready: at(["status", "conditions"]).is_some_and(|conditions| conditions.items().any(is_ready)),
+            has_waiting_container: at(["status", "containerStatuses"])
+                .is_some_and(|containers| containers.items().any(is_waiting)),
             controller: at(["metadata", "ownerReferences"]).and_then(controller),
+            claims: at(["spec", "volumes"])
+                .map(|volumes| volumes.items().filter_map(|volume| claim(pod, volume)).collect())
+                .unwrap_or_default(),
         }
     }
 
@@ -52,6 +59,16 @@ impl PodOutline {
         self.is_ready
     }
 
+    /// Whether one of its containers, init containers left out, waits to be started.
+    pub fn has_waiting_container(&self) -> bool {
+        self.has_waiting_container
+    }
+
+    /// The names of the claims that it uses.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().map(|claim| &**claim)
+    }
+
     /// The kind and the name of its controller.
     pub fn controller(&self) -> Option<(&str, &str)> {
         self.controller.as_ref().map(|(kind, name)| (&**kind, &**name))
@@ -61,6 +78,21 @@ impl PodOutline {
 fn is_ready(condition: JsonRef<'_>) -> bool {
     let is = |field: &str, value: &str| condition.field(field).and_then(JsonRef::text) == Some(value);
     is("type", "Ready") && is("status", "True")
+}
+
+fn is_waiting(container: JsonRef<'_>) -> bool {
+    let waiting = container.field("state").and_then(|state| state.field("waiting"));
+    waiting.is_some_and(|waiting| matches!(waiting.token(), Token::Object(_)))
+}
+
+/// The claim of a volume: the one that it names, or the one that is created for the pod.
+fn claim(pod: JsonRef<'_>, volume: JsonRef<'_>) -> Option<Box<str>> {
+    if let Some(named) = volume.field("persistentVolumeClaim") {
+        return named.field("claimName").and_then(JsonRef::text).map(Box::from);
+    }
+    volume.field("ephemeral").filter(|ephemeral| matches!(ephemeral.token(), Token::Object(_)))?;
+    let name = |of: JsonRef<'_>| of.field("name").and_then(JsonRef::text).map(str::to_owned);
+    Some(format!("{}-{}", pod.field("metadata").and_then(name)?, name(volume)?).into())
 }
 
 fn controller(owners: JsonRef<'_>) -> Option<(Box<str>, Box<str>)> {

@@ -56,9 +56,9 @@ impl Objects {
         pods.filter_map(|object| PodView::of(object).ok())
     }
 
-    /// The pods for which a check of their JSON holds: only these are parsed.
-    pub fn pods_where<'a>(&'a self, check: impl Fn(&Value) -> bool + 'a) -> impl Iterator<Item = PodView<'a>> {
-        let pods = self.of_kind("Pod").filter(move |object| check(object.raw()));
+    /// The pods for which a check of their outline holds: only these are parsed.
+    pub fn pods_where<'a>(&'a self, check: impl Fn(&PodOutline) -> bool + 'a) -> impl Iterator<Item = PodView<'a>> {
+        let pods = self.of_kind("Pod").filter(move |object| check(object.outline()));
         pods.filter_map(|object| PodView::of(object).ok())
     }
 

@@ -31,8 +31,11 @@ pub struct ClusterTimers {
     sources: BTreeMap<&'static str, String>,
 }
 
-/// The timers that can be set, and their values as text.
-const NAMES: [(&str, fn(&Timers) -> String); 11] = [
+/// The name of a timer, and its value as text.
+type NamedTimer = (&'static str, fn(&Timers) -> String);
+
+/// The timers that can be set.
+const NAMES: [NamedTimer; 11] = [
     ("node-monitor-grace-period", |t| span(t.node_monitor_grace)),
     ("node-monitor-period", |t| span(t.node_monitor_period)),
     ("node-eviction-rate", |t| rate(t.eviction_interval)),

@@ -1,7 +1,7 @@
 //! Budgets that keep a drain from finishing.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use stead_model::{ObjectKey, PodView};
+use stead_model::{ObjectKey, PodOutline, PodView};
 use stead_semantics::{Labels, Selector};
 
 use super::StuckCause;
@@ -30,8 +30,7 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
     if budgets.is_empty() {
         return;
     }
-    let on_cordoned =
-        |raw: &serde_json::Value| raw["spec"]["nodeName"].as_str().is_some_and(|node| evidence.cordoned.contains(node));
+    let on_cordoned = |pod: &PodOutline| pod.node().is_some_and(|node| evidence.cordoned.contains(node));
     // What a dead node keeps is explained by the node.
     let evicted = evidence
         .objects

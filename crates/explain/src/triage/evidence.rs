@@ -1,12 +1,12 @@
 //! What the rules look at: objects, warnings by object, attachments by volume, and unhealthy nodes.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
 use stead_model::times::{created, deletion};
 use stead_model::{EventView, NodeView, ObjectKey, Objects, PodView, claim_of, controller_of};
 
@@ -26,6 +26,8 @@ pub(super) struct Evidence<'a> {
     warnings: BTreeMap<ObjectKey, Vec<(Option<&'a str>, EventView<'a>)>>,
     /// The attachments of each PersistentVolume.
     attachments: BTreeMap<&'a str, Vec<&'a VolumeAttachment>>,
+    /// The pods that use each claim, by namespace and name.
+    users: OnceCell<BTreeMap<(&'a str, &'a str), Vec<&'a ObjectKey>>>,
     pub(super) faults: BTreeMap<String, NodeFault>,
     /// Cordoned nodes.
     pub(super) cordoned: BTreeSet<&'a str>,
@@ -55,7 +57,17 @@ impl<'a> Evidence<'a> {
             objects.nodes().filter(|node| node.typed().spec.as_ref().is_some_and(|s| s.unschedulable == Some(true)));
         let cordoned = cordoned.map(NodeView::name).collect();
         let faults = node_faults(objects, clock, thresholds.not_ready);
-        Evidence { objects, kinds, now: clock.now, thresholds, warnings, attachments, faults, cordoned }
+        Evidence {
+            objects,
+            kinds,
+            now: clock.now,
+            thresholds,
+            warnings,
+            attachments,
+            users: OnceCell::new(),
+            faults,
+            cordoned,
+        }
     }
 
     /// Whether objects of a kind were read, so that a missing one does not exist.
@@ -138,16 +150,9 @@ impl<'a> Evidence<'a> {
 
     /// The pods that use a claim.
     pub(super) fn users(&self, claim: &ObjectKey) -> Vec<PodView<'a>> {
-        let names = |raw: &Value| {
-            let mut volumes = raw["spec"]["volumes"].as_array().into_iter().flatten();
-            volumes.any(|v| v["persistentVolumeClaim"]["claimName"] == *claim.name || v["ephemeral"].is_object())
-        };
-        let uses = |pod: &PodView<'_>| {
-            let mut claims = pod.volumes().iter().filter_map(|volume| claim_of(volume, pod.name()));
-            claims.any(|(name, _)| name == claim.name)
-        };
-        let pods = self.objects.of_kind_in("Pod", &claim.namespace).filter(|pod| names(pod.raw()));
-        pods.filter_map(|pod| self.objects.pod(pod.key()).ok().flatten()).filter(uses).collect()
+        let users = self.users.get_or_init(|| users_of_claims(self.objects));
+        let pods = users.get(&(claim.namespace.as_str(), claim.name.as_str())).into_iter().flatten();
+        pods.filter_map(|pod| self.objects.pod(pod).ok().flatten()).collect()
     }
 
     /// The attachments of a volume.
@@ -174,6 +179,16 @@ impl<'a> Evidence<'a> {
             None => None,
         }
     }
+}
+
+fn users_of_claims(objects: &Objects) -> BTreeMap<(&str, &str), Vec<&ObjectKey>> {
+    let mut users: BTreeMap<(&str, &str), Vec<&ObjectKey>> = BTreeMap::new();
+    for pod in objects.of_kind("Pod") {
+        for claim in pod.outline().claims() {
+            users.entry((&pod.key().namespace, claim)).or_default().push(pod.key());
+        }
+    }
+    users
 }
 
 /// The name of the volume that a claim is bound to.

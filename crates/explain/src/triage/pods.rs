@@ -1,7 +1,6 @@
 //! Pods that are stuck.
 
-use serde_json::Value;
-use stead_model::PodView;
+use stead_model::{PodOutline, PodView};
 
 use super::evidence::Evidence;
 use super::node_faults::NodeFault;
@@ -13,10 +12,9 @@ use super::{StuckCause, nodes, scheduling, starting};
 /// for them.
 pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
     // Healthy pods are most of a cluster, and are recognized without being parsed.
-    let suspects = evidence.objects.pods_where(|raw| {
-        let node = raw["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
-        !looks_healthy(raw) || node.is_some_and(|node| evidence.fault_of(node).is_some())
-    });
+    let suspects = evidence
+        .objects
+        .pods_where(|pod| !looks_healthy(pod) || pod.node().is_some_and(|node| evidence.fault_of(node).is_some()));
     let unfinished = suspects.filter(|pod| !pod.has_ended() || pod.is_terminating());
     let reachable: Vec<PodView<'_>> = unfinished.filter(|pod| !on_faulty_node(evidence, roots, *pod)).collect();
     let (deleted, others): (Vec<PodView<'_>>, Vec<PodView<'_>>) =
@@ -34,16 +32,11 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
 }
 
 /// Whether a pod has ended, or runs and is ready, and nobody deletes it.
-fn looks_healthy(raw: &Value) -> bool {
-    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    raw["metadata"]["deletionTimestamp"].is_null()
-        && match raw["status"]["phase"].as_str() {
+fn looks_healthy(pod: &PodOutline) -> bool {
+    !pod.is_terminating()
+        && match pod.phase() {
             Some("Succeeded" | "Failed") => true,
-            Some("Running") => {
-                let mut containers = raw["status"]["containerStatuses"].as_array().into_iter().flatten();
-                raw["status"]["conditions"].as_array().is_some_and(|list| list.iter().any(ready))
-                    && !containers.any(|container| container["state"]["waiting"].is_object())
-            }
+            Some("Running") => pod.is_ready() && !pod.has_waiting_container(),
             _ => false,
         }
 }
