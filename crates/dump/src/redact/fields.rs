@@ -109,10 +109,8 @@ pub(super) fn visit(object: &mut Value, text: &mut dyn FnMut(&mut String, TextUs
 fn visit_value(field: &str, value: &mut Value, chosen: bool, text: &mut dyn FnMut(&mut String, TextUse)) {
     match value {
         Value::String(content) if MESSAGES.contains(&field) => text(content, TextUse::Message),
-        Value::String(content) => {
-            if chosen || !(FIXED.contains(&field) || is_fixed(content)) {
-                text(content, TextUse::Name);
-            }
+        Value::String(content) if chosen || !(FIXED.contains(&field) || is_fixed(content)) => {
+            text(content, TextUse::Name);
         }
         Value::Array(items) => items.iter_mut().for_each(|item| visit_value(field, item, chosen, text)),
         Value::Object(_) if field == "fieldsV1" => visit_managed(value, false, text),

@@ -61,14 +61,7 @@ fn measure_all(root: &Path, program: &Path, directory: &Path, runs: usize) -> Re
         std::fs::remove_file(&file)?;
     }
     let small = root.join("examples/glance-zones");
-    missed.extend(row(
-        program,
-        &small,
-        "examples/glance-zones",
-        "glance-default-external-api-2",
-        runs,
-        Some(&SMALL),
-    )?);
+    missed.extend(row(program, &small, "examples/glance-zones", "glance-default-external-api-2", runs, Some(&SMALL))?);
     println!();
     ensure!(missed.is_empty(), "{}", missed.join("; "));
     Ok(())
