@@ -59,7 +59,12 @@ struct Text<'a> {
     whole: &'a Arc<String>,
     /// Where its first document starts: after a byte order mark.
     start: usize,
+    /// How many lists the present object is in.
+    depth: usize,
 }
+
+/// How deeply lists may be nested. kubectl prints lists of objects, some tools lists of these.
+const MAX_LISTS: usize = 4;
 
 /// The parts of an object that tell what it is.
 #[derive(Default)]
@@ -71,15 +76,24 @@ struct Header {
 }
 
 enum ListItems {
-    Items(Vec<Range<usize>>),
+    Items(Vec<Part>),
+    /// A list in a list, which is split when it turns out to be one.
+    Unsplit(Range<usize>),
     NotAList(Range<usize>),
 }
 
-/// One document of a text.
-enum Document {
+/// A document of a text, or an item of a list.
+enum Part {
     Object(Range<usize>, Header),
-    Items(Vec<Range<usize>>),
+    Items(Range<usize>, Vec<Part>),
     Other(Range<usize>),
+}
+
+impl Part {
+    fn range(&self) -> &Range<usize> {
+        let (Part::Object(range, _) | Part::Items(range, _) | Part::Other(range)) = self;
+        range
+    }
 }
 
 impl<'a> Collector<'a> {
@@ -117,17 +131,17 @@ impl<'a> Collector<'a> {
         let mut found = Found::new(origin);
         if let Some(documents) = without_logs(whole) {
             let whole = &Arc::new(documents);
-            self.documents(Text { file, whole, start: 0 }, 1, &mut found)?;
+            self.documents(Text { file, whole, start: 0, depth: 0 }, 1, &mut found)?;
             return Ok(found.not_objects);
         }
         let text = whole.strip_prefix('\u{feff}').unwrap_or(whole);
         let start = whole.len() - text.len();
         if is_json(text) {
-            self.documents(Text { file, whole, start }, 1, &mut found)?;
+            self.documents(Text { file, whole, start, depth: 0 }, 1, &mut found)?;
         } else {
             let error = |document, source| DumpError::Yaml { file: file.to_string(), document, source };
             yaml::documents(text, error, |document, json| {
-                self.documents(Text { file, whole: &Arc::new(json), start: 0 }, document, &mut found)
+                self.documents(Text { file, whole: &Arc::new(json), start: 0, depth: 0 }, document, &mut found)
             })?;
         }
         if found.documents == 0 {
@@ -152,7 +166,7 @@ impl<'a> Collector<'a> {
         if !self.items.contains_key(&identity) {
             let whole = Arc::new(pod.to_string());
             self.documents(
-                Text { file: &Arc::from(file), whole: &whole, start: 0 },
+                Text { file: &Arc::from(file), whole: &whole, start: 0, depth: 0 },
                 1,
                 &mut Found::new(Origin::Named),
             )?;
@@ -167,9 +181,9 @@ impl<'a> Collector<'a> {
             let at = ItemSource { file: Arc::clone(text.file), document: number, item: None };
             let document = match scanner.peek() {
                 None => break,
-                Some(_) => document(&mut scanner).map_err(|NotJson| text.json_error(number))?,
+                Some(_) => part(&mut scanner).map_err(|NotJson| text.json_error(number))?,
             };
-            if matches!(&document, Document::Other(part) if &text.whole[part.clone()] == "null") {
+            if matches!(&document, Part::Other(part) if &text.whole[part.clone()] == "null") {
                 continue;
             }
             found.documents += 1;
@@ -184,30 +198,28 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    fn document(&mut self, document: Document, text: Text<'_>, at: &ItemSource) -> Result<(), DumpError> {
+    fn document(&mut self, document: Part, text: Text<'_>, at: &ItemSource) -> Result<(), DumpError> {
         match document {
             // The output of `jq .items`.
-            Document::Items(items) => self.items(items, text, at, None),
-            Document::Object(part, header) => self.object(part, header, text, at, None),
-            Document::Other(part) => Err(text.not_an_object(&part, at)),
+            Part::Items(_, items) => self.items(items, text, at, None),
+            Part::Object(part, header) => self.object(part, header, text, at, None),
+            Part::Other(part) => Err(text.not_an_object(&part, at)),
         }
     }
 
     fn items(
         &mut self,
-        items: Vec<Range<usize>>,
+        items: Vec<Part>,
         text: Text<'_>,
         list: &ItemSource,
         of: Option<ListOf<'_>>,
     ) -> Result<(), DumpError> {
         for (index, part) in items.into_iter().enumerate() {
             let at = ItemSource { item: Some(index + 1), ..list.clone() };
-            if text.whole.as_bytes()[part.start] != b'{' {
-                return Err(text.not_an_object(&part, &at));
+            match part {
+                Part::Object(part, header) => self.object(part, header, text, &at, of)?,
+                other => return Err(text.not_an_object(other.range(), &at)),
             }
-            let header = header(&mut Scanner::new(text.whole, part.start));
-            let header = header.map_err(|NotJson| text.json_error(at.document))?;
-            self.object(part, header, text, &at, of)?;
         }
         Ok(())
     }
@@ -328,8 +340,17 @@ impl<'a> Collector<'a> {
             }
             self.kinds.insert(item.to_owned());
         }
+        let text = Text { depth: text.depth + 1, ..text };
+        if text.depth > MAX_LISTS {
+            let problem = "is nested too deeply".to_owned();
+            return Err(DumpError::Object { at: at.clone(), field: "items", problem });
+        }
         match header.items {
             Some(ListItems::Items(items)) => self.items(items, text, at, of),
+            Some(ListItems::Unsplit(part)) => {
+                let items = Scanner::new(text.whole, part.start).array(list_item);
+                self.items(items.map_err(|NotJson| text.json_error(at.document))?, text, at, of)
+            }
             // How Go prints a nil slice.
             Some(ListItems::NotAList(part)) if &text.whole[part.clone()] == "null" => Ok(()),
             Some(ListItems::NotAList(part)) => Err(text.wrong_type(&part, "items", "a list", at)),
@@ -445,24 +466,43 @@ fn is_json(text: &str) -> bool {
     text.starts_with(['{', '[']) && (inside.is_empty() || inside.starts_with(['"', '}', ']']))
 }
 
-fn document(scanner: &mut Scanner<'_>) -> Result<Document, NotJson> {
-    match scanner.peek() {
+fn part(scanner: &mut Scanner<'_>) -> Result<Part, NotJson> {
+    let (first, start) = (scanner.peek(), scanner.position());
+    match first {
         Some(b'{') => {
-            let start = scanner.position();
-            let header = header(scanner)?;
-            Ok(Document::Object(start..scanner.position(), header))
+            let header = header(scanner, None)?;
+            Ok(Part::Object(start..scanner.position(), header))
         }
-        Some(b'[') => scanner.array().map(Document::Items),
-        _ => scanner.value().map(Document::Other),
+        Some(b'[') => {
+            let items = scanner.array(list_item)?;
+            Ok(Part::Items(start..scanner.position(), items))
+        }
+        _ => scanner.value().map(Part::Other),
     }
 }
 
-/// Goes past an object, and finds what tells which object it is.
-fn header(scanner: &mut Scanner<'_>) -> Result<Header, NotJson> {
+/// Goes past an item of a list. A list of lists is none.
+fn list_item(scanner: &mut Scanner<'_>) -> Result<Part, NotJson> {
+    let (first, start) = (scanner.peek(), scanner.position());
+    match first {
+        Some(b'{') => {
+            let header = header(scanner, Some(ListItems::Unsplit))?;
+            Ok(Part::Object(start..scanner.position(), header))
+        }
+        _ => scanner.value().map(Part::Other),
+    }
+}
+
+/// Goes past an object, and finds what tells which object it is. Its items are split, unless `unsplit` is what they are kept
+/// as.
+fn header(scanner: &mut Scanner<'_>, unsplit: Option<fn(Range<usize>) -> ListItems>) -> Result<Header, NotJson> {
     let mut header = Header::default();
     scanner.object(|scanner, key| {
         if key == "items" && scanner.peek() == Some(b'[') {
-            header.items = Some(ListItems::Items(scanner.array()?));
+            header.items = Some(match unsplit {
+                Some(unsplit) => unsplit(scanner.value()?),
+                None => ListItems::Items(scanner.array(list_item)?),
+            });
             return Ok(());
         }
         let part = scanner.value()?;
@@ -479,18 +519,14 @@ fn header(scanner: &mut Scanner<'_>) -> Result<Header, NotJson> {
 }
 
 /// The error for a document that does not look like a Kubernetes object.
-fn not_an_object(document: &Document, text: Text<'_>, at: &ItemSource) -> Option<DumpError> {
-    let has_kind = |part: &Range<usize>| {
-        text.whole.as_bytes()[part.start] == b'{'
-            && header(&mut Scanner::new(text.whole, part.start)).is_ok_and(|header| header.kind.is_some())
-    };
+fn not_an_object(document: &Part, text: Text<'_>, at: &ItemSource) -> Option<DumpError> {
+    let has_kind = |part: &Part| matches!(part, Part::Object(_, header) if header.kind.is_some());
     match document {
         // A truncated typed list has no kind yet.
-        Document::Object(_, header) if header.kind.is_some() || header.version.is_some() => None,
-        Document::Object(..) => Some(missing(at, "kind")),
-        Document::Items(items) if items.iter().all(has_kind) => None,
-        Document::Items(_) => Some(DumpError::NotAnObject { at: at.clone(), found: "a list" }),
-        Document::Other(part) => Some(text.not_an_object(part, at)),
+        Part::Object(_, header) if header.kind.is_some() || header.version.is_some() => None,
+        Part::Object(..) => Some(missing(at, "kind")),
+        Part::Items(_, items) if items.iter().all(has_kind) => None,
+        other => Some(text.not_an_object(other.range(), at)),
     }
 }
 

@@ -75,15 +75,18 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes past an array, and says where its items are.
-    pub(crate) fn array(&mut self) -> Result<Vec<Range<usize>>, NotJson> {
+    /// Goes past an array; `item` goes past each of its items.
+    pub(crate) fn array<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, NotJson>,
+    ) -> Result<Vec<T>, NotJson> {
         let mut items = Vec::new();
         self.pass(b'[')?;
         if self.peek() == Some(b']') {
             return self.pass(b']').map(|()| items);
         }
         loop {
-            items.push(self.value()?);
+            items.push(item(self)?);
             match self.peek() {
                 Some(b',') => self.pass(b',')?,
                 _ => return self.pass(b']').map(|()| items),

@@ -292,6 +292,12 @@ fn anchors_and_merges() {
     );
 }
 
+/// Lists in lists.
+fn nested_lists(depth: usize) -> String {
+    let start = r#"{"apiVersion":"v1","kind":"List","items":["#;
+    format!("{}{}", start.repeat(depth), "]}".repeat(depth))
+}
+
 /// Malicious inputs end in an error, and quickly.
 #[test]
 fn malicious_texts() {
@@ -316,6 +322,8 @@ fn malicious_texts() {
         ("--- \n".repeat(deep), "is empty"),
         (format!("a: {}", "9".repeat(deep)), "kind is missing"),
         (format!("{{\"a\": {}}}", "9".repeat(deep)), "kind is missing"),
+        (nested_lists(100_000), "items is nested too deeply"),
+        (r#"{"items":["#.repeat(deep), "invalid JSON"),
         ("\t\t\t".to_owned(), ""),
         ("!!binary |\n  ####".to_owned(), "not an object"),
         ("%YAML 9.9\n---\na: 1".to_owned(), ""),

@@ -160,10 +160,13 @@ impl<'a> ObjectRef<'a> {
         self.object.outline.get_or_init(|| Box::new(self.object.read_json(PodOutline::of).unwrap_or_default()))
     }
 
-    /// Calls `visit` with each field that is a text, at any depth.
-    pub fn each_text(self, mut visit: impl FnMut(&str, &str)) {
-        // What cannot be parsed has no fields; whoever asks for the object learns why.
-        let _ = self.object.read_json(|json| json.each_text(&mut visit));
+    /// Calls `visit` with each field that is a time in UTC, at any depth.
+    pub fn each_time(self, mut visit: impl FnMut(&str, &str)) {
+        match self.object.text.as_ref() {
+            Some(text) => text.each_time(&mut visit),
+            // What cannot be parsed has no fields; whoever asks for the object learns why.
+            None => drop(self.object.read_json(|json| json.each_text(&mut visit))),
+        }
     }
 
     /// Notes that something is wrong with the object: it becomes one of [`Objects::warnings`].

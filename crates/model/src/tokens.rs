@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
 /// A token. Collections are followed by their content, objects by keys and values in turn.
@@ -242,6 +242,12 @@ impl<'a> Visitor<'a> for Append<'_, 'a> {
         let start = self.0.len();
         self.0.push(Token::Null);
         while fields.next_key_seed(Append(self.0))?.is_some() {
+            if matches!(self.0.last(), Some(Token::Text(key)) if key == "fieldsV1") {
+                // Half of an object as a rule, and no type keeps it.
+                fields.next_value::<IgnoredAny>()?;
+                self.0.push(Token::Null);
+                continue;
+            }
             fields.next_value_seed(Append(self.0))?;
         }
         self.0[start] = Token::Object(self.0.len());

@@ -80,6 +80,21 @@ impl ObjectText {
         value
     }
 
+    /// Calls `visit` with each field whose value ends in `Z`, as a time in UTC does. The text is searched, not parsed: neither
+    /// a time nor the name of its field has a character that JSON would escape.
+    pub(crate) fn each_time(&self, visit: &mut dyn FnMut(&str, &str)) {
+        let text = self.text.as_str();
+        for (at, _) in text.match_indices("Z\"") {
+            let field = text[..at].rsplit_once('"').and_then(|(before, value)| {
+                let name = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix('"')?;
+                Some((name.rsplit_once('"')?.1, &text[at - value.len()..=at]))
+            });
+            if let Some((field, value)) = field {
+                visit(field, value);
+            }
+        }
+    }
+
     fn key(&self) -> ObjectKey {
         let namespace = match Kind::named(&self.kind).map(|kind| kind.namespaced) {
             Some(false) => "",
@@ -171,6 +186,16 @@ mod tests {
         assert_eq!(outline(&of_text).node(), Some("ab"));
         assert_eq!(outline(&of_text).controller(), Some(("K", "o")));
         assert_eq!(of_text.raw(&key), Some(&value));
+    }
+
+    #[test]
+    fn times_are_found_without_parsing() {
+        let json =
+            r#"{"a":"2026-01-01T00:00:00Z", "b" : [{"c":"2026-01-02T00:00:00.5Z"}],"Z":"Z","d":["Z"],"e":"x Z\\"Z"}"#;
+        let UnreadObject::Text(text) = text("v1", "Pod", json) else { panic!("a text") };
+        let mut found = Vec::new();
+        text.each_time(&mut |field, value| found.push(format!("{field}={value}")));
+        assert_eq!(found[..3], ["a=2026-01-01T00:00:00Z", "c=2026-01-02T00:00:00.5Z", "Z=Z"]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn newest(objects: &Objects) -> Option<Timestamp> {
     let kinds = ["Node", "Lease", "Event", "Pod", "VolumeAttachment"];
     let mut newest = None;
     for object in kinds.into_iter().flat_map(|kind| objects.of_kind(kind)) {
-        object.each_text(|field, text| {
+        object.each_time(|field, text| {
             if PAST.contains(&field) {
                 newest = newest.max(time(text));
             }
