@@ -302,19 +302,32 @@ fn the_plan_of_a_recovery_from_a_dump() {
 fn examples_show_what_is_stuck() {
     let shown = |from: &str| stead(&["explain", "-A", "--from", from]).stdout;
     expect![[r#"
-        7 objects are stuck for 1 cause, 1 of them critical
-        critical NodeUnreachable (7 objects): node worker-0 is unreachable: no heartbeat since 2026-03-01T0…
+        8 objects are stuck for 1 cause, 1 of them critical
+        critical NodeUnreachable (8 objects): node worker-0 is unreachable: no heartbeat for 11m27s
                  stead explain node/worker-0
     "#]]
     .assert_eq(&shown("examples/dead-node"));
     expect![[r#"
         2 objects are stuck for 1 cause, 0 of them critical
-        warning  ImagePull (2 objects): an image of pod shop/api-6d5f9c7b8d-tk4jr cannot be pulled: ImagePu…
-                 kubectl describe pod api-6d5f9c7b8d-tk4jr -n shop
+        warning  ImagePull (2 objects): an image of pod shop/api-6d5f9c7b8d-tk4jr cannot be pulled:
+                 ImagePullBackOff: Back-off pulling image "registry.example.com/shop/api:2.4.O":
+                 ErrImagePull: rpc error: code = NotFound desc = failed to pull and unpack image
+                 "registry.example.com/shop/api:2.4.O": failed to resolve image:
+                 registry.example.com/shop/api:2.4.O: not found
+                 kubectl -n shop describe pod api-6d5f9c7b8d-tk4jr
     "#]]
     .assert_eq(&shown("examples/stuck-rollout"));
     expect![[r#"
-        deployment shop/api: 3 of 3 pods ready; the rollout is not complete: 1 of 3 pods are updated
+        deployment shop/api: 3 of 3 pods ready; the rollout is not complete: 1 of 3 pods are updated; stuck:
+          ImagePull (pod/shop/api-6d5f9c7b8d-tk4jr)
+
+        Causes
+          - warning ImagePull: an image of pod shop/api-6d5f9c7b8d-tk4jr cannot be pulled: ImagePullBackOff:
+            Back-off pulling image "registry.example.com/shop/api:2.4.O": ErrImagePull: rpc error: code =
+            NotFound desc = failed to pull and unpack image "registry.example.com/shop/api:2.4.O": failed to
+            resolve image: registry.example.com/shop/api:2.4.O: not found
+            pods: api-6d5f9c7b8d-tk4jr
+            kubectl -n shop describe pod api-6d5f9c7b8d-tk4jr
 
         Details
           - pods: 1 in zone-a, 2 in zone-b, 1 in zone-c

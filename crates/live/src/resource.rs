@@ -29,9 +29,14 @@ impl Resource {
         self.api.collection(self.namespace.as_deref())
     }
 
-    /// Its name in a path.
-    pub fn plural(&self) -> &'static str {
-        self.api.plural
+    /// Its name as kubectl writes it, with the group of a kind that is not Kubernetes' own.
+    pub fn full_name(&self) -> String {
+        match self.api.api_version.split_once('/') {
+            Some((group, _)) if group.contains('.') && !group.ends_with(".k8s.io") => {
+                format!("{}.{group}", self.api.plural)
+            }
+            _ => self.api.plural.to_owned(),
+        }
     }
 
     /// The API group and version that it is read as.
@@ -151,7 +156,7 @@ mod tests {
     #[test]
     fn no_secret_is_read() {
         assert!(dumped().iter().all(|r| r.kind != "Secret" && r.kind != "ConfigMap"));
-        let kinds: std::collections::BTreeSet<&str> = dumped().iter().map(|r| r.kind).collect();
-        assert_eq!(kinds.len(), dumped().len(), "each kind once");
+        let paths: std::collections::BTreeSet<String> = dumped().iter().map(Resource::path).collect();
+        assert_eq!(paths.len(), dumped().len(), "each list once");
     }
 }

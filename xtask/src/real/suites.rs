@@ -74,6 +74,7 @@ pub(super) const SUITES: &[Suite] = &[
     suite("refusals", "what stead recover refuses, without writing anything", Tests("stead", &["refusals::"])),
     suite("topologies", "Topologies in every place that refers to one", Tests("stead", &["topologies::"])),
     suite("newcomers", "what stead says about common mistakes", Tests("stead", &["newcomers::"])),
+    suite("dump", "a dump gives the answers of the cluster", Tests("stead", &["dump::"])),
     suite("install", "stead install and uninstall", Tests("stead", &["install::"])),
     suite("kubernetes-1.29", "install, Glance, Gluster and explain on 1.29", Tests("stead", &["kubernetes_1_29::"])),
     suite("monitoring", "the alert rules, judged by promtool", Tests("monitoring", &[])),

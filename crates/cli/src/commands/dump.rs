@@ -141,7 +141,7 @@ async fn live(args: &DumpArgs) -> anyhow::Result<Collected> {
     let resources = stead_live::dumped();
     let mut revision: Option<String> = None;
     for (i, resource) in resources.iter().enumerate() {
-        aside(&format!("reading {} ({} of {})\n", resource.plural(), i + 1, resources.len() + 1));
+        aside(&format!("reading {} ({} of {})\n", resource.full_name(), i + 1, resources.len() + 1));
         let listed = stead_live::read_list(client, resource, revision.as_deref()).await;
         match listed.map_err(|error| unreadable(&error, &connection))? {
             DumpedList::Objects(objects, at) => {
@@ -149,9 +149,9 @@ async fn live(args: &DumpArgs) -> anyhow::Result<Collected> {
                 out.lists.insert((resource.api_version().to_owned(), resource.kind.to_owned()), objects);
             }
             DumpedList::Unknown => out.kinds.push(resource.kind.to_owned()),
-            DumpedList::Forbidden => out
-                .unread
-                .push(UnreadKind { kind: resource.plural().to_owned(), reason: "not allowed to list it".to_owned() }),
+            DumpedList::Forbidden => {
+                out.unread.push(UnreadKind { kind: resource.full_name(), reason: "not allowed to list it".to_owned() })
+            }
         }
     }
     aside(&format!("reading resources of OpenStack ({0} of {0})\n", resources.len() + 1));

@@ -1,5 +1,6 @@
 //! The program `stead` on the real control plane.
 
+mod dump;
 mod gluster;
 mod install;
 mod kubernetes_1_29;
