@@ -1,8 +1,8 @@
 //! The release artifacts, built without a container engine or other tools than cargo and git.
 //!
-//! [`artifacts`] writes all of them to a folder, from a static program and the sources. Everything is reproducible: the
+//! `artifacts.rs` writes all of them to a folder, from a static program and the sources. Everything is reproducible: the
 //! same commit results in the same bytes, in any folder. Times come from the commit, contents from Cargo.lock, archives
-//! have no user names. [`check`] builds twice and compares.
+//! have no user names. `check.rs` builds twice and compares.
 //!
 //! The objects in the chart and in the bundle come from `stead-manifests`, so they are those of `stead install`. The
 //! chart's templates are generated into `charts/stead` ([`chart`]); a test fails if they are out of date.

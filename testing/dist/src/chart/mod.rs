@@ -1,7 +1,7 @@
 //! The Helm chart `charts/stead`.
 //!
 //! Its templates for what `stead install` creates are generated from `stead-manifests` by `cargo xtask chart`, so that they
-//! cannot drift apart: [`generated`] has their content, and a test compares it with the files. Values, schema, helpers, the
+//! cannot drift apart: `generated` has their content, and a test compares it with the files. Values, schema, helpers, the
 //! hook and the notes are written by hand. `cargo xtask real` renders the chart with Helm, and compares the objects.
 
 mod templates;
