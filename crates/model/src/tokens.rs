@@ -41,7 +41,8 @@ impl<'a> Tokens<'a> {
 
     /// The tokens of a value.
     pub(crate) fn of_value(value: &'a Value) -> Tokens<'a> {
-        let mut tokens = Tokens(Vec::new());
+        // Most objects have fewer: growing step by step would copy them several times.
+        let mut tokens = Tokens(Vec::with_capacity(512));
         tokens.push(value);
         tokens
     }
