@@ -1,7 +1,7 @@
 //! What kube-scheduler would say about a pod without a node, now and with faulty or cordoned nodes back.
 //!
 //! The cluster is compiled once, when the first pod asks. Pods of a workload that use no claims are equal and share an answer.
-//! In a cluster with very many pods nothing is tried: compiling it would take longer than everything else.
+//! In a cluster with very many pods nothing is tried, because compiling it parses every pod.
 
 use std::collections::BTreeMap;
 
