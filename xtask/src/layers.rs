@@ -30,6 +30,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-semantics", Core, &[]),
     ("stead-model", Core, &["stead-semantics"]),
     ("stead-placement", Core, &["stead-semantics", "stead-model"]),
+    ("stead-sim", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-loops", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
     ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement"]),

@@ -9,7 +9,6 @@ use stead_semantics::labels::{Labels, Selector};
 
 use crate::error::{InField, InputError, ObjectName};
 use crate::fast::Index;
-use crate::fork::{Chunks, Sorted};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
 use crate::profile::{DEFAULT_SCHEDULER, Profile, Profiles};
@@ -18,6 +17,7 @@ use crate::specs::Specs;
 use crate::storage::{Attachment, Capacity, Claim, CsiNode, PersistentVolume, StorageClass, StorageState};
 use crate::version_rules::VersionRules;
 use crate::workloads::{Budget, Key, Workloads};
+use stead_model::fork::{Chunks, Sorted};
 
 /// How many nodes have an image, for ImageLocality.
 #[derive(Debug, Clone)]

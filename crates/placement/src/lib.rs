@@ -16,7 +16,6 @@ mod csi_migration;
 mod cycle;
 mod error;
 mod fast;
-mod fork;
 mod go_sort;
 mod node;
 mod objects;

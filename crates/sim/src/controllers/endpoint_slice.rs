@@ -1,0 +1,18 @@
+//! The EndpointSlice controller (`pkg/controller/endpointslice`).
+
+use crate::step::{Context, Controller, Item, Step, Wakes};
+use crate::store::Change;
+
+/// What the component has in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EndpointSlices {}
+
+impl Controller for EndpointSlices {
+    const COMPONENT: &'static str = "endpoint-slice-controller";
+
+    fn affected(&mut self, _cx: &mut Context<'_>, _change: &Change, _wakes: &mut Wakes) {}
+
+    fn step(&mut self, _cx: &mut Context<'_>, _item: &Item) -> Step {
+        Step::none()
+    }
+}

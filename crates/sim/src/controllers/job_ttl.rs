@@ -1,0 +1,18 @@
+//! Deletes finished Jobs (`pkg/controller/ttlafterfinished`).
+
+use crate::step::{Context, Controller, Item, Step, Wakes};
+use crate::store::Change;
+
+/// What the component has in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JobTtl {}
+
+impl Controller for JobTtl {
+    const COMPONENT: &'static str = "ttl-after-finished-controller";
+
+    fn affected(&mut self, _cx: &mut Context<'_>, _change: &Change, _wakes: &mut Wakes) {}
+
+    fn step(&mut self, _cx: &mut Context<'_>, _item: &Item) -> Step {
+        Step::none()
+    }
+}

@@ -1,0 +1,18 @@
+//! The namespace controller (`pkg/controller/namespace`).
+
+use crate::step::{Context, Controller, Item, Step, Wakes};
+use crate::store::Change;
+
+/// What the component has in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Namespaces {}
+
+impl Controller for Namespaces {
+    const COMPONENT: &'static str = "namespace-controller";
+
+    fn affected(&mut self, _cx: &mut Context<'_>, _change: &Change, _wakes: &mut Wakes) {}
+
+    fn step(&mut self, _cx: &mut Context<'_>, _item: &Item) -> Step {
+        Step::none()
+    }
+}
