@@ -31,6 +31,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-model", Core, &["stead-semantics"]),
     ("stead-placement", Core, &["stead-semantics", "stead-model"]),
     ("stead-sim", Core, &["stead-semantics", "stead-model", "stead-placement"]),
+    ("stead-kubectl", Core, &["stead-semantics", "stead-model"]),
     ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-loops", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
     ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement"]),
