@@ -1,0 +1,22 @@
+//! What would happen if: commands and failures, played in a simulated cluster.
+//!
+//! A [`Rehearsal`] says where the cluster comes from and what is done, what fails and what is expected in it. [`play`]
+//! plays it on a [`stead_sim::Simulation`] and returns what happened ([`Run`]): a story for people, results for CI.
+//! `kubectl/` executes kubectl's commands on a simulation. This crate predicts nothing by itself: the simulation does.
+
+mod duration;
+mod expectation;
+mod pattern;
+mod pod_table;
+mod rehearsal;
+mod row_matching;
+
+pub use duration::HumanDuration;
+pub use expectation::{
+    ConditionExpectation, EventExpectation, Expectation, FieldExpectation, ServingExpectation, WritersExpectation,
+};
+pub use pod_table::{COLUMNS, PodRow, age, table};
+pub use rehearsal::{
+    API_VERSION, ClusterSource, FailureKind, FailureTarget, Rehearsal, RehearsalError, RehearsalMetadata,
+    RehearsalStep, WaitFor, WaitStep, WorkloadTiming,
+};
