@@ -277,7 +277,7 @@ impl Expectation {
             labels.and_then(|labels| labels.get("kubernetes.io/service-name")) == Some(&wanted.service)
         };
         let slices = simulation.store().all_in::<EndpointSlice>(self.namespace()).filter(of_service);
-        let endpoints = slices.flat_map(|slice| slice.endpoints.iter());
+        let endpoints = slices.flat_map(|slice| slice.endpoints.iter().flatten());
         let ready = endpoints.filter(|e| e.conditions.as_ref().and_then(|c| c.ready).unwrap_or(true)).count();
         match ready == wanted.endpoints {
             true => Ok(()),

@@ -6,6 +6,7 @@
 
 mod duration;
 mod expectation;
+mod kubectl;
 mod pattern;
 mod pod_table;
 mod rehearsal;
@@ -15,6 +16,7 @@ pub use duration::HumanDuration;
 pub use expectation::{
     ConditionExpectation, EventExpectation, Expectation, FieldExpectation, ServingExpectation, WritersExpectation,
 };
+pub use kubectl::{CommandError, Manifests, execute};
 pub use pod_table::{COLUMNS, PodRow, age, table};
 pub use rehearsal::{
     API_VERSION, ClusterSource, FailureKind, FailureTarget, Rehearsal, RehearsalError, RehearsalMetadata,
