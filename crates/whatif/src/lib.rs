@@ -8,16 +8,22 @@ mod duration;
 mod expectation;
 mod kubectl;
 mod pattern;
+mod play;
 mod pod_table;
 mod rehearsal;
+mod report;
 mod row_matching;
+mod story;
 
 pub use duration::HumanDuration;
 pub use expectation::{
     ConditionExpectation, EventExpectation, Expectation, FieldExpectation, ServingExpectation, WritersExpectation,
 };
 pub use kubectl::{CommandError, Manifests, execute};
+pub use play::{PlayedStep, Run, play};
 pub use pod_table::{COLUMNS, PodRow, age, table};
+pub use report::{RunReport, StepReport, junit};
+pub use story::{Consequence, StoryOptions, consequences, render};
 pub use rehearsal::{
     API_VERSION, ClusterSource, FailureKind, FailureTarget, Rehearsal, RehearsalError, RehearsalMetadata,
     RehearsalStep, WaitFor, WaitStep, WorkloadTiming,
