@@ -141,7 +141,9 @@ impl Simulation {
     /// Changes machines or disks, and tells kubelets and drivers about it.
     pub fn change_world(&mut self, change: impl FnOnce(&mut World, Timestamp)) {
         change(&mut self.world, self.now);
-        for id in [ControllerId::Kubelet, ControllerId::Attacher, ControllerId::Provisioner] {
+        let concerned =
+            [ControllerId::NodeLifecycle, ControllerId::Kubelet, ControllerId::Attacher, ControllerId::Provisioner];
+        for id in concerned {
             self.queue.add(self.now, id, Item::Pass);
         }
     }

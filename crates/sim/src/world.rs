@@ -103,6 +103,8 @@ pub struct World {
     /// What a kubelet registers when it starts.
     specs: Sorted<Arc<str>, Arc<MachineSpec>>,
     workloads: Sorted<SimKey, Workload>,
+    /// The nodes whose machines changed since the last call of [`World::take_changed_machines`].
+    changed_machines: BTreeSet<Arc<str>>,
     /// The nodes whose machines are asked to shut down in order.
     shutdowns: BTreeSet<Arc<str>>,
     disks: Sorted<Arc<str>, Disk>,
@@ -135,6 +137,7 @@ impl World {
     pub fn set_machine(&mut self, node: &str, machine: Machine) {
         let (ends, at) = (machine.state == MachineState::Off, machine.since);
         self.machines.insert(node.into(), machine);
+        self.changed_machines.insert(node.into());
         let here = self.processes_on.find(|name| (**name).cmp(node)).cloned().unwrap_or_default();
         for uid in here.iter() {
             if ends {
@@ -144,6 +147,11 @@ impl World {
                 volumes.iter().for_each(|volume| self.check(volume, at));
             }
         }
+    }
+
+    /// The nodes whose machines changed since the last call: their heartbeats are implied, so nothing else tells.
+    pub(crate) fn take_changed_machines(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.changed_machines)
     }
 
     /// What the kubelet of a node registers when it starts; none if the machine was found, not added.
