@@ -35,6 +35,11 @@ pub enum Question {
         /// The kind, namespace and name of the workload.
         workload: String,
     },
+    /// Which of the nodes that wait for a NoExecute taint gets it next.
+    TaintedNode {
+        /// The zone.
+        zone: String,
+    },
     /// A delay that is not the same each time.
     Jitter {
         /// What is delayed.

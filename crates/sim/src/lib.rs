@@ -17,6 +17,9 @@ mod choices;
 mod controllers;
 mod error;
 mod event_log;
+mod grid;
+mod machines;
+mod nodes;
 mod object;
 mod pods;
 mod settings;
@@ -24,6 +27,7 @@ mod simulation;
 mod step;
 mod store;
 mod volumes;
+mod workload;
 mod work_queue;
 mod world;
 
@@ -32,9 +36,13 @@ pub use choices::{Choices, ImpossibleAnswer, Question, RecordedAnswers};
 pub use controllers::ControllerId;
 pub use error::{ApiError, LimitReached};
 pub use event_log::{EventLog, EventNote, SimEvent};
+pub use machines::{MachineSpec, NoMachine, NodeDriver};
 pub use object::{ObjectKind, SimKey, SimObject, SimType, UntypedObject};
-pub use settings::{ControllerTimers, KubeletDelays, Limits, Settings, StorageDelays, WorkloadDelays};
+pub use settings::{
+    ControllerTimers, KubeletDelays, KubeletForm, Limits, Settings, ShutdownGrace, StorageDelays, WorkloadDelays,
+};
 pub use simulation::{Happening, Simulation};
 pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, Step, Wakes, Write};
 pub use store::{Change, Store};
+pub use workload::{Behaviour, Workload};
 pub use world::{Disk, Machine, MachineState, Process, TwoWriters, World};

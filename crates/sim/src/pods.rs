@@ -59,7 +59,8 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     available_in(pod, min_ready_seconds, now).is_some_and(|left| left.is_zero())
 }
 
-/// Sets a condition. The time of its last change is kept if its status stays the same. Gives whether anything changed.
+/// Sets a condition (`UpdatePodCondition`). The time of its last change is kept if its status stays the same. Gives
+/// whether anything changed but the generation that it was observed for.
 pub(crate) fn set_condition(pod: &mut Pod, mut new: PodCondition, now: Timestamp) -> bool {
     let conditions = pod.status.get_or_insert_default().conditions.get_or_insert_default();
     let before = conditions.iter_mut().find(|condition| condition.type_ == new.type_);
@@ -68,10 +69,11 @@ pub(crate) fn set_condition(pod: &mut Pod, mut new: PodCondition, now: Timestamp
         _ => Some(whole_seconds(now)),
     };
     match before {
-        Some(before) if *before == new => false,
         Some(before) => {
+            before.observed_generation = new.observed_generation;
+            let changed = *before != new;
             *before = new;
-            true
+            changed
         }
         None => {
             conditions.push(new);
@@ -136,4 +138,9 @@ pub(crate) fn spec_mut(pod: &mut Pod) -> &mut PodSpec {
 /// The status of a pod, to change it.
 pub(crate) fn status_mut(pod: &mut Pod) -> &mut PodStatus {
     pod.status.get_or_insert_default()
+}
+
+/// The generation that a status or a condition is written for (`CalculatePodStatusObservedGeneration`).
+pub(crate) fn observed_generation(pod: &Pod, settings: &crate::settings::Settings) -> Option<i64> {
+    pod.metadata.generation.filter(|_| settings.since(34))
 }

@@ -82,9 +82,33 @@ pub struct ControllerTimers {
     pub event_ttl: SignedDuration,
 }
 
+/// What plays the kubelets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KubeletForm {
+    /// The kubelet of Kubernetes: admission, probes, restarts, terminal statuses.
+    #[default]
+    Kubernetes,
+    /// The stand-ins of the testbed: containers that only change their status after the delays.
+    StandIn,
+}
+
+/// How long a kubelet delays the shutdown of its machine for the pods (`shutdownGracePeriod` and
+/// `shutdownGracePeriodCriticalPods` of its configuration).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShutdownGrace {
+    /// For all pods.
+    pub total: SignedDuration,
+    /// The part of it that is for critical pods.
+    pub critical: SignedDuration,
+}
+
 /// The delays of a kubelet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KubeletDelays {
+    /// What plays the kubelets.
+    pub form: KubeletForm,
+    /// Whether kubelets report events.
+    pub events: bool,
     /// How often it renews its Lease.
     pub lease_period: SignedDuration,
     /// How often it reports its status, and with it the volumes in use. Zero: at once.
@@ -95,6 +119,12 @@ pub struct KubeletDelays {
     pub boot: SignedDuration,
     /// How often it looks at volumes and containers.
     pub sync: SignedDuration,
+    /// From the end of a pod's containers to the removal of its mounts.
+    pub unmount: SignedDuration,
+    /// How often it compares the statuses of its pods with those of the API server.
+    pub pod_status_period: SignedDuration,
+    /// The graceful shutdown of the machine; none if it is not configured.
+    pub shutdown_grace: Option<ShutdownGrace>,
     /// The first back-off of a crashing container.
     pub crash_backoff: SignedDuration,
     /// The longest back-off of a crashing container.
@@ -149,11 +179,16 @@ impl Settings {
             patch: 4,
             timers: ControllerTimers::of(version),
             kubelet: KubeletDelays {
+                form: KubeletForm::Kubernetes,
+                events: true,
                 lease_period: seconds(10),
                 status_period: seconds(10),
                 resume: seconds(1),
                 boot: seconds(30),
                 sync: seconds(1),
+                unmount: millis(300),
+                pod_status_period: seconds(10),
+                shutdown_grace: None,
                 crash_backoff: seconds(10),
                 crash_backoff_max: seconds(300),
             },
@@ -161,6 +196,24 @@ impl Settings {
             storage: StorageDelays { provision: millis(100), attach: millis(100), detach: millis(100) },
             limits: Limits { steps: 100_000_000, objects: 2_000_000 },
         }
+    }
+
+    /// The same with the stand-in kubelets of the testbed: they report at once, renew their Leases each second and report
+    /// no events.
+    pub fn with_stand_ins(mut self) -> Settings {
+        let (zero, second) = (SignedDuration::ZERO, SignedDuration::from_secs(1));
+        self.kubelet = KubeletDelays {
+            form: KubeletForm::StandIn,
+            events: false,
+            lease_period: second,
+            status_period: zero,
+            resume: zero,
+            boot: zero,
+            ..self.kubelet
+        };
+        self.workload =
+            WorkloadDelays { start: second, ready: second, stop: second, job: SignedDuration::from_millis(500) };
+        self
     }
 
     /// Whether the version is this minor version of Kubernetes 1, or newer.

@@ -29,6 +29,7 @@ pub enum Happening {
 #[derive(Debug, Clone)]
 pub struct Simulation {
     now: Timestamp,
+    started: Timestamp,
     settings: Arc<Settings>,
     server: ApiServer,
     world: World,
@@ -46,6 +47,7 @@ impl Simulation {
     pub fn new(now: Timestamp, settings: Settings, choices: Choices) -> Simulation {
         Simulation {
             now,
+            started: now,
             settings: Arc::new(settings),
             server: ApiServer::default(),
             world: World::default(),
@@ -69,6 +71,7 @@ impl Simulation {
     ) -> Simulation {
         let server = ApiServer::with_objects(objects);
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
+        simulation.world.discover_machines(simulation.server.store(), &simulation.settings, now);
         for id in ControllerId::ALL {
             simulation.with_controller(*id, |controllers, cx, wakes| controllers.resume(*id, cx, wakes));
         }
@@ -138,7 +141,9 @@ impl Simulation {
     /// Changes machines or disks, and tells kubelets and drivers about it.
     pub fn change_world(&mut self, change: impl FnOnce(&mut World, Timestamp)) {
         change(&mut self.world, self.now);
-        for id in [ControllerId::Kubelet, ControllerId::Attacher, ControllerId::Provisioner] {
+        let concerned =
+            [ControllerId::NodeLifecycle, ControllerId::Kubelet, ControllerId::Attacher, ControllerId::Provisioner];
+        for id in concerned {
             self.queue.add(self.now, id, Item::Pass);
         }
     }
@@ -188,6 +193,9 @@ impl Simulation {
             return Err(LimitReached { at: self.now, limit: limits.objects as u64, what: "objects" });
         }
         let step = self.with_controller(id, |controllers, cx, _| controllers.step(id, cx, &item));
+        for (item, after) in self.controllers.follow_up(id) {
+            self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
+        }
         for write in step.writes {
             // The write is needed again only if it is refused.
             if let Err(error) = self.execute(write.clone(), id.component()) {
@@ -247,6 +255,7 @@ impl Simulation {
         let mut cx = Context {
             store: self.server.store(),
             now: self.now,
+            started: self.started,
             settings: &self.settings,
             choices: &mut self.choices,
             world: &mut self.world,

@@ -31,6 +31,8 @@ pub struct Context<'a> {
     pub store: &'a Store,
     /// The time.
     pub now: Timestamp,
+    /// When the simulation started or was resumed: the passes of periodic loops are whole periods from it.
+    pub started: Timestamp,
     /// Version, timers and delays.
     pub settings: &'a Settings,
     /// The source of chance.
@@ -160,6 +162,11 @@ pub trait Controller {
 
     /// What to write after a write of the item's step was refused: events, as a rule.
     fn refused(&mut self, _cx: &mut Context<'_>, _item: &Item, _write: &Write, _error: &ApiError) -> Vec<Write> {
+        Vec::new()
+    }
+
+    /// Further items that the last step wants to look at, and after which time.
+    fn follow_up(&mut self) -> Vec<(Item, SignedDuration)> {
         Vec::new()
     }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use stead_model::fork::Sorted;
 
+use crate::machines::MachineSpec;
 use crate::object::SimKey;
+use crate::workload::Workload;
 
 /// The state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +27,8 @@ pub enum MachineState {
     Partitioned,
     /// It runs, but its kubelet does not.
     KubeletStopped,
+    /// Nothing is heard of it, and nobody knows more: its processes may run.
+    Unknown,
 }
 
 impl MachineState {
@@ -35,7 +39,7 @@ impl MachineState {
 
     /// Whether processes on it execute.
     pub fn executes(self) -> bool {
-        matches!(self, MachineState::Running | MachineState::Partitioned | MachineState::KubeletStopped)
+        !matches!(self, MachineState::Suspended | MachineState::Off)
     }
 }
 
@@ -96,9 +100,18 @@ pub struct TwoWriters {
 #[derive(Debug, Clone, Default)]
 pub struct World {
     machines: Sorted<Arc<str>, Machine>,
+    /// What a kubelet registers when it starts.
+    specs: Sorted<Arc<str>, Arc<MachineSpec>>,
+    workloads: Sorted<SimKey, Workload>,
+    /// The nodes whose machines changed since the last call of [`World::take_changed_machines`].
+    changed_machines: BTreeSet<Arc<str>>,
+    /// The nodes whose machines are asked to shut down in order.
+    shutdowns: BTreeSet<Arc<str>>,
     disks: Sorted<Arc<str>, Disk>,
     /// By the UID of the pod.
     processes: Sorted<Arc<str>, Process>,
+    /// The UIDs of the pods that have processes, by node.
+    processes_on: Sorted<Arc<str>, Arc<BTreeSet<Arc<str>>>>,
     /// The UIDs of pods whose processes have a volume mounted, by volume.
     users: Sorted<Arc<str>, Arc<BTreeSet<Arc<str>>>>,
     violations: Vec<TwoWriters>,
@@ -124,19 +137,56 @@ impl World {
     pub fn set_machine(&mut self, node: &str, machine: Machine) {
         let (ends, at) = (machine.state == MachineState::Off, machine.since);
         self.machines.insert(node.into(), machine);
-        let here: Vec<(Arc<str>, Vec<Arc<str>>)> = self
-            .processes
-            .iter()
-            .filter(|(_, process)| &*process.node == node)
-            .map(|(uid, process)| (Arc::clone(uid), process.volumes.clone()))
-            .collect();
-        for (uid, volumes) in here {
+        self.changed_machines.insert(node.into());
+        let here = self.processes_on.find(|name| (**name).cmp(node)).cloned().unwrap_or_default();
+        for uid in here.iter() {
             if ends {
-                self.end_process(&uid);
+                self.end_process(uid);
             } else {
+                let volumes = self.process(uid).map(|process| process.volumes.clone()).unwrap_or_default();
                 volumes.iter().for_each(|volume| self.check(volume, at));
             }
         }
+    }
+
+    /// The nodes whose machines changed since the last call: their heartbeats are implied, so nothing else tells.
+    pub(crate) fn take_changed_machines(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.changed_machines)
+    }
+
+    /// What the kubelet of a node registers when it starts; none if the machine was found, not added.
+    pub fn machine_spec(&self, node: &str) -> Option<&Arc<MachineSpec>> {
+        self.specs.find(|name| (**name).cmp(node))
+    }
+
+    /// Sets what the kubelet of a node registers when it starts.
+    pub(crate) fn set_machine_spec(&mut self, spec: Arc<MachineSpec>) {
+        self.specs.insert(spec.name.as_str().into(), spec);
+    }
+
+    /// Asks a machine to shut down in order; its kubelet answers.
+    pub(crate) fn request_shutdown(&mut self, node: &str) {
+        self.shutdowns.insert(node.into());
+    }
+
+    /// Takes the requests to shut down in order.
+    pub(crate) fn take_shutdowns(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.shutdowns)
+    }
+
+    /// What is set for a workload: a pod, its controller, or the controller of that.
+    pub fn workload(&self, key: &SimKey) -> Option<&Workload> {
+        self.workloads.get(key)
+    }
+
+    /// All workloads that something is set for.
+    pub fn workloads(&self) -> impl Iterator<Item = (&SimKey, &Workload)> {
+        self.workloads.iter().map(|(key, workload)| (key, workload))
+    }
+
+    /// Sets how the pods of a workload behave, from the next start of their containers on.
+    pub fn set_workload(&mut self, key: SimKey, workload: Workload) {
+        self.workloads.insert(key, workload);
     }
 
     /// The disk of a PersistentVolume.
@@ -164,11 +214,8 @@ impl World {
     pub fn start_process(&mut self, uid: &str, process: Process, now: Timestamp) {
         self.end_process(uid);
         let uid: Arc<str> = uid.into();
-        for volume in &process.volumes {
-            let mut users = self.users.remove(|name| name.cmp(volume)).unwrap_or_default();
-            Arc::make_mut(&mut users).insert(Arc::clone(&uid));
-            self.users.insert(Arc::clone(volume), users);
-        }
+        add_user(&mut self.processes_on, &process.node, &uid);
+        process.volumes.iter().for_each(|volume| add_user(&mut self.users, volume, &uid));
         let volumes = process.volumes.clone();
         self.processes.insert(uid, process);
         volumes.iter().for_each(|volume| self.check(volume, now));
@@ -177,13 +224,8 @@ impl World {
     /// Ends the process of a pod.
     pub fn end_process(&mut self, uid: &str) {
         let Some(process) = self.processes.remove(|other| (**other).cmp(uid)) else { return };
-        for volume in &process.volumes {
-            let Some(mut users) = self.users.remove(|name| name.cmp(volume)) else { continue };
-            Arc::make_mut(&mut users).remove(uid);
-            if !users.is_empty() {
-                self.users.insert(Arc::clone(volume), users);
-            }
-        }
+        remove_user(&mut self.processes_on, &process.node, uid);
+        process.volumes.iter().for_each(|volume| remove_user(&mut self.users, volume, uid));
     }
 
     /// The processes that can write to a volume now, by node.
@@ -218,6 +260,20 @@ impl World {
     /// All moments at which two machines could write to the same exclusive volume.
     pub fn violations(&self) -> &[TwoWriters] {
         &self.violations
+    }
+}
+
+fn add_user(index: &mut Sorted<Arc<str>, Arc<BTreeSet<Arc<str>>>>, name: &Arc<str>, uid: &Arc<str>) {
+    let mut users = index.remove(|other| other.cmp(name)).unwrap_or_default();
+    Arc::make_mut(&mut users).insert(Arc::clone(uid));
+    index.insert(Arc::clone(name), users);
+}
+
+fn remove_user(index: &mut Sorted<Arc<str>, Arc<BTreeSet<Arc<str>>>>, name: &Arc<str>, uid: &str) {
+    let Some(mut users) = index.remove(|other| other.cmp(name)) else { return };
+    Arc::make_mut(&mut users).remove(uid);
+    if !users.is_empty() {
+        index.insert(Arc::clone(name), users);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The components of the cluster, one file each.
 
+use jiff::SignedDuration;
+
 use crate::error::ApiError;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
 use crate::store::Change;
@@ -55,6 +57,12 @@ macro_rules! controllers {
             ) -> Vec<Write> {
                 match id {
                     $(ControllerId::$controller => self.$module.refused(cx, item, write, error),)*
+                }
+            }
+
+            pub(crate) fn follow_up(&mut self, id: ControllerId) -> Vec<(Item, SignedDuration)> {
+                match id {
+                    $(ControllerId::$controller => self.$module.follow_up(),)*
                 }
             }
 
