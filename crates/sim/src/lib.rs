@@ -13,6 +13,7 @@
 //! crate knows no client, no wall clock and no files.
 
 mod api;
+mod budgets;
 mod choices;
 mod controllers;
 mod error;
@@ -35,6 +36,6 @@ pub use event_log::{EventLog, EventNote, SimEvent};
 pub use object::{ObjectKind, SimKey, SimObject, SimType, UntypedObject};
 pub use settings::{ControllerTimers, KubeletDelays, Limits, Settings, StorageDelays, WorkloadDelays};
 pub use simulation::{Happening, Simulation};
-pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, Step, Wakes, Write};
+pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, ObjectPart, Patch, Step, Wakes, Write};
 pub use store::{Change, Store};
 pub use world::{Disk, Machine, MachineState, Process, TwoWriters, World};
