@@ -21,6 +21,19 @@ pub enum ApiError {
         /// What differs.
         message: String,
     },
+    /// The same about something that messages do not name by its resource.
+    #[error("Operation cannot be fulfilled on {subject} \"{}\": {message}", .key.name)]
+    ConflictOn {
+        /// Which object.
+        key: SimKey,
+        /// What messages name: the kind, or a subresource such as `pods/binding`.
+        subject: String,
+        /// What differs.
+        message: String,
+    },
+    /// Nothing can be created in a namespace that is being deleted (`NamespaceTerminatingCause`).
+    #[error("{} \"{}\" is forbidden: {}", resource(.0), .0.name, terminating(.0))]
+    NamespaceTerminating(SimKey),
     /// The request is not allowed.
     #[error("{} \"{}\" is forbidden: {message}", resource(.key), .key.name)]
     Forbidden {
@@ -30,11 +43,17 @@ pub enum ApiError {
         message: String,
     },
     /// The object is not valid.
-    #[error("{} \"{}\" is invalid: {message}", .key.kind, .key.name)]
+    #[error("{} \"{}\" is invalid: {message}", qualified_kind(.key), .key.name)]
     Invalid {
         /// Which object.
         key: SimKey,
         /// The field and what is wrong with it.
+        message: String,
+    },
+    /// The request cannot be understood.
+    #[error("{message}")]
+    BadRequest {
+        /// The message.
         message: String,
     },
     /// A disruption budget does not allow an eviction now.
@@ -42,6 +61,10 @@ pub enum ApiError {
     TooManyRequests {
         /// The message.
         message: String,
+        /// The cause in the details of the Status (`DisruptionBudget`).
+        cause: String,
+        /// When to try again, in seconds; none if the server does not say.
+        retry_after: Option<u32>,
     },
     /// The server failed.
     #[error("{message}")]
@@ -52,18 +75,34 @@ pub enum ApiError {
 }
 
 /// The resource of an object with its API group, as messages name it: `statefulsets.apps`.
-fn resource(key: &SimKey) -> String {
+pub(crate) fn resource(key: &SimKey) -> String {
     let kind = key.kind.entry();
     if kind.group().is_empty() { kind.plural.to_owned() } else { format!("{}.{}", kind.plural, kind.group()) }
 }
 
+/// The kind of an object with its API group, as messages name it: `StatefulSet.apps`.
+pub(crate) fn qualified_kind(key: &SimKey) -> String {
+    let kind = key.kind.entry();
+    if kind.group().is_empty() { kind.kind.to_owned() } else { format!("{}.{}", kind.kind, kind.group()) }
+}
+
+fn terminating(key: &SimKey) -> String {
+    format!("unable to create new content in namespace {} because it is being terminated", key.namespace)
+}
+
 impl ApiError {
+    /// Whether the object is not the one, or not the version, that the request was decided for.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, ApiError::Conflict { .. } | ApiError::ConflictOn { .. })
+    }
+
     /// The HTTP status code.
     pub fn code(&self) -> u16 {
         match self {
             ApiError::NotFound(_) => 404,
-            ApiError::AlreadyExists(_) | ApiError::Conflict { .. } => 409,
-            ApiError::Forbidden { .. } => 403,
+            ApiError::AlreadyExists(_) | ApiError::Conflict { .. } | ApiError::ConflictOn { .. } => 409,
+            ApiError::Forbidden { .. } | ApiError::NamespaceTerminating(_) => 403,
+            ApiError::BadRequest { .. } => 400,
             ApiError::Invalid { .. } => 422,
             ApiError::TooManyRequests { .. } => 429,
             ApiError::Internal { .. } => 500,
@@ -75,8 +114,9 @@ impl ApiError {
         match self {
             ApiError::NotFound(_) => "NotFound",
             ApiError::AlreadyExists(_) => "AlreadyExists",
-            ApiError::Conflict { .. } => "Conflict",
-            ApiError::Forbidden { .. } => "Forbidden",
+            ApiError::Conflict { .. } | ApiError::ConflictOn { .. } => "Conflict",
+            ApiError::Forbidden { .. } | ApiError::NamespaceTerminating(_) => "Forbidden",
+            ApiError::BadRequest { .. } => "BadRequest",
             ApiError::Invalid { .. } => "Invalid",
             ApiError::TooManyRequests { .. } => "TooManyRequests",
             ApiError::Internal { .. } => "InternalError",

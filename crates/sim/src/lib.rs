@@ -13,6 +13,7 @@
 //! crate knows no client, no wall clock and no files.
 
 mod api;
+mod budgets;
 mod choices;
 mod controllers;
 mod error;
@@ -42,7 +43,7 @@ pub use settings::{
     ControllerTimers, KubeletDelays, KubeletForm, Limits, Settings, ShutdownGrace, StorageDelays, WorkloadDelays,
 };
 pub use simulation::{Happening, Simulation};
-pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, Step, Wakes, Write};
+pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, ObjectPart, Patch, Step, Wakes, Write};
 pub use store::{Change, Store};
 pub use workload::{Behaviour, Workload};
 pub use world::{Disk, Machine, MachineState, Process, TwoWriters, World};

@@ -134,8 +134,8 @@ impl Simulation {
     }
 
     /// Makes a request, as a user.
-    pub fn request(&mut self, write: Write) -> Result<Option<SimObject>, ApiError> {
-        self.execute(write, "user")
+    pub fn request(&mut self, mut write: Write) -> Result<Option<SimObject>, ApiError> {
+        self.execute(&mut write, "user")
     }
 
     /// Changes machines or disks, and tells kubelets and drivers about it.
@@ -196,16 +196,15 @@ impl Simulation {
         for (item, after) in self.controllers.follow_up(id) {
             self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
         }
-        for write in step.writes {
-            // The write is needed again only if it is refused.
-            if let Err(error) = self.execute(write.clone(), id.component()) {
+        for mut write in step.writes {
+            if let Err(error) = self.execute(&mut write, id.component()) {
                 let timers = &self.settings.timers;
                 let delay = self.queue.failed(id, &item, timers.retry, timers.retry_max);
                 let answer =
                     self.with_controller(id, |controllers, cx, _| controllers.refused(id, cx, &item, &write, &error));
-                for write in answer {
+                for mut write in answer {
                     // What a controller reports about an error has no consequence of its own.
-                    let _ = self.execute(write, id.component());
+                    let _ = self.execute(&mut write, id.component());
                 }
                 self.queue.add(self.now + delay, id, item);
                 return Ok(());
@@ -219,9 +218,9 @@ impl Simulation {
     }
 
     /// Executes a write and tells every controller about the changes. Gives the object that was written.
-    fn execute(&mut self, write: Write, component: &'static str) -> Result<Option<SimObject>, ApiError> {
+    fn execute(&mut self, write: &mut Write, component: &'static str) -> Result<Option<SimObject>, ApiError> {
         if let Write::Event(note) = write {
-            self.report(note, component);
+            self.report(note.clone(), component);
             return Ok(None);
         }
         let mut request = Request { now: self.now, settings: &self.settings, choices: &mut self.choices };

@@ -1,6 +1,7 @@
 //! The shape of every control loop: it reads a view, is told the time, and returns writes and when to look again.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::choices::Choices;
 use crate::error::ApiError;
@@ -44,8 +45,11 @@ pub struct Context<'a> {
 /// When the dependents of a deleted object are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletePropagation {
-    /// After it.
+    /// As a finalizer of the object says, else as the default of its kind says: ReplicationControllers and Jobs orphan
+    /// their dependents, all others delete them after it.
     #[default]
+    Unspecified,
+    /// After it.
     Background,
     /// Before it.
     Foreground,
@@ -66,6 +70,27 @@ pub struct DeleteOptions {
     pub propagation: DeletePropagation,
 }
 
+/// Which part of an object a request may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ObjectPart {
+    /// Everything but the status.
+    #[default]
+    Spec,
+    /// The status (the subresource `status`).
+    Status,
+}
+
+/// How an object is changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Patch {
+    /// A JSON merge patch (RFC 7386).
+    Merge(Value),
+    /// A strategic merge patch: a merge patch in which items of some lists have a key.
+    Strategic(Value),
+    /// A JSON patch (RFC 6902).
+    Json(Value),
+}
+
 /// One request to the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
@@ -75,6 +100,25 @@ pub enum Write {
     Replace(SimObject),
     /// Replaces the status. Refused if the object has a resourceVersion that is not the current one.
     Status(SimObject),
+    /// Changes an object by a patch. What it makes of the object is written like a Replace or a Status.
+    Patch {
+        /// The object.
+        key: SimKey,
+        /// The patch.
+        patch: Patch,
+        /// Which part of the object it may change.
+        part: ObjectPart,
+    },
+    /// Server-side apply, forced: creates the object, or sets these fields of it and removes those that the manager
+    /// applied before and does not any more.
+    Apply {
+        /// The fields, with apiVersion, kind and metadata.
+        object: Value,
+        /// The field manager.
+        manager: String,
+        /// Which part of the object it may change.
+        part: ObjectPart,
+    },
     /// Deletes an object.
     Delete(SimKey, DeleteOptions),
     /// Binds a pod to a node.

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 
-use super::{ApiServer, Request, whole_seconds};
+use super::{ApiServer, Request, admission, uid_precondition};
 use crate::error::ApiError;
 use crate::object::{SimKey, SimObject};
+use crate::pods;
 use crate::store::Change;
-
-/// The node labels that a bound pod gets, from 1.35 on.
-const COPIED_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 impl ApiServer {
     pub(super) fn bind(
@@ -21,40 +19,37 @@ impl ApiServer {
         node: &str,
     ) -> Result<Change, ApiError> {
         let Some(found) = self.store.at::<Pod>(key) else { return Err(ApiError::NotFound(key.clone())) };
-        let conflict = |message: String| Err(ApiError::Conflict { key: key.clone(), message });
-        if found.metadata.uid.as_deref() != Some(uid) {
-            let found = found.metadata.uid.as_deref().unwrap_or_default();
-            return conflict(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"));
+        if !uid.is_empty() && found.metadata.uid.as_deref() != Some(uid) {
+            return Err(uid_precondition(key, Some(uid), found.metadata.uid.as_deref()));
         }
-        if found.metadata.deletion_timestamp.is_some() {
-            return conflict(format!("pod {} is being deleted, cannot be assigned to a host", key.name));
+        if let Some(message) = refusal(found, &key.name) {
+            return Err(ApiError::ConflictOn { key: key.clone(), subject: "pods/binding".into(), message });
         }
         let mut pod = Pod::clone(found);
-        let spec = pod.spec.get_or_insert_default();
-        if let Some(other) = spec.node_name.as_deref().filter(|name| !name.is_empty()) {
-            return conflict(format!("pod {} is already assigned to node \"{other}\"", key.name));
-        }
+        let spec = pods::spec_mut(&mut pod);
         spec.node_name = Some(node.to_owned());
-        let status = pod.status.get_or_insert_default();
-        set_scheduled(status.conditions.get_or_insert_default(), request);
         if request.settings.since(35) {
-            status.nominated_node_name = None;
-            let labels = self.store.get::<Node>("", node).and_then(|node| node.metadata.labels.clone());
-            let copied = labels.into_iter().flatten().filter(|(label, _)| COPIED_LABELS.contains(&label.as_str()));
-            for (label, value) in copied {
+            pods::status_mut(&mut pod).nominated_node_name = None;
+            let labels = self.store.get::<Node>("", node).map(|node| admission::topology_labels(node));
+            for (label, value) in labels.into_iter().flatten() {
                 pod.metadata.labels.get_or_insert_default().insert(label, value);
             }
         }
-        Ok(self.commit(SimObject::Pod(Arc::new(pod))))
+        let scheduled = PodCondition { type_: "PodScheduled".into(), status: "True".into(), ..PodCondition::default() };
+        pods::set_condition(&mut pod, scheduled, request.now);
+        // A binding is no change of what is wanted: the generation stays.
+        Ok(self.commit(&mut SimObject::Pod(Arc::new(pod))))
     }
 }
 
-fn set_scheduled(conditions: &mut Vec<PodCondition>, request: &Request<'_>) {
-    conditions.retain(|condition| condition.type_ != "PodScheduled");
-    conditions.push(PodCondition {
-        type_: "PodScheduled".into(),
-        status: "True".into(),
-        last_transition_time: Some(whole_seconds(request.now)),
-        ..PodCondition::default()
-    });
+/// Why a pod cannot be bound.
+fn refusal(pod: &Pod, name: &str) -> Option<String> {
+    if pods::is_terminating(pod) {
+        return Some(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if let Some(node) = pods::node_of(pod) {
+        return Some(format!("pod {name} is already assigned to node \"{node}\""));
+    }
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    gates.is_some_and(|gates| !gates.is_empty()).then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
 }
