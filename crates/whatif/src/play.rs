@@ -219,13 +219,11 @@ fn change_machines(
         return Err(format!("there is no node in zone {}", target.zone.as_deref().unwrap_or_default()));
     }
     for node in nodes {
-        if simulation.world().machine(&node).is_none() {
-            return Err(format!("there is no machine of node {node}"));
-        }
-        match state {
+        let changed = match state {
             Some(state) => simulation.fail(&node, state),
             None => simulation.heal(&node),
-        }
+        };
+        changed.map_err(|error| error.to_string())?;
     }
     Ok(())
 }

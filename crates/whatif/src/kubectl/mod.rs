@@ -21,7 +21,7 @@ pub use files::Manifests;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// The API server refused a request.
-    #[error("Error from server ({}): {0}", .0.reason())]
+    #[error("Error from server ({reason}): {0}", reason = .0.reason())]
     Refused(#[from] ApiError),
     /// kubectl itself refuses.
     #[error("error: {0}")]

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use stead_kubectl::RolloutAction;
-use stead_model::is_controlled_by;
+use stead_model::controller_of;
 use stead_sim::{SimKey, SimObject};
 
 use super::{Command, CommandError};
@@ -57,7 +58,7 @@ impl Command<'_> {
         let store = self.simulation.store();
         if key.kind.name() == "Deployment" {
             let sets = store.all_owned_by::<ReplicaSet>(object.uid());
-            for set in sets.filter(|set| is_controlled_by(&set.metadata, object.uid())) {
+            for set in sets.filter(|set| is_controller(&set.metadata, object.uid())) {
                 let number = set.metadata.annotations.as_ref().and_then(|annotations| annotations.get(REVISION));
                 let number = number.and_then(|text| text.parse().ok()).unwrap_or_default();
                 let mut template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
@@ -68,7 +69,7 @@ impl Command<'_> {
             }
         } else {
             let revisions = store.all_owned_by::<ControllerRevision>(object.uid());
-            for item in revisions.filter(|item| is_controlled_by(&item.metadata, object.uid())) {
+            for item in revisions.filter(|item| is_controller(&item.metadata, object.uid())) {
                 let data = item.data.as_ref().map(|data| &data.0);
                 let template = data.map(|data| data["spec"]["template"].clone()).unwrap_or_default();
                 found.push((item.revision, template_of(template)?));
@@ -84,6 +85,11 @@ impl Command<'_> {
             _ => CommandError::Client(format!("unable to find specified revision {revision} in history")),
         })
     }
+}
+
+/// Whether the object with this UID controls another.
+fn is_controller(metadata: &ObjectMeta, uid: &str) -> bool {
+    controller_of(metadata).is_some_and(|owner| owner.uid == uid)
 }
 
 fn template_of(mut value: Value) -> Result<PodTemplateSpec, CommandError> {
