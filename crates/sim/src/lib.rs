@@ -19,6 +19,7 @@ mod controllers;
 mod error;
 mod event_log;
 mod object;
+mod pod_groups;
 mod pods;
 mod settings;
 mod simulation;

@@ -251,11 +251,8 @@ fn not_blocking(object: &SimObject) -> Option<Write> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choices::Choices;
+    use crate::controllers::bench::Bench;
     use crate::settings::Settings;
-    use crate::simulation::Simulation;
-    use crate::world::World;
-    use jiff::{SignedDuration, Timestamp};
     use serde_json::{Value, json};
 
     fn owner(name: &str, block: bool) -> Value {
@@ -270,24 +267,24 @@ mod tests {
         .expect("an object")
     }
 
-    fn simulation(objects: Vec<SimObject>) -> Simulation {
-        Simulation::resume(Timestamp::UNIX_EPOCH, Settings::default(), Choices::enumerated(), objects, World::default())
+    fn cluster(objects: Vec<SimObject>) -> Bench<GarbageCollector> {
+        Bench::new(Settings::default(), objects)
     }
 
     fn key(name: &str) -> SimKey {
         map(name, json!([]), json!([])).key()
     }
 
-    fn delete(simulation: &mut Simulation, name: &str, propagation: DeletePropagation) {
+    fn delete(bench: &mut Bench<GarbageCollector>, name: &str, propagation: DeletePropagation) {
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
-        simulation.request(Write::Delete(key(name), options)).expect("deleted");
+        bench.request(Write::Delete(key(name), options)).expect("deleted");
     }
 
     /// What is left after a while, as `name(owners)`.
-    fn left(simulation: &mut Simulation) -> Vec<String> {
-        simulation.run_for(SignedDuration::from_secs(10)).expect("runs");
-        assert_eq!(simulation.next_at(), None, "at rest");
-        let objects = simulation.store().iter().map(|(key, object)| {
+    fn left(bench: &mut Bench<GarbageCollector>) -> Vec<String> {
+        bench.run(10);
+        assert!(bench.is_at_rest());
+        let objects = bench.store().iter().map(|(key, object)| {
             let owners = object.metadata().owner_references.iter().flatten();
             let owners: Vec<&str> = owners.map(|owner| owner.name.as_str()).collect();
             format!("{}({})", key.name, owners.join(","))
@@ -311,24 +308,24 @@ mod tests {
             (Foreground, vec!["other()"]),
             (Orphan, vec!["b()", "c(b)", "other()"]),
         ] {
-            let mut simulation = simulation(chain());
-            delete(&mut simulation, "a", propagation);
-            assert_eq!(left(&mut simulation), expected, "{propagation:?}");
+            let mut bench = cluster(chain());
+            delete(&mut bench, "a", propagation);
+            assert_eq!(left(&mut bench), expected, "{propagation:?}");
         }
     }
 
     #[test]
     fn an_owner_waits_only_for_dependents_that_block_it() {
         for (block, expected) in [(true, vec!["a()", "b(a)"]), (false, vec!["b(a)"])] {
-            let mut simulation =
-                simulation(vec![map("a", json!([]), json!([])), map("b", json!([owner("a", block)]), json!(["x/y"]))]);
-            delete(&mut simulation, "a", DeletePropagation::Foreground);
-            assert_eq!(left(&mut simulation), expected, "{block}");
-            assert!(simulation.store().object(&key("b")).is_some_and(SimObject::is_terminating));
-            let mut free = simulation.store().object(&key("b")).expect("it is held").clone();
+            let mut bench =
+                cluster(vec![map("a", json!([]), json!([])), map("b", json!([owner("a", block)]), json!(["x/y"]))]);
+            delete(&mut bench, "a", DeletePropagation::Foreground);
+            assert_eq!(left(&mut bench), expected, "{block}");
+            assert!(bench.store().object(&key("b")).is_some_and(SimObject::is_terminating));
+            let mut free = bench.store().object(&key("b")).expect("it is held").clone();
             free.metadata_mut().finalizers = None;
-            simulation.request(Write::Replace(free)).expect("replaced");
-            assert!(left(&mut simulation).is_empty());
+            bench.request(Write::Replace(free)).expect("replaced");
+            assert!(left(&mut bench).is_empty());
         }
     }
 
@@ -338,11 +335,11 @@ mod tests {
         for propagation in [Background, Foreground] {
             let both = json!([owner("a", true), owner("b", true)]);
             let objects = ["a", "b"].map(|name| map(name, json!([]), json!([])));
-            let mut simulation = simulation(objects.into_iter().chain([map("c", both, json!([]))]).collect());
-            delete(&mut simulation, "a", propagation);
-            assert_eq!(left(&mut simulation), ["b()", "c(b)"], "{propagation:?}");
-            delete(&mut simulation, "b", propagation);
-            assert!(left(&mut simulation).is_empty());
+            let mut bench = cluster(objects.into_iter().chain([map("c", both, json!([]))]).collect());
+            delete(&mut bench, "a", propagation);
+            assert_eq!(left(&mut bench), ["b()", "c(b)"], "{propagation:?}");
+            delete(&mut bench, "b", propagation);
+            assert!(left(&mut bench).is_empty());
         }
     }
 
@@ -350,27 +347,27 @@ mod tests {
     fn a_circle_of_owners_ends() {
         let objects = [("a", "c"), ("b", "a"), ("c", "b")];
         let objects = objects.map(|(name, of)| map(name, json!([owner(of, true)]), json!([])));
-        let mut simulation = simulation(objects.to_vec());
-        delete(&mut simulation, "a", DeletePropagation::Foreground);
-        assert!(left(&mut simulation).is_empty());
+        let mut bench = cluster(objects.to_vec());
+        delete(&mut bench, "a", DeletePropagation::Foreground);
+        assert!(left(&mut bench).is_empty());
     }
 
     #[test]
     fn an_object_without_an_existing_owner_goes_at_once() {
         let mut gone = owner("gone", true);
-        let mut simulation = simulation(vec![map("a", json!([]), json!([]))]);
+        let mut bench = cluster(vec![map("a", json!([]), json!([]))]);
         for (name, owner, stays) in [
             ("missing", gone.clone(), false),
             ("unknown-kind", json!({ "apiVersion": "x.org/v1", "kind": "X", "name": "x", "uid": "u" }), true),
             ("same-name-other-uid", json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u" }), false),
         ] {
-            simulation.request(Write::Create(map(name, json!([owner]), json!([])))).expect("created");
-            let found = left(&mut simulation);
+            bench.request(Write::Create(map(name, json!([owner]), json!([])))).expect("created");
+            let found = left(&mut bench);
             assert_eq!(found.iter().any(|object| object.starts_with(name)), stays, "{name}");
         }
         // The owners of a cluster that is resumed are taken to exist if there is nothing of their kind.
         gone["kind"] = json!("Secret");
-        let mut resumed = super::tests::simulation(vec![map("b", json!([gone]), json!([]))]);
+        let mut resumed = cluster(vec![map("b", json!([gone]), json!([]))]);
         assert_eq!(left(&mut resumed), ["b(gone)"]);
     }
 
@@ -386,8 +383,8 @@ mod tests {
                 "metadata": { "name": "a", "namespace": namespace, "ownerReferences": of_node } }))
             .expect("an object")
         });
-        let mut simulation = simulation(owned.into_iter().chain([node]).collect());
-        simulation.request(Write::Delete(SimKey::node("a"), DeleteOptions::default())).expect("deleted");
-        assert!(left(&mut simulation).is_empty());
+        let mut bench = cluster(owned.into_iter().chain([node]).collect());
+        bench.request(Write::Delete(SimKey::node("a"), DeleteOptions::default())).expect("deleted");
+        assert!(left(&mut bench).is_empty());
     }
 }

@@ -1,5 +1,8 @@
 //! The components of the cluster, one file each.
 
+#[cfg(test)]
+mod bench;
+
 use crate::error::ApiError;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
 use crate::store::Change;

@@ -314,10 +314,8 @@ fn update_conditions(status: &mut NamespaceStatus, remaining: &[Remaining], erro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choices::Choices;
+    use crate::controllers::bench::Bench;
     use crate::settings::Settings;
-    use crate::simulation::{Happening, Simulation};
-    use crate::world::World;
     use serde_json::{Value, json};
     use stead_model::KubernetesVersion;
 
@@ -336,38 +334,36 @@ mod tests {
     }
 
     /// A namespace with this content, deleted at 0 s.
-    fn deleted(objects: Vec<SimObject>, version: u16) -> Simulation {
+    fn deleted(objects: Vec<SimObject>, version: u16) -> Bench<Namespaces> {
         let namespace = SimObject::from_json(&json!({ "apiVersion": "v1", "kind": "Namespace",
             "metadata": { "name": "n" }, "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" } }))
         .expect("a namespace");
         let key = namespace.key();
         let objects = objects.into_iter().chain([namespace]);
-        let settings = Settings::of(KubernetesVersion::minor(version));
-        let start = Timestamp::UNIX_EPOCH;
-        let mut simulation = Simulation::resume(start, settings, Choices::enumerated(), objects, World::default());
-        simulation.follow();
-        simulation.request(Write::Delete(key, DeleteOptions::default())).expect("deleted");
-        simulation
+        let mut bench = Bench::new(Settings::of(KubernetesVersion::minor(version)), objects);
+        bench.request(Write::Delete(key, DeleteOptions::default())).expect("deleted");
+        bench
     }
 
     /// The second at which each object was first marked as being deleted, or removed.
-    fn history(simulation: &mut Simulation) -> Vec<String> {
+    fn history(bench: &mut Bench<Namespaces>) -> Vec<String> {
         let mut lines = Vec::new();
-        for (at, happening) in simulation.take_journal() {
-            let Happening::Changed(change) = happening else { continue };
+        let changes = bench.take_changes();
+        let start = changes[0].0;
+        for (at, change) in changes {
             let was_marked = change.before.as_ref().is_some_and(SimObject::is_terminating);
             let what = match &change.after {
                 None => "gone",
                 Some(after) if after.is_terminating() && !was_marked => "marked",
                 Some(_) => continue,
             };
-            lines.push(format!("{} {} {what}", at.as_second(), change.key.kind));
+            lines.push(format!("{} {} {what}", at.duration_since(start).as_secs(), change.key.kind));
         }
         lines
     }
 
-    fn conditions(simulation: &Simulation) -> Vec<String> {
-        let namespace = simulation.store().get::<Namespace>("", "n").expect("it is there");
+    fn conditions(bench: &Bench<Namespaces>) -> Vec<String> {
+        let namespace = bench.store().get::<Namespace>("", "n").expect("it is there");
         let conditions = namespace.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let wrong = conditions.into_iter().filter(|condition| condition.status == "True");
         wrong.map(|found| format!("{} {}", found.type_, found.message.unwrap_or_default())).collect()
@@ -376,11 +372,11 @@ mod tests {
     #[test]
     fn everything_goes_after_five_seconds() {
         let unbound = object("v1", "Pod", &[], json!({ "containers": [] }));
-        let mut simulation = deleted(vec![unbound, config_map(&[])], 36);
-        simulation.run_for(SignedDuration::from_secs(60)).expect("runs");
+        let mut bench = deleted(vec![unbound, config_map(&[])], 36);
+        bench.run(60);
         let expected = ["0 Namespace marked", "5 Pod marked", "5 Pod gone", "5 ConfigMap gone", "5 Namespace gone"];
-        assert_eq!(history(&mut simulation), expected);
-        assert!(simulation.store().is_empty() && simulation.next_at().is_none());
+        assert_eq!(history(&mut bench), expected);
+        assert!(bench.store().is_empty() && bench.is_at_rest());
     }
 
     #[test]
@@ -389,10 +385,10 @@ mod tests {
             (36, vec!["0 Namespace marked", "5 Pod marked"]),
             (32, vec!["0 Namespace marked", "5 Pod marked", "5 ConfigMap gone"]),
         ] {
-            let mut simulation = deleted(vec![bound_pod(30), config_map(&[])], version);
-            simulation.run_for(SignedDuration::from_secs(20)).expect("runs");
-            assert_eq!(history(&mut simulation), expected);
-            let reported = conditions(&simulation);
+            let mut bench = deleted(vec![bound_pod(30), config_map(&[])], version);
+            bench.run(20);
+            assert_eq!(history(&mut bench), expected);
+            let reported = conditions(&bench);
             if version == 36 {
                 // Nothing is reported while pods remain within their grace period.
                 assert!(reported.is_empty(), "{reported:?}");
@@ -405,47 +401,47 @@ mod tests {
 
     #[test]
     fn a_pod_that_stays_longer_than_its_grace_period_is_an_error() {
-        let mut simulation = deleted(vec![bound_pod(30), config_map(&[])], 36);
-        simulation.run_for(SignedDuration::from_secs(60)).expect("runs");
+        let mut bench = deleted(vec![bound_pod(30), config_map(&[])], 36);
+        bench.run(60);
         assert_eq!(
-            conditions(&simulation),
+            conditions(&bench),
             ["NamespaceDeletionContentFailure Failed to delete all resource types, 1 remaining: unexpected items still \
               remain in namespace: n for gvr: /v1, Resource=pods"]
         );
-        simulation.run_for(SignedDuration::from_secs(300)).expect("runs");
-        assert_eq!(simulation.next_at(), None, "at rest while nothing changes");
+        bench.run(300);
+        assert!(bench.is_at_rest());
         // When the pod goes, the next try finds the namespace empty: at most a minute later.
         let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
-        simulation.request(Write::Delete(SimKey::pod("n", "pod"), options)).expect("deleted");
-        simulation.run_for(SignedDuration::from_secs(61)).expect("runs");
-        assert!(simulation.store().is_empty());
+        bench.request(Write::Delete(SimKey::pod("n", "pod"), options)).expect("deleted");
+        bench.run(61);
+        assert!(bench.store().is_empty());
     }
 
     #[test]
     fn finalizers_of_content_are_waited_for() {
-        let mut simulation = deleted(vec![config_map(&["x/y"])], 36);
-        simulation.run_for(SignedDuration::from_secs(6)).expect("runs");
+        let mut bench = deleted(vec![config_map(&["x/y"])], 36);
+        bench.run(6);
         assert_eq!(
-            conditions(&simulation),
+            conditions(&bench),
             [
                 "NamespaceContentRemaining Some resources are remaining: configmaps. has 1 resource instances",
                 "NamespaceFinalizersRemaining Some content in the namespace has finalizers remaining: x/y in 1 resource \
                  instances"
             ]
         );
-        simulation.run_for(SignedDuration::from_secs(24)).expect("runs");
-        assert_eq!(simulation.next_at(), None, "at rest while nothing changes");
-        let mut free = simulation.store().object(&config_map(&[]).key()).expect("it is held").clone();
+        bench.run(24);
+        assert!(bench.is_at_rest());
+        let mut free = bench.store().object(&config_map(&[]).key()).expect("it is held").clone();
         free.metadata_mut().finalizers = None;
-        simulation.request(Write::Replace(free)).expect("replaced");
-        simulation.run_for(SignedDuration::from_secs(9)).expect("runs");
-        assert!(simulation.store().is_empty());
+        bench.request(Write::Replace(free)).expect("replaced");
+        bench.run(9);
+        assert!(bench.store().is_empty());
     }
 
     #[test]
     fn nothing_can_be_created_meanwhile() {
-        let mut simulation = deleted(vec![bound_pod(30)], 36);
-        let error = simulation.request(Write::Create(config_map(&[]))).expect_err("forbidden");
+        let mut bench = deleted(vec![bound_pod(30)], 36);
+        let error = bench.request(Write::Create(config_map(&[]))).expect_err("forbidden");
         assert_eq!(
             error.to_string(),
             "configmaps \"configmap\" is forbidden: unable to create new content in namespace n because it is being \
