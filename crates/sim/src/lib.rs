@@ -22,6 +22,7 @@ mod grid;
 mod machines;
 mod nodes;
 mod object;
+mod pod_groups;
 mod pods;
 mod settings;
 mod simulation;

@@ -12,6 +12,8 @@ mod patch;
 mod strategy;
 mod validation;
 
+pub(crate) use self::delete::{FOREGROUND, ORPHAN};
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};

@@ -1,6 +1,8 @@
 //! The components of the cluster, one file each.
 
 use jiff::SignedDuration;
+#[cfg(test)]
+mod bench;
 
 use crate::error::ApiError;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
