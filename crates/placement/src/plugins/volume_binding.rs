@@ -285,10 +285,11 @@ mod tests {
         .expect("a volume");
         cluster.set_volume(&volume).expect("a volume");
         for (name, size) in [("large", "5Gi"), ("small", "1Gi")] {
-            let claim: core::PersistentVolumeClaim = from_value(json!({ "metadata": { "name": name, "namespace": "n" },
+            let claim: core::PersistentVolumeClaim =
+                from_value(json!({ "metadata": { "name": name, "namespace": "n" },
                 "spec": { "storageClassName": "local", "accessModes": ["ReadWriteOnce"],
                     "resources": { "requests": { "storage": size } } } }))
-            .expect("a claim");
+                .expect("a claim");
             cluster.set_claim(&claim).expect("a claim");
         }
         cluster
@@ -304,10 +305,7 @@ mod tests {
         .expect("a pod");
         let pod = Pod::compile(&pod, cluster.version()).expect("a pod");
         let on = |node: &str| cluster.volume_plan(&pod, node).expect("the pod fits");
-        let expected = VolumePlan {
-            bindings: vec![("small".into(), "pv-a".into())],
-            provisions: vec!["large".into()],
-        };
+        let expected = VolumePlan { bindings: vec![("small".into(), "pv-a".into())], provisions: vec!["large".into()] };
         assert_eq!(on("a"), expected);
         assert_eq!(on("b"), VolumePlan { bindings: Vec::new(), provisions: vec!["small".into(), "large".into()] });
         assert_eq!(cluster.volume_plan(&pod, "c"), None);

@@ -34,6 +34,9 @@ impl ApiServer {
         if let Some(other) = spec.node_name.as_deref().filter(|name| !name.is_empty()) {
             return conflict(format!("pod {} is already assigned to node \"{other}\"", key.name));
         }
+        if spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()) {
+            return conflict(format!("pod {} has non-empty .spec.schedulingGates", key.name));
+        }
         spec.node_name = Some(node.to_owned());
         let status = pod.status.get_or_insert_default();
         set_scheduled(status.conditions.get_or_insert_default(), request);
@@ -50,11 +53,14 @@ impl ApiServer {
 }
 
 fn set_scheduled(conditions: &mut Vec<PodCondition>, request: &Request<'_>) {
-    conditions.retain(|condition| condition.type_ != "PodScheduled");
-    conditions.push(PodCondition {
+    let scheduled = PodCondition {
         type_: "PodScheduled".into(),
         status: "True".into(),
         last_transition_time: Some(whole_seconds(request.now)),
         ..PodCondition::default()
-    });
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == scheduled.type_) {
+        Some(condition) => *condition = scheduled,
+        None => conditions.push(scheduled),
+    }
 }
