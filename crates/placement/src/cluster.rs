@@ -369,7 +369,8 @@ impl Cluster {
         !self.nominated.is_empty()
     }
 
-    pub(crate) fn nominated_to(&self, node: &str) -> &[Arc<Pod>] {
+    /// The pods without a node that preemption nominated a node for, in the order of their nomination.
+    pub fn nominated_to(&self, node: &str) -> &[Arc<Pod>] {
         self.nominated.get(node).map_or(&[], Vec::as_slice)
     }
 
@@ -478,9 +479,11 @@ impl Cluster {
 
     /// Adds or replaces a service.
     pub fn set_service(&mut self, o: &core::Service) {
-        if let Some(selector) = o.spec.as_ref().and_then(|s| s.selector.clone()) {
-            self.workloads_mut().services.insert(key(&o.metadata), selector);
-        }
+        let key = key(&o.metadata);
+        match o.spec.as_ref().and_then(|s| s.selector.clone()) {
+            Some(selector) => self.workloads_mut().services.insert(key, selector),
+            None => self.workloads_mut().services.remove(&key),
+        };
     }
 
     /// Adds or replaces a replication controller.
@@ -522,5 +525,117 @@ impl Cluster {
         let mut names = BTreeSet::from([format!("deviceclass.resource.kubernetes.io/{name}").into()]);
         names.extend(o.spec.extended_resource_name.as_deref().map(Into::into));
         Arc::make_mut(&mut self.device_resources).insert(name.into(), names);
+    }
+
+    /// Removes a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        Arc::make_mut(&mut self.namespaces).remove(name);
+    }
+
+    /// Removes a storage class.
+    pub fn remove_class(&mut self, name: &str) {
+        self.storage_mut().classes.remove(name);
+    }
+
+    /// Removes a CSINode.
+    pub fn remove_csi_node(&mut self, name: &str) {
+        self.storage_mut().csi_nodes.remove(name);
+    }
+
+    /// Removes a CSI driver.
+    pub fn remove_csi_driver(&mut self, name: &str) {
+        self.storage_mut().tracks_capacity.remove(name);
+    }
+
+    /// Removes a CSIStorageCapacity.
+    pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
+        self.storage_mut().capacities.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a VolumeAttachment.
+    pub fn remove_attachment(&mut self, name: &str) {
+        self.storage_mut().attachments.remove(name);
+    }
+
+    /// Removes a service.
+    pub fn remove_service(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().services.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a replication controller.
+    pub fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().replication_controllers.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a replica set.
+    pub fn remove_replica_set(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().replica_sets.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a stateful set.
+    pub fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().stateful_sets.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a disruption budget.
+    pub fn remove_budget(&mut self, namespace: &str, name: &str) {
+        Arc::make_mut(&mut self.budgets).remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a device class.
+    pub fn remove_device_class(&mut self, name: &str) {
+        Arc::make_mut(&mut self.device_resources).remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn named<T>(make: impl FnOnce(ObjectMeta) -> T) -> T {
+        let name = |name: &str| Some(name.to_owned());
+        make(ObjectMeta { name: name("x"), namespace: name("n"), ..ObjectMeta::default() })
+    }
+
+    #[test]
+    fn what_is_removed_is_as_if_it_had_never_been_there() {
+        let mut c = Cluster::new();
+        let state = |c: &Cluster| format!("{:?}{:?}{:?}{:?}", c.storage, c.workloads, c.budgets, c.namespaces);
+        let empty = state(&c);
+        c.set_namespace(&named(|metadata| core::Namespace { metadata, ..Default::default() }));
+        let class = named(|metadata| raw_storage::v1::StorageClass { metadata, ..Default::default() });
+        c.set_class(&class).expect("a class");
+        c.set_csi_node(&named(|metadata| raw_storage::v1::CSINode { metadata, ..Default::default() }));
+        c.set_csi_driver(&named(|metadata| raw_storage::v1::CSIDriver { metadata, ..Default::default() }));
+        let capacity = named(|metadata| raw_storage::v1::CSIStorageCapacity { metadata, ..Default::default() });
+        c.set_capacity(&capacity).expect("a capacity");
+        let mut attachment = named(|metadata| raw_storage::v1::VolumeAttachment { metadata, ..Default::default() });
+        attachment.spec.source.persistent_volume_name = Some("v".into());
+        c.set_attachment(&attachment);
+        let mut service = named(|metadata| core::Service { metadata, ..Default::default() });
+        service.spec.get_or_insert_default().selector = Some(Labels::new());
+        c.set_service(&service);
+        c.set_replication_controller(&named(|metadata| core::ReplicationController { metadata, ..Default::default() }));
+        let set = named(|metadata| apps::v1::ReplicaSet { metadata, ..Default::default() });
+        c.set_replica_set(&set).expect("a replica set");
+        let set = named(|metadata| apps::v1::StatefulSet { metadata, ..Default::default() });
+        c.set_stateful_set(&set).expect("a stateful set");
+        let budget = named(|metadata| policy::v1::PodDisruptionBudget { metadata, ..Default::default() });
+        c.set_budget(&budget).expect("a budget");
+        assert_ne!(state(&c), empty);
+        c.remove_namespace("x");
+        c.remove_class("x");
+        c.remove_csi_node("x");
+        c.remove_csi_driver("x");
+        c.remove_capacity("n", "x");
+        c.remove_attachment("x");
+        c.remove_service("n", "x");
+        c.remove_replication_controller("n", "x");
+        c.remove_replica_set("n", "x");
+        c.remove_stateful_set("n", "x");
+        c.remove_budget("n", "x");
+        assert_eq!(state(&c), empty);
     }
 }

@@ -201,14 +201,14 @@ fn named(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
 /// Evaluates a pod as kube-scheduler would: all rejections, scores, ties, the message and preemption.
 pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
     check_modelled(cluster, pod)?;
-    let mut verdict = Verdict::default();
     if cluster.node_count() == 0 {
-        verdict.message = Some(NO_NODES.into());
-        return Ok(verdict);
+        let message = Some(NO_NODES.into());
+        return Ok(Verdict { message, clears_nomination: true, ..Verdict::default() });
     }
+    let mut verdict = Verdict::default();
     let state = match State::new(cluster, pod) {
         Ok(state) => state,
-        Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..verdict }),
+        Err(AttemptFault::Error(error)) => return Ok(Verdict::failed(error)),
         Err(AttemptFault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, pod, rejection)),
     };
     let nominated = pod.nominated.as_deref().and_then(|n| cluster.node(n));
@@ -227,7 +227,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
             Err(AttemptFault::Rejected(rejection)) => {
                 verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
             }
-            Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..Verdict::default() }),
+            Err(AttemptFault::Error(error)) => return Ok(Verdict::failed(error)),
         }
     }
     if fitting.is_empty() {
@@ -240,6 +240,7 @@ pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
         }
         verdict.message = Some(message);
         verdict.nominees = outcome.nominees;
+        verdict.clears_nomination = outcome.clears_nomination;
     } else {
         verdict.score(cluster, pod, &fitting);
     }
@@ -269,16 +270,21 @@ pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodel
 /// A rejection by a PreFilter plugin holds for every node.
 fn rejected_before_filtering(cluster: &Cluster, pod: &Pod, rejection: Rejection) -> Verdict {
     let rejected = cluster.nodes().map(|i| (Arc::clone(&i.node.name), rejection.clone())).collect();
-    let post_filter = if cluster.rules().dynamic_resources {
-        NO_DEVICE_STATE.to_owned()
+    let (post_filter, clears_nomination) = if cluster.rules().dynamic_resources {
+        (NO_DEVICE_STATE.to_owned(), false)
     } else {
         preemption::without_candidates(cluster, pod, &rejected)
     };
     let message = Some(prefilter_message(cluster.node_count(), &rejection, &post_filter));
-    Verdict { message, rejected, ..Verdict::default() }
+    Verdict { message, rejected, clears_nomination, ..Verdict::default() }
 }
 
 impl Verdict {
+    /// An attempt that ended with an error.
+    fn failed(error: SchedulingError) -> Verdict {
+        Verdict { error: Some(error), clears_nomination: true, ..Verdict::default() }
+    }
+
     fn score(&mut self, cluster: &Cluster, pod: &Pod, fitting: &[&NodeInfo]) {
         let (spec, rules) = (&*pod.spec, cluster.rules());
         let zeros = || vec![0; fitting.len()];
@@ -289,6 +295,7 @@ impl Verdict {
         {
             let error = SchedulingError::PreferredNodeAffinity(fault.clone());
             self.error = Some(error.in_plugin(ExtensionPoint::PreScore, Plugin::NodeAffinity));
+            self.clears_nomination = true;
             return;
         }
         let mut columns: Vec<(Plugin, Vec<i64>)> = Vec::new();

@@ -40,6 +40,7 @@ pub use cycle::{Attempt, SpreadCounts, evaluate};
 pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
+pub use plugins::volume_binding::VolumePlan;
 pub use pod::{AffinityTerm, HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Tolerations, Volume};
 pub use profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 pub use resources::{PodResources, ResourceName, Resources};

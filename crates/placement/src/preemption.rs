@@ -19,6 +19,8 @@ use crate::workloads::Budget;
 pub(crate) struct Outcome {
     pub(crate) message: Option<String>,
     pub(crate) nominees: Vec<Nominee>,
+    /// Whether the pod loses its nominated node: no node can be cleared for it. It keeps it while it waits for victims.
+    pub(crate) clears_nomination: bool,
 }
 
 /// Why a pod may not preempt others now.
@@ -65,7 +67,7 @@ pub(crate) fn preempt<'a>(
         }
     }
     if !candidates.is_empty() {
-        return Outcome { nominees: best(candidates), message: None };
+        return Outcome { nominees: best(candidates), ..Outcome::default() };
     }
     if !errors.is_empty() {
         errors.dedup();
@@ -73,17 +75,23 @@ pub(crate) fn preempt<'a>(
     }
     let reasons = statuses.iter().flat_map(|r| &r.reasons);
     let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, unresolvable);
-    say(preemption_message(cluster.rules(), cluster.node_count(), reasons.chain(unhelpful)))
+    let message = preemption_message(cluster.rules(), cluster.node_count(), reasons.chain(unhelpful));
+    Outcome { clears_nomination: true, ..say(message) }
 }
 
-/// What preemption adds to the message where every node is rejected beyond its help.
-pub(crate) fn without_candidates(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> String {
+/// What preemption adds to the message where every node is rejected beyond its help, and whether the pod loses its
+/// nominated node.
+pub(crate) fn without_candidates(
+    cluster: &Cluster,
+    pod: &Pod,
+    rejected: &BTreeMap<Arc<str>, Rejection>,
+) -> (String, bool) {
     let nodes = cluster.node_count();
     match eligible(cluster, pod, rejected) {
-        Err(why) => not_eligible_message(cluster.rules(), why),
+        Err(why) => (not_eligible_message(cluster.rules(), why), false),
         Ok(()) => {
             let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, nodes);
-            preemption_message(cluster.rules(), nodes, unhelpful)
+            (preemption_message(cluster.rules(), nodes, unhelpful), true)
         }
     }
 }

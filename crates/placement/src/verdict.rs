@@ -19,6 +19,8 @@ pub struct Verdict {
     pub message: Option<String>,
     /// The nodes that preemption could equally well nominate, if no node is feasible.
     pub nominees: Vec<Nominee>,
+    /// Whether the failed attempt takes the nominated node from the pod, if it has one.
+    pub clears_nomination: bool,
     /// The error that ended kube-scheduler's attempt.
     pub error: Option<SchedulingError>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use stead_model::fork::{Chunks, Sorted};
 
 use crate::object::SimKey;
@@ -18,21 +18,41 @@ pub struct EventNote {
     pub reason: &'static str,
     /// The message.
     pub message: String,
+    /// The version of the object that the component knew, if events are counted by it, whatever their message: in
+    /// `events.k8s.io`, which kube-scheduler uses.
+    pub version: Option<Arc<str>>,
 }
 
 impl EventNote {
     /// An event of type Normal.
     pub fn normal(about: &SimKey, reason: &'static str, message: impl Into<String>) -> EventNote {
-        EventNote { about: about.clone(), warning: false, reason, message: message.into() }
+        EventNote { about: about.clone(), warning: false, reason, message: message.into(), version: None }
     }
 
     /// An event of type Warning.
     pub fn warning(about: &SimKey, reason: &'static str, message: impl Into<String>) -> EventNote {
         EventNote { warning: true, ..EventNote::normal(about, reason, message) }
     }
+
+    /// The same, counted by the version of the object.
+    pub fn of_version(self, version: Option<&str>) -> EventNote {
+        EventNote { version: Some(version.unwrap_or_default().into()), ..self }
+    }
+
+    /// What equal events have in common besides object and reason.
+    fn series(&self) -> Arc<str> {
+        match &self.version {
+            Some(version) => format!("\u{0}{version}").into(),
+            None => self.message.as_str().into(),
+        }
+    }
 }
 
-/// An event as it is stored: equal ones are counted.
+/// A series of events of `events.k8s.io` ends this long after its last one (`finishTime` of client-go's tools/events).
+const SERIES_END: SignedDuration = SignedDuration::from_mins(6);
+
+/// An event as it is stored: equal ones are counted. The API server has the count of kube-scheduler's events only up to
+/// 2 at once, and larger ones with a delay of up to half an hour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimEvent {
     /// What was reported.
@@ -70,18 +90,52 @@ impl EventLog {
         found.into_iter().map(|at| &self.events[at])
     }
 
-    /// Adds an event, or counts it where an equal one is there.
-    pub(crate) fn add(&mut self, note: Arc<EventNote>, component: &'static str, now: Timestamp) -> SimEvent {
-        let key = (note.about.clone(), note.reason, Arc::from(note.message.as_str()));
-        if let Some(at) = self.latest.get(&key) {
-            let event = self.events.get_mut(*at);
+    /// Adds an event, or counts it where an equal one is there. None if the API server is not told about it.
+    pub(crate) fn add(&mut self, note: Arc<EventNote>, component: &'static str, now: Timestamp) -> Option<SimEvent> {
+        let key = (note.about.clone(), note.reason, note.series());
+        let latest = self.latest.get(&key).copied();
+        let ended = |at: &usize| note.version.is_some() && self.events[*at].last + SERIES_END < now;
+        if let Some(at) = latest.filter(ended) {
+            self.latest.insert((key.0.clone(), key.1, format!("{}\u{0}{at}", key.2).into()), at);
+        } else if let Some(at) = latest {
+            let event = self.events.get_mut(at);
             event.last = now;
             event.count += 1;
-            return event.clone();
+            return (note.version.is_none() || event.count == 2).then(|| event.clone());
         }
         let event = SimEvent { note, component, first: now, last: now, count: 1 };
         self.latest.insert(key, self.events.len());
         self.events.push(event.clone());
-        event
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_counted_by_their_text_or_by_the_version_of_the_object() {
+        let pod = SimKey::pod("n", "a");
+        let at = |second: i64| Timestamp::from_second(second).expect("a time");
+        let mut log = EventLog::default();
+        let mut add = |second, message: &str, version: Option<&str>| {
+            let note = EventNote::warning(&pod, "Failed", message);
+            let note = if version.is_some() { note.of_version(version) } else { note };
+            let event = log.add(Arc::new(note), "x", at(second))?;
+            Some((event.note.message.clone(), event.count))
+        };
+        let told = |message: &str, count| Some((message.to_owned(), count));
+        assert_eq!(add(0, "a", None), told("a", 1));
+        assert_eq!(add(1, "b", None), told("b", 1));
+        assert_eq!(add(2, "a", None), told("a", 2));
+        assert_eq!(add(3, "a", None), told("a", 3));
+        // The text of the first event stays, the third is counted in memory only.
+        assert_eq!(add(4, "a", Some("7")), told("a", 1));
+        assert_eq!(add(5, "b", Some("7")), told("a", 2));
+        assert_eq!(add(6, "c", Some("7")), None);
+        assert_eq!(add(7, "c", Some("8")), told("c", 1));
+        assert_eq!(add(7 + 361, "d", Some("8")), told("d", 1));
+        assert_eq!(log.about(&pod).map(|event| event.count).collect::<Vec<_>>(), [3, 1, 3, 1, 1]);
     }
 }

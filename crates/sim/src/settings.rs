@@ -64,6 +64,10 @@ pub struct ControllerTimers {
     pub disruption_timeout: SignedDuration,
     /// From the deletion of a namespace to the first pass over its objects.
     pub namespace_deletion_delay: SignedDuration,
+    /// From the start of one scheduling attempt to that of the next.
+    pub scheduler_attempt: SignedDuration,
+    /// From the choice of a node to the Binding.
+    pub scheduler_bind: SignedDuration,
     /// The scheduler's first back-off.
     pub scheduler_backoff: SignedDuration,
     /// The scheduler's longest back-off.
@@ -247,6 +251,8 @@ impl ControllerTimers {
             job_backoff_max: seconds(600),
             disruption_timeout: seconds(120),
             namespace_deletion_delay: seconds(5),
+            scheduler_attempt: millis(1),
+            scheduler_bind: millis(3),
             scheduler_backoff: seconds(1),
             scheduler_backoff_max: seconds(10),
             unschedulable_timeout: seconds(300),

@@ -239,7 +239,7 @@ impl Simulation {
 
     fn report(&mut self, note: EventNote, component: &'static str) {
         let event = self.events.add(Arc::new(note), component, self.now);
-        if let Some(journal) = &mut self.journal {
+        if let (Some(event), Some(journal)) = (event, &mut self.journal) {
             journal.push((self.now, Happening::Reported(event)));
         }
     }
