@@ -17,12 +17,16 @@ mod choices;
 mod controllers;
 mod error;
 mod event_log;
+mod int_or_percent;
 mod object;
+mod ownership;
 mod pods;
 mod settings;
 mod simulation;
 mod step;
 mod store;
+#[cfg(test)]
+mod test_cluster;
 mod volumes;
 mod work_queue;
 mod world;

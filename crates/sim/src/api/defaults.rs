@@ -37,7 +37,10 @@ pub(super) fn spec_differs(before: &SimObject, after: &SimObject) -> bool {
         (SimObject::Pod(a), SimObject::Pod(b)) => a.spec != b.spec,
         (SimObject::ReplicaSet(a), SimObject::ReplicaSet(b)) => a.spec != b.spec,
         (SimObject::StatefulSet(a), SimObject::StatefulSet(b)) => a.spec != b.spec,
-        (SimObject::Deployment(a), SimObject::Deployment(b)) => a.spec != b.spec,
+        // Annotations of a Deployment are copied to its ReplicaSets.
+        (SimObject::Deployment(a), SimObject::Deployment(b)) => {
+            a.spec != b.spec || a.metadata.annotations != b.metadata.annotations
+        }
         (SimObject::DaemonSet(a), SimObject::DaemonSet(b)) => a.spec != b.spec,
         (SimObject::ReplicationController(a), SimObject::ReplicationController(b)) => a.spec != b.spec,
         (SimObject::Job(a), SimObject::Job(b)) => a.spec != b.spec,
