@@ -365,7 +365,8 @@ fn scale() {
     // From how many replicas to how many, maxSurge before and after, and the sizes of the sets: new one, older, oldest.
     // The first of them is none if no set has the template.
     type Sizes = [Option<i32>; 3];
-    let cases: [((i32, i32), (i32, i32), Sizes, Sizes); 14] = [
+    type Case = ((i32, i32), (i32, i32), Sizes, Sizes);
+    let cases: [Case; 14] = [
         ((10, 12), (0, 0), [Some(10), None, None], [Some(12), None, None]),
         ((10, 5), (0, 0), [Some(10), None, None], [Some(5), None, None]),
         ((5, 10), (0, 0), [Some(2), Some(3), None], [Some(4), Some(6), None]),
@@ -407,7 +408,8 @@ fn scale_with_a_broken_new_replica_set() {
 #[test]
 fn cleanup_deployment_order() {
     // Limit, and revision and size of each set, older ones first; which ones are deleted.
-    let cases: [(i32, &[(&str, i32)], &[&str]); 7] = [
+    type Case<'a> = (i32, &'a [(&'a str, i32)], &'a [&'a str]);
+    let cases: [Case<'_>; 7] = [
         (1, &[("1", 0), ("2", 0)], &["foo-v1"]),
         (1, &[("2", 0), ("1", 0)], &["foo-v2"]),
         (1, &[("1", 0), ("", 0)], &["foo-v2"]),
