@@ -170,6 +170,49 @@ impl Choices {
         }
     }
 
+    /// Chooses several of the options, by their index, where others are certain. A recording has all of them, in any
+    /// order: what happens at the same time has none.
+    pub fn pick_several(
+        &mut self,
+        question: &Question,
+        certain: &[&str],
+        options: &[&str],
+        count: usize,
+    ) -> Vec<usize> {
+        let count = count.min(options.len());
+        let mut left: Vec<usize> = (0..options.len()).collect();
+        let mut chosen = Vec::with_capacity(count);
+        if let Source::Recording { recorded, impossible } = &mut self.source {
+            let answers = (0..certain.len() + count).map_while(|_| recorded.take(question));
+            for answer in answers.filter(|answer| !certain.contains(&answer.as_str())) {
+                match left.iter().position(|option| options[*option] == answer) {
+                    Some(found) if chosen.len() < count => chosen.push(left.remove(found)),
+                    _ => {
+                        let options = options.iter().map(|option| (*option).to_owned()).collect();
+                        impossible.push(ImpossibleAnswer { question: question.clone(), answer, options });
+                    }
+                }
+            }
+        }
+        while chosen.len() < count {
+            // An enumeration makes each choice once: later picks come after earlier ones.
+            let in_order = matches!(self.source, Source::Path { .. });
+            let reach = if in_order { left.len() + 1 - (count - chosen.len()) } else { left.len() };
+            let picked = match self.source {
+                Source::Recording { .. } => self.below(reach),
+                Source::Seed | Source::Path { .. } => {
+                    let names: Vec<&str> = left[..reach].iter().map(|option| options[*option]).collect();
+                    self.pick(question.clone(), &names)
+                }
+            };
+            chosen.push(left.remove(picked));
+            if in_order {
+                left.drain(..picked);
+            }
+        }
+        chosen
+    }
+
     /// The end of a generated name: five letters and digits.
     pub fn name_suffix(&mut self, prefix: &str) -> String {
         self.text(&Question::NameSuffix { prefix: prefix.into() }, 5)
@@ -238,6 +281,31 @@ mod tests {
         choices.pick(node("a"), &["x", "y"]);
         assert_eq!(choices.impossible().len(), 1);
         assert_eq!(choices.name_suffix("web-"), "abcde");
+    }
+
+    #[test]
+    fn several_are_chosen_once_each() {
+        let question = Question::Victim { workload: "replicaset n/web".into() };
+        let names = ["a", "b", "c", "d"];
+        let mut choices = Choices::enumerated();
+        let mut runs = Vec::new();
+        loop {
+            runs.push(choices.pick_several(&question, &[], &names, 2));
+            match choices.next_path() {
+                Some(next) => choices = next,
+                None => break,
+            }
+        }
+        assert_eq!(runs, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]);
+        let mut recorded = RecordedAnswers::default();
+        for answer in ["c", "sure", "a", "q", "b"] {
+            recorded.add(question.clone(), answer);
+        }
+        let mut choices = Choices::recorded(recorded);
+        assert_eq!(choices.pick_several(&question, &["sure"], &names, 2), [2, 0]);
+        assert!(choices.impossible().is_empty());
+        assert_eq!(choices.pick_several(&question, &[], &names, 2)[0], 1);
+        assert_eq!(choices.impossible().len(), 1);
     }
 
     #[test]

@@ -23,11 +23,15 @@ mod machines;
 mod nodes;
 mod object;
 mod pod_groups;
+mod int_or_percent;
+mod ownership;
 mod pods;
 mod settings;
 mod simulation;
 mod step;
 mod store;
+#[cfg(test)]
+mod test_cluster;
 mod volumes;
 mod workload;
 mod work_queue;

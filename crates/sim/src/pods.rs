@@ -6,7 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use stead_model::times::seconds;
 
 use crate::api::whole_seconds;
+use crate::choices::Choices;
 use crate::object::SimObject;
+use crate::store::Store;
 
 /// The phase; Pending if none is reported.
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -111,6 +113,28 @@ pub(crate) fn from_template(template: &PodTemplateSpec, owner: &SimObject) -> Po
         spec: Some(template.spec.clone().unwrap_or_default()),
         status: None,
     }
+}
+
+/// The longest part of a generated name before its random end.
+const MAX_PREFIX: usize = 58;
+
+/// How often the API server looks for a name that is free.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Gives a pod the name that the API server would generate: its creator reports the name in an event.
+pub(crate) fn generate_name(pod: &mut Pod, store: &Store, choices: &mut Choices) {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let prefix = pod.metadata.generate_name.as_deref().unwrap_or_default();
+    let question = format!("{namespace}/{prefix}");
+    let base: String = prefix.chars().take(MAX_PREFIX).collect();
+    let mut name = String::new();
+    for _ in 0..NAME_ATTEMPTS {
+        name = format!("{base}{}", choices.name_suffix(&question));
+        if store.get::<Pod>(namespace, &name).is_none() {
+            break;
+        }
+    }
+    pod.metadata.name = Some(name);
 }
 
 /// A hash of a template for the names of ReplicaSets and revisions: as long as Kubernetes' own and with its letters, not

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use stead_model::controller_of;
 use stead_model::fork::Sorted;
 
 use crate::object::{ObjectKind, SimKey, SimObject, SimType};
@@ -18,7 +19,12 @@ pub struct Store {
     pods_on: Sorted<Arc<str>, KeySet>,
     /// Objects by the UID of each of their owners.
     owned_by: Sorted<Arc<str>, KeySet>,
+    /// Objects that a controller could adopt, because none controls them.
+    orphans: Sorted<SimKey, ()>,
 }
+
+/// The kinds that controllers adopt.
+const ADOPTED_KINDS: [ObjectKind; 3] = [ObjectKind::Pod, ObjectKind::ReplicaSet, ObjectKind::ControllerRevision];
 
 /// One change of an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,6 +132,17 @@ impl Store {
         self.owned_by(uid).filter(|key| key.kind == T::OBJECT_KIND).filter_map(|key| self.at::<T>(key))
     }
 
+    /// The objects of a kind in a namespace that have no controller, by name. Only of pods, ReplicaSets and
+    /// ControllerRevisions.
+    pub fn orphans_in<'a>(&'a self, kind: ObjectKind, namespace: &'a str) -> impl Iterator<Item = &'a SimObject> {
+        let first = move |key: &SimKey| {
+            key.kind.cmp(&kind).then_with(|| (*key.namespace).cmp(namespace)).then(std::cmp::Ordering::Greater)
+        };
+        let inside = move |key: &SimKey| key.kind == kind && &*key.namespace == namespace;
+        let keys = self.orphans.iter_from(first).map(|(key, ())| key).take_while(move |key| inside(key));
+        keys.filter_map(|key| self.object(key))
+    }
+
     /// Adds or replaces an object.
     pub(crate) fn put(&mut self, object: SimObject) -> Change {
         let key = object.key();
@@ -161,6 +178,16 @@ impl Store {
         if before != after {
             before.iter().for_each(|uid| remove_from(&mut self.owned_by, Some(uid), &change.key));
             after.iter().for_each(|uid| add_to(&mut self.owned_by, Some(uid), &change.key));
+        }
+        if ADOPTED_KINDS.contains(&change.key.kind) {
+            let orphan = |object: &Option<SimObject>| {
+                object.as_ref().is_some_and(|object| controller_of(object.metadata()).is_none())
+            };
+            match (orphan(&change.before), orphan(&change.after)) {
+                (false, true) => drop(self.orphans.insert(change.key.clone(), ())),
+                (true, false) => drop(self.orphans.remove(|key| key.cmp(&change.key))),
+                _ => {}
+            }
         }
     }
 }
@@ -200,6 +227,7 @@ mod tests {
         let mut store = Store::default();
         store.put(pod("web-0", "a", "u1"));
         store.put(pod("web-1", "", "u1"));
+        assert_eq!(store.orphans_in(ObjectKind::Pod, "n").count(), 2, "an owner is not a controller");
         let fork = store.clone();
         store.put(pod("web-1", "a", "u2"));
         let names = |store: &Store, node: &str| store.pods_on(node).map(|key| key.name.to_string()).collect::<Vec<_>>();
@@ -211,6 +239,8 @@ mod tests {
         assert_eq!(fork.all_owned_by::<Pod>("u1").count(), 2);
         store.remove(&SimKey::pod("n", "web-0"));
         assert_eq!(names(&store, "a"), ["web-1"]);
+        assert_eq!(store.orphans_in(ObjectKind::Pod, "n").count(), 1);
+        assert_eq!(store.orphans_in(ObjectKind::Pod, "m").count(), 0);
         assert_eq!(store.all_in::<Pod>("n").count(), 1);
         assert_eq!(store.all_in::<Pod>("m").count(), 0);
         assert_eq!(store.all::<Node>().count(), 0);

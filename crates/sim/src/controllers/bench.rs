@@ -53,6 +53,7 @@ impl<C: Controller + Default> Bench<C> {
         let mut cx = Context {
             store: self.server.store(),
             now: self.now,
+            started: self.now,
             settings: &self.settings,
             choices: &mut self.choices,
             world: &mut self.world,
