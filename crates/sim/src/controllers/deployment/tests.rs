@@ -11,7 +11,7 @@ use super::{Deployments, Sets, Sync};
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::step::{Context, Controller, Item, Write};
 use crate::test_cluster::TestCluster;
-use crate::{Choices, Settings, World};
+use crate::{Choices, Question, RecordedAnswers, Settings, Simulation, World};
 
 fn deployment(replicas: i32, more: Value) -> Value {
     let mut deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
@@ -117,6 +117,19 @@ fn a_new_deployment_comes_up() {
     let annotations = cluster.get::<Deployment>("web").metadata.annotations.clone();
     assert_eq!(json!(annotations), json!({ REVISION: "1" }));
     assert_eq!(cluster.sim.next_at(), None, "the cluster is at rest");
+}
+
+#[test]
+fn a_recording_gives_the_names() {
+    let mut recorded = RecordedAnswers::default();
+    recorded.add(Question::TemplateHash { workload: "deployment n/web".into() }, "5d89bdfbf9");
+    recorded.add(Question::NameSuffix { prefix: "n/web-5d89bdfbf9-".into() }, "lpd7x");
+    let start = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let sim = Simulation::new(start, Settings::default(), Choices::recorded(recorded));
+    let mut cluster = TestCluster { sim };
+    cluster.create(deployment(1, json!({})));
+    cluster.settle();
+    assert_eq!(cluster.pods(), ["web-5d89bdfbf9-lpd7x"]);
 }
 
 #[test]
@@ -482,4 +495,32 @@ fn a_refused_replica_set_is_reported() {
     assert_eq!((event.reason, &event.message), ("ReplicaSetCreateError", &text));
     let conditions = web.status.as_ref().and_then(|status| status.conditions.as_ref()).expect("conditions");
     assert_eq!((&*conditions[0].status, conditions[0].message.as_ref()), ("False", Some(&text)));
+}
+
+#[test]
+fn a_resumed_rollout_goes_on() {
+    let mut cluster = running(2, json!({ "progressDeadlineSeconds": 60 }));
+    let resume = |cluster: &TestCluster| {
+        // As they come from a real cluster.
+        let objects: Vec<SimObject> = cluster
+            .sim
+            .store()
+            .iter()
+            .map(|(_, object)| SimObject::from_json(&object.to_json()).expect("an object"))
+            .collect();
+        let (now, settings) = (cluster.sim.now(), Settings::default());
+        let mut sim = Simulation::resume(now, settings, Choices::enumerated(), objects, World::default());
+        sim.follow();
+        TestCluster { sim }
+    };
+    let mut resumed = resume(&cluster);
+    resumed.settle();
+    assert_eq!(resumed.sim.take_journal(), [], "nothing to do");
+    set_image(&mut cluster, "v2");
+    cluster.run(10);
+    let mut resumed = resume(&cluster);
+    resumed.run(49);
+    assert_eq!(resumed.sim.take_journal(), []);
+    resumed.run(3);
+    assert_eq!(conditions(&resumed)[1], "Progressing=False ProgressDeadlineExceeded");
 }

@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 use stead_model::{KubernetesVersion, controller_of};
 
 use super::ReplicaSets;
+use super::tally::Tallies;
 use crate::error::ApiError;
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::step::{Context, Controller, Item, Step, Write};
 use crate::test_cluster::TestCluster;
-use crate::{Choices, Settings, World};
+use crate::{Choices, Question, Settings, World};
 
 fn replica_set(replicas: i32, more: Value) -> Value {
     let mut set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "web" }, "spec": {
@@ -168,4 +169,54 @@ fn a_refused_pod_is_reported_and_tried_again() {
     let condition = (&*conditions[0].type_, conditions[0].reason.as_deref(), conditions[0].message.as_deref());
     assert_eq!(condition, ("ReplicaFailure", Some("FailedCreate"), Some(text)));
     assert_eq!(names(&sets.step(&mut cx, &item)), names(&step), "a recorded name is used by the pod that is created");
+}
+
+#[test]
+fn counts_follow_the_changes_of_pods() {
+    for seed in 0..20 {
+        let mut choices = Choices::seeded(seed);
+        let mut pick = |options: usize| {
+            let names = vec![""; options];
+            choices.pick(Question::Jitter { what: "test" }, &names)
+        };
+        let mut cluster = with(3, json!({}));
+        for _ in 0..60 {
+            let pods: Vec<String> = cluster.pods().into_iter().filter(|name| !name.starts_with('-')).collect();
+            let pod = pods.get(pick(pods.len().max(1))).cloned();
+            match (pick(8), pod) {
+                (0, Some(pod)) => cluster.break_pod(&pod),
+                (1, Some(pod)) => cluster.set_phase(&pod, "Failed"),
+                (2, Some(pod)) => cluster.delete(ObjectKind::Pod, &pod),
+                (3, Some(pod)) => {
+                    let label = ["app", "tier"][pick(2)];
+                    cluster.edit::<Pod>(&pod, |pod| {
+                        let labels = pod.metadata.labels.get_or_insert_default();
+                        if labels.remove(label).is_none() {
+                            labels.insert(label.to_owned(), "web".to_owned());
+                        }
+                    });
+                }
+                (4, _) => {
+                    let replicas = i32::try_from(pick(6)).expect("few");
+                    cluster.edit::<ReplicaSet>("web", |set| set.spec.as_mut().expect("a spec").replicas = Some(replicas));
+                }
+                (5, _) => cluster.end_terminating(),
+                (_, Some(pod)) => cluster.start(&pod),
+                _ => {}
+            }
+            if pick(2) == 0 {
+                cluster.settle();
+            }
+        }
+        cluster.settle();
+        let set = cluster.get::<ReplicaSet>("web");
+        let tally = Tallies::default().get(cluster.sim.store(), set).expect("a valid selector").tally;
+        let status = set.status.clone().expect("a status");
+        let counts = [Some(status.replicas), status.fully_labeled_replicas, status.ready_replicas];
+        let counts = counts.map(Option::unwrap_or_default);
+        assert_eq!(counts, [tally.active, tally.labeled, tally.ready], "seed {seed}");
+        assert_eq!(status.terminating_replicas, Some(tally.terminating), "seed {seed}");
+        assert_eq!((tally.active, tally.unmatched), (set.spec.as_ref().and_then(|spec| spec.replicas).expect("a size"), 0));
+        assert_eq!(cluster.sim.next_at(), None, "seed {seed}: the cluster is at rest");
+    }
 }

@@ -3,6 +3,7 @@
 //! A step claims revisions and pods, finds the revision of the template, processes the pods ([`update::Update`]), and
 //! reports the status of what it found.
 
+mod claims;
 mod events;
 mod identity;
 mod retention;

@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::step::{Context, Controller, DeleteOptions, Item, Write};
 use crate::test_cluster::TestCluster;
-use crate::{Choices, Settings, World};
+use crate::{Choices, Settings, Simulation, World};
 
 fn stateful_set(replicas: i32, more: Value) -> Value {
     let mut set = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "web" },
@@ -480,4 +480,18 @@ fn a_refused_pod_is_reported() {
         let Some(Write::Status(SimObject::StatefulSet(set))) = answer.last() else { panic!("{answer:?}") };
         assert_eq!(set.status.as_ref().map(|status| status.replicas), Some(0));
     }
+}
+
+#[test]
+fn a_resumed_set_has_nothing_to_do() {
+    let cluster = running(2, json!({ "volumeClaimTemplates": data() }));
+    let objects = cluster.sim.store().iter();
+    let objects: Vec<SimObject> =
+        objects.map(|(_, object)| SimObject::from_json(&object.to_json()).expect("an object")).collect();
+    let now = cluster.sim.now();
+    let mut sim = Simulation::resume(now, Settings::default(), Choices::enumerated(), objects, World::default());
+    sim.follow();
+    let mut resumed = TestCluster { sim };
+    resumed.settle();
+    assert_eq!(resumed.sim.take_journal(), []);
 }

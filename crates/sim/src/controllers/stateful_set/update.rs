@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use stead_model::KubernetesVersion;
 use stead_model::stateful_set::{claim_templates, is_ordered, pod_name, replicas, start_ordinal};
 
 use super::events::{self, Verb};
 use super::identity::{
-    claim_of, identity_matches, name, new_claim, new_pod, ordinal, revision_of, set_identity, storage_matches,
+    identity_matches, name, new_pod, ordinal, revision_of, set_identity, storage_matches,
 };
 use super::retention::ClaimOwners;
 use super::revisions::{Revision, Revisions};
@@ -45,15 +45,15 @@ enum Progress {
 
 /// One update of a set.
 pub(super) struct Update<'a, 'b> {
-    cx: &'a Context<'b>,
-    key: &'a SimKey,
-    set: &'a Arc<StatefulSet>,
+    pub(super) cx: &'a Context<'b>,
+    pub(super) key: &'a SimKey,
+    pub(super) set: &'a Arc<StatefulSet>,
     revisions: &'a Revisions,
     /// By ordinal.
     replicas: Vec<Replica>,
     /// Higher ordinals first.
     condemned: Vec<Arc<Pod>>,
-    writes: &'a mut Vec<Write>,
+    pub(super) writes: &'a mut Vec<Write>,
 }
 
 /// What an update found and did.
@@ -212,9 +212,8 @@ impl<'a, 'b> Update<'a, 'b> {
         if claims.into_iter().any(|claim| owners.is_stale(claim)) {
             return Progress::Wait;
         }
-        let errors = self.create_claims(&pod_name);
-        if let Some(error) = aggregate(&errors) {
-            let event = events::pod_failed(self.cx.settings, self.key, Verb::Create, &pod_name, &error);
+        if let Err(error) = self.create_claims(&pod_name) {
+            let event = events::pod_failed(self.cx.settings, self.key, Verb::Create, &pod_name, &error.to_string());
             self.writes.push(Write::Event(event));
             return Progress::Failed;
         }
@@ -229,7 +228,7 @@ impl<'a, 'b> Update<'a, 'b> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let is_pending = phase(pod) == "Pending";
         if is_pending {
-            if !self.create_claims(name(pod)).is_empty() {
+            if self.create_claims(name(pod)).is_err() {
                 return Progress::Failed;
             }
             self.update_claim_owners(name(pod), uid);
@@ -344,56 +343,6 @@ impl<'a, 'b> Update<'a, 'b> {
         if index < i64::from(from) { &self.revisions.current } else { &self.revisions.update }
     }
 
-    fn claim(&self, template: &PersistentVolumeClaim, pod: &str) -> Option<&'b Arc<PersistentVolumeClaim>> {
-        self.cx.store.get::<PersistentVolumeClaim>(&self.key.namespace, &claim_of(template, pod))
-    }
-
-    /// Creates the claims of a pod that are missing. Gives why that is not possible.
-    fn create_claims(&mut self, pod: &str) -> Vec<String> {
-        let mut errors = Vec::new();
-        for template in claim_templates(self.set) {
-            match self.claim(template, pod) {
-                None => {
-                    let claim = new_claim(self.set, template, pod);
-                    let event = events::claim_created(self.cx.settings, self.key, &claim_of(template, pod), pod);
-                    self.writes.push(Write::Create(claim.into()));
-                    self.writes.push(Write::Event(event));
-                }
-                Some(claim) if claim.metadata.deletion_timestamp.is_some() => {
-                    errors.push(format!("pvc {} is being deleted", claim_of(template, pod)));
-                }
-                Some(_) => {}
-            }
-        }
-        errors
-    }
-
-    /// Whether the claims of a pod have the owners that the policy wants.
-    fn claim_owners_match(&self, pod: &str, uid: &str) -> bool {
-        let owners = ClaimOwners::of(self.set, pod, uid);
-        let mut claims = claim_templates(self.set).iter().filter_map(|template| self.claim(template, pod));
-        claims.all(|claim| owners.are_up_to_date(claim))
-    }
-
-    /// Gives the claims of a pod the owners that the policy wants.
-    fn update_claim_owners(&mut self, pod: &str, uid: &str) {
-        let owners = ClaimOwners::of(self.set, pod, uid);
-        for template in claim_templates(self.set) {
-            let Some(claim) = self.claim(template, pod) else { continue };
-            if owners.has_unexpected_controller(claim) {
-                let message = format!(
-                    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, the \
-                     retention policy is ignored for this claim",
-                    claim_of(template, pod)
-                );
-                self.writes.push(Write::Event(EventNote::warning(self.key, "ConflictingController", message)));
-            }
-            if !owners.are_up_to_date(claim) {
-                self.writes.push(Write::Replace(owners.updated(claim).into()));
-            }
-        }
-    }
-
     fn delete_pod(&mut self, pod: &str) {
         self.writes.push(Write::Delete(SimKey::pod(&self.key.namespace, pod), DeleteOptions::default()));
         self.writes.push(Write::Event(events::pod_done(self.cx.settings, self.key, Verb::Delete, pod)));
@@ -409,14 +358,5 @@ impl<'a, 'b> Update<'a, 'b> {
             _ => EventNote::normal(self.key, "RecreatingTerminatedPod", text("terminated")),
         };
         self.writes.push(Write::Event(event));
-    }
-}
-
-/// Several errors as one text (`utilerrors.NewAggregate`).
-fn aggregate(errors: &[String]) -> Option<String> {
-    match errors {
-        [] => None,
-        [error] => Some(error.clone()),
-        errors => Some(format!("[{}]", errors.join(", "))),
     }
 }
