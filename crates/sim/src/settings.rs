@@ -3,6 +3,8 @@
 use jiff::SignedDuration;
 use stead_model::KubernetesVersion;
 
+use crate::controllers::ControllerId;
+
 /// What a cluster has besides its objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -10,6 +12,8 @@ pub struct Settings {
     pub version: KubernetesVersion,
     /// The patch release, where wording depends on it.
     pub patch: u16,
+    /// The components that run: all of them, as a rule.
+    pub components: Vec<ControllerId>,
     /// The timers of the control plane.
     pub timers: ControllerTimers,
     /// The delays of kubelets.
@@ -181,6 +185,7 @@ impl Settings {
         Settings {
             version,
             patch: 4,
+            components: ControllerId::ALL.to_vec(),
             timers: ControllerTimers::of(version),
             kubelet: KubeletDelays {
                 form: KubeletForm::Kubernetes,
@@ -218,6 +223,11 @@ impl Settings {
         self.workload =
             WorkloadDelays { start: second, ready: second, stop: second, job: SignedDuration::from_millis(500) };
         self
+    }
+
+    /// The same with these components only.
+    pub fn with_components(self, components: &[ControllerId]) -> Settings {
+        Settings { components: components.to_vec(), ..self }
     }
 
     /// Whether the version is this minor version of Kubernetes 1, or newer.

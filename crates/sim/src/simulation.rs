@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{ApiServer, Request};
+use crate::api::{ApiServer, Request, with_defaults};
 use crate::choices::Choices;
 use crate::controllers::{ControllerId, Controllers};
 use crate::error::{ApiError, LimitReached};
@@ -69,11 +69,11 @@ impl Simulation {
         objects: impl IntoIterator<Item = SimObject>,
         world: World,
     ) -> Simulation {
-        let server = ApiServer::with_objects(objects);
+        let server = ApiServer::with_objects(objects.into_iter().map(|object| with_defaults(object, &settings)));
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
         simulation.world.discover_machines(simulation.server.store(), &simulation.settings, now);
-        for id in ControllerId::ALL {
-            simulation.with_controller(*id, |controllers, cx, wakes| controllers.resume(*id, cx, wakes));
+        for id in simulation.settings.components.clone() {
+            simulation.with_controller(id, |controllers, cx, wakes| controllers.resume(id, cx, wakes));
         }
         simulation
     }
@@ -227,8 +227,9 @@ impl Simulation {
         let changes = self.server.execute(&mut request, write)?;
         let written = changes.last().map(|change| change.latest().clone());
         for change in changes {
-            for id in ControllerId::ALL {
-                self.with_controller(*id, |controllers, cx, wakes| controllers.affected(*id, cx, &change, wakes));
+            for i in 0..self.settings.components.len() {
+                let id = self.settings.components[i];
+                self.with_controller(id, |controllers, cx, wakes| controllers.affected(id, cx, &change, wakes));
             }
             if let Some(journal) = &mut self.journal {
                 journal.push((self.now, Happening::Changed(change)));

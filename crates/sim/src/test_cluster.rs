@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use crate::object::{ObjectKind, SimKey, SimObject, SimType};
 use crate::pods::{is_terminating, node_of, set_condition};
 use crate::step::{DeleteOptions, Write};
-use crate::{Choices, Settings, Simulation};
+use crate::{Choices, ControllerId, Settings, Simulation};
+
+/// The components under test.
+pub(crate) const WORKLOADS: [ControllerId; 3] =
+    [ControllerId::Deployments, ControllerId::ReplicaSets, ControllerId::StatefulSets];
 
 /// A cluster whose pods do what the test says. All objects are in the namespace `n`.
 pub(crate) struct TestCluster {
@@ -23,7 +27,7 @@ impl TestCluster {
     /// An empty cluster with these settings.
     pub(crate) fn with(settings: Settings) -> TestCluster {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-        TestCluster { sim: Simulation::new(now, settings, Choices::enumerated()) }
+        TestCluster { sim: Simulation::new(now, settings.with_components(&WORKLOADS), Choices::enumerated()) }
     }
 
     /// Creates an object in the namespace `n`.

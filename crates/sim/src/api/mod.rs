@@ -52,6 +52,12 @@ const GENERATED_NAME: usize = 58;
 /// How often another name is generated if there is an object of that name.
 const GENERATED_NAME_TRIES: usize = 8;
 
+/// An object with the defaults of its kind: one that was written by hand may lack them.
+pub(crate) fn with_defaults(mut object: SimObject, settings: &Settings) -> SimObject {
+    defaults::apply(&mut object, settings);
+    object
+}
+
 impl ApiServer {
     /// The objects.
     pub fn store(&self) -> &Store {

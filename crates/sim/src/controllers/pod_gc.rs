@@ -220,6 +220,7 @@ impl Deletions {
 mod tests {
     use super::*;
     use crate::choices::Choices;
+    use crate::controllers::ControllerId;
     use crate::object::SimObject;
     use crate::settings::Settings;
     use crate::simulation::{Happening, Simulation};
@@ -248,7 +249,7 @@ mod tests {
     }
 
     fn cluster(objects: Vec<SimObject>) -> Simulation {
-        let mut simulation = Simulation::new(at(0), Settings::default(), Choices::enumerated());
+        let mut simulation = Simulation::new(at(0), Settings::default().with_components(&[ControllerId::PodGc]), Choices::enumerated());
         for object in objects {
             simulation.request(Write::Create(object)).expect("created");
         }
@@ -269,7 +270,10 @@ mod tests {
             }
             _ => None,
         });
-        changes.collect()
+        // A pod that is removed at once is marked first, which does not change its phase.
+        let mut changes: Vec<String> = changes.collect();
+        changes.dedup();
+        changes
     }
 
     /// Go's `TestTerminatingOnOutOfServiceNode`.

@@ -212,6 +212,7 @@ fn evict(cx: &Context<'_>, key: &SimKey, writes: &mut Vec<Write>) {
 mod tests {
     use super::*;
     use crate::choices::Choices;
+    use crate::controllers::ControllerId;
     use crate::object::SimObject;
     use crate::settings::Settings;
     use crate::simulation::Simulation;
@@ -241,8 +242,12 @@ mod tests {
         .expect("a node")
     }
 
+    fn alone() -> Settings {
+        Settings::default().with_components(&[ControllerId::TaintEviction])
+    }
+
     fn cluster(objects: Vec<SimObject>) -> Simulation {
-        let mut simulation = Simulation::new(at(0), Settings::default(), Choices::enumerated());
+        let mut simulation = Simulation::new(at(0), alone(), Choices::enumerated());
         for object in objects {
             simulation.request(Write::Create(object)).expect("created");
         }
@@ -353,7 +358,7 @@ mod tests {
             taints[0].time_added = Some(crate::api::whole_seconds(at(-80)));
         }
         let objects = vec![tainted, pod("p", "a", &json!([tolerate("t", json!(100))]))];
-        let (settings, choices) = (Settings::default(), Choices::enumerated());
+        let (settings, choices) = (alone(), Choices::enumerated());
         let world = crate::world::World::default();
         let mut simulation = Simulation::resume(at(0), settings, choices, objects, world);
         simulation.run_until(at(60)).expect("runs");

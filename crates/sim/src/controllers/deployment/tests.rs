@@ -10,7 +10,7 @@ use super::replica_sets::{REVISION, ROLLBACK_TO, note_replicas};
 use super::{Deployments, Sets, Sync};
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::step::{Context, Controller, Item, Write};
-use crate::test_cluster::TestCluster;
+use crate::test_cluster::{TestCluster, WORKLOADS};
 use crate::{Choices, Question, RecordedAnswers, Settings, Simulation, World};
 
 fn deployment(replicas: i32, more: Value) -> Value {
@@ -125,7 +125,7 @@ fn a_recording_gives_the_names() {
     recorded.add(Question::TemplateHash { workload: "deployment n/web".into() }, "5d89bdfbf9");
     recorded.add(Question::NameSuffix { prefix: "n/web-5d89bdfbf9-".into() }, "lpd7x");
     let start = "2026-01-01T00:00:00Z".parse().expect("a time");
-    let sim = Simulation::new(start, Settings::default(), Choices::recorded(recorded));
+    let sim = Simulation::new(start, Settings::default().with_components(&WORKLOADS), Choices::recorded(recorded));
     let mut cluster = TestCluster { sim };
     cluster.create(deployment(1, json!({})));
     cluster.settle();
@@ -509,7 +509,7 @@ fn a_resumed_rollout_goes_on() {
             .map(|(_, object)| SimObject::from_json(&object.to_json()).expect("an object"))
             .collect();
         let (now, settings) = (cluster.sim.now(), Settings::default());
-        let mut sim = Simulation::resume(now, settings, Choices::enumerated(), objects, World::default());
+        let mut sim = Simulation::resume(now, settings.with_components(&WORKLOADS), Choices::enumerated(), objects, World::default());
         sim.follow();
         TestCluster { sim }
     };

@@ -2,11 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::{Value, json};
 use stead_model::KubernetesVersion;
 
 use super::binding::{BIND_COMPLETED, SELECTED_NODE};
 use crate::choices::Choices;
+use crate::controllers::ControllerId;
 use crate::object::{SimKey, SimObject};
 use crate::pods;
 use crate::settings::Settings;
@@ -60,10 +62,15 @@ fn pod_with_claim(name: &str, claim: &str) -> Value {
     with(pod(name, "1"), "/spec/volumes", volumes)
 }
 
+/// The scheduler alone: the test does what the others would do.
+fn alone(settings: Settings) -> Settings {
+    settings.with_components(&[ControllerId::Scheduler])
+}
+
 impl Played {
     fn new(version: u16, objects: impl IntoIterator<Item = Value>) -> Played {
         let settings = Settings::of(KubernetesVersion::minor(version));
-        let sim = Simulation::new(at(0), settings, Choices::enumerated());
+        let sim = Simulation::new(at(0), alone(settings), Choices::enumerated());
         let mut played = Played { sim };
         objects.into_iter().for_each(|object| played.create(object));
         played
@@ -73,8 +80,20 @@ impl Played {
         self.sim.request(write).expect("a request that is allowed");
     }
 
-    fn create(&mut self, value: Value) {
-        self.request(Write::Create(object(value)));
+    /// Creates an object. Nodes do not keep the taint of new ones, and priorities get a class.
+    fn create(&mut self, mut value: Value) {
+        if let Some(priority) = value.pointer("/spec/priority").and_then(Value::as_i64) {
+            let class = json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": { "name": format!("p{priority}") }, "value": priority });
+            if self.sim.store().get::<PriorityClass>("", &format!("p{priority}")).is_none() {
+                self.request(Write::Create(object(class)));
+            }
+            value["spec"]["priorityClassName"] = format!("p{priority}").into();
+        }
+        self.request(Write::Create(object(value.clone())));
+        if value["kind"] == "Node" {
+            self.request(Write::Replace(object(value)));
+        }
     }
 
     fn run_to(&mut self, millis: i64) {
@@ -462,7 +481,7 @@ fn the_queue_is_rebuilt_from_conditions_and_events() {
             "f:volume.kubernetes.io/selected-node": {} } } } }]);
     let resumed = |objects: Vec<Value>| {
         let objects = objects.into_iter().map(object);
-        Played { sim: Simulation::resume(at(0), settings.clone(), Choices::enumerated(), objects, World::default()) }
+        Played { sim: Simulation::resume(at(0), alone(settings.clone()), Choices::enumerated(), objects, World::default()) }
     };
     let mut played = resumed(vec![node("a", "3"), rejected.clone(), event.clone(), pod("new", "1")]);
     // The last attempt was 100 s ago, and nothing helped since then.
@@ -477,7 +496,7 @@ fn the_queue_is_rebuilt_from_conditions_and_events() {
 #[test]
 fn the_same_objects_give_the_same_run() {
     let run = |seed: u64| {
-        let mut sim = Simulation::new(at(0), Settings::default(), Choices::seeded(seed));
+        let mut sim = Simulation::new(at(0), alone(Settings::default()), Choices::seeded(seed));
         for name in ["a", "b", "c"] {
             sim.request(Write::Create(object(node(name, "4")))).expect("a node");
         }
@@ -501,7 +520,7 @@ fn a_large_cluster() {
     #[expect(clippy::disallowed_methods, reason = "it is a measurement")]
     let clock = std::time::Instant::now;
     let settings = Settings::default();
-    let mut sim = Simulation::new(at(0), settings, Choices::seeded(1));
+    let mut sim = Simulation::new(at(0), alone(settings), Choices::seeded(1));
     for number in 0..5_000 {
         let mut node = node(&format!("node-{number}"), "8");
         node["metadata"]["labels"] =

@@ -7,7 +7,7 @@ use super::StatefulSets;
 use crate::error::ApiError;
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::step::{Context, Controller, DeleteOptions, Item, Write};
-use crate::test_cluster::TestCluster;
+use crate::test_cluster::{TestCluster, WORKLOADS};
 use crate::{Choices, Settings, Simulation, World};
 
 fn stateful_set(replicas: i32, more: Value) -> Value {
@@ -365,9 +365,10 @@ fn pods_and_revisions_are_adopted_by_name() {
         cluster.create(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": "web" } },
             "spec": { "containers": [{ "name": "c", "image": "v1" }] } }));
     }
+    // A revision has the template with the defaults of the API server.
+    let data = running(1, json!({})).sim.store().all::<ControllerRevision>().next().and_then(|it| it.data.clone());
     cluster.create(json!({ "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 4,
-        "metadata": { "name": "web-old", "labels": { "app": "web" } }, "data": { "spec": { "template": {
-            "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": "v1" }] } } } } }));
+        "metadata": { "name": "web-old", "labels": { "app": "web" } }, "data": data }));
     cluster.create(stateful_set(1, json!({})));
     cluster.settle();
     cluster.start("web-0");
@@ -489,7 +490,7 @@ fn a_resumed_set_has_nothing_to_do() {
     let objects: Vec<SimObject> =
         objects.map(|(_, object)| SimObject::from_json(&object.to_json()).expect("an object")).collect();
     let now = cluster.sim.now();
-    let mut sim = Simulation::resume(now, Settings::default(), Choices::enumerated(), objects, World::default());
+    let mut sim = Simulation::resume(now, Settings::default().with_components(&WORKLOADS), Choices::enumerated(), objects, World::default());
     sim.follow();
     let mut resumed = TestCluster { sim };
     resumed.settle();
