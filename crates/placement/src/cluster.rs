@@ -50,6 +50,8 @@ pub struct Cluster {
     specs: Specs,
     /// Pods whose node does not exist, by the node's name. They are counted on the node when it is added.
     strays: BTreeMap<Box<str>, BTreeSet<PodKey>>,
+    /// The number of pods on nodes, by their priority.
+    priorities: BTreeMap<i32, usize>,
     /// Pods without a node, by the node that preemption nominated for them.
     nominated: BTreeMap<Box<str>, Vec<Arc<Pod>>>,
     images: Arc<BTreeMap<Arc<str>, ImageState>>,
@@ -245,6 +247,7 @@ impl Cluster {
         for pod in &info.pods {
             self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: None });
             self.strays.entry(name.into()).or_default().insert(pod.key.clone());
+            self.forget_priority(pod);
             if let Some(index) = &mut self.index {
                 index.remove_pod(i, pod);
             }
@@ -324,10 +327,25 @@ impl Cluster {
     /// Counts a pod on a node.
     fn put(&mut self, pod: &Arc<Pod>, i: u32) {
         self.slot_mut(i).add(Arc::clone(pod));
+        *self.priorities.entry(pod.spec.priority).or_default() += 1;
         self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: Some(i) });
         if let Some(index) = &mut self.index {
             index.add_pod(i, pod);
         }
+    }
+
+    fn forget_priority(&mut self, pod: &Pod) {
+        if let Some(count) = self.priorities.get_mut(&pod.spec.priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.priorities.remove(&pod.spec.priority);
+            }
+        }
+    }
+
+    /// Whether some pod on a node has a lower priority than this one.
+    pub(crate) fn has_below(&self, priority: i32) -> bool {
+        self.priorities.keys().next().is_some_and(|lowest| *lowest < priority)
     }
 
     /// Removes a pod.
@@ -335,6 +353,7 @@ impl Cluster {
         let Counted { pod, slot } = self.pods.remove(|k| k.cmp(key))?;
         if let Some(i) = slot {
             self.slot_mut(i).remove(key);
+            self.forget_priority(&pod);
             if let Some(index) = &mut self.index {
                 index.remove_pod(i, &pod);
             }

@@ -47,12 +47,15 @@ pub(crate) fn preempt<'a>(
     let mut statuses: Vec<Rejection> = Vec::new();
     let mut errors: Vec<SchedulingError> = Vec::new();
     let mut unresolvable = 0;
+    let victims_exist = cluster.has_below(pod.spec.priority);
     for info in cluster.nodes() {
         if rejected.get(&info.node.name).is_none_or(|r| r.code != Code::Unschedulable) {
             unresolvable += 1;
             continue;
         }
-        match victims_on(state, info, pod, &budgets) {
+        // A look at every pod of every node is slow.
+        let victims = if victims_exist { victims_on(state, info, pod, &budgets) } else { Err(no_victims()) };
+        match victims {
             Ok((victims, violations)) if !victims.is_empty() => {
                 let nominee = Nominee {
                     node: Arc::clone(&info.node.name),
@@ -126,6 +129,11 @@ fn more_important(a: &Arc<Pod>, b: &Arc<Pod>) -> bool {
     }
 }
 
+fn no_victims() -> AttemptFault {
+    let reason = RejectionReason::NoPreemptionVictims;
+    AttemptFault::Rejected(Rejection::new(Plugin::DefaultPreemption, Code::Unresolvable, reason))
+}
+
 /// The pods to evict from a node, and how many of them a disruption budget protects (`SelectVictimsOnNode`).
 fn victims_on<'a>(
     state: &State<'a>,
@@ -137,11 +145,7 @@ fn victims_on<'a>(
     let mut potential: Vec<Arc<Pod>> =
         info.pods.iter().filter(|p| p.spec.priority < pod.spec.priority).cloned().collect();
     if potential.is_empty() {
-        return Err(AttemptFault::Rejected(Rejection::new(
-            Plugin::DefaultPreemption,
-            Code::Unresolvable,
-            RejectionReason::NoPreemptionVictims,
-        )));
+        return Err(no_victims());
     }
     let mut state = state.clone();
     let mut without = info.clone();

@@ -213,6 +213,15 @@ impl Choices {
         chosen
     }
 
+    /// The same for many options, which are listed only if their names matter.
+    pub fn pick_of<'a>(&mut self, question: Question, count: usize, options: impl FnOnce() -> Vec<&'a str>) -> usize {
+        match self.source {
+            Source::Seed if count < 2 => 0,
+            Source::Seed => self.below(count),
+            Source::Path { .. } | Source::Recording { .. } => self.pick(question, &options()),
+        }
+    }
+
     /// The end of a generated name: five letters and digits.
     pub fn name_suffix(&mut self, prefix: &str) -> String {
         self.text(&Question::NameSuffix { prefix: prefix.into() }, 5)
@@ -262,7 +271,12 @@ mod tests {
     fn the_same_seed_gives_the_same_answers() {
         let play = |seed| {
             let mut choices = Choices::seeded(seed);
-            let picked: Vec<usize> = (0..20).map(|_| choices.pick(node("a"), &["x", "y", "z"])).collect();
+            let options = ["x", "y", "z"];
+            let mut pick = |lazily| match lazily {
+                true => choices.pick_of(node("a"), 3, || options.to_vec()),
+                false => choices.pick(node("a"), &options),
+            };
+            let picked: Vec<usize> = (0..20).map(|round| pick(round % 2 == 0)).collect();
             (picked, choices.name_suffix("web-"), choices.jitter(SignedDuration::from_secs(1)))
         };
         assert_eq!(play(1), play(1));

@@ -53,14 +53,14 @@ impl Scheduler {
     /// One of the best nodes for a pod.
     fn choose_node(&mut self, cx: &mut Context<'_>, queued: &QueuedPod) -> Result<Option<Arc<str>>, Unmodelled> {
         let placement = self.cache.placer().place(&queued.pod)?;
-        let best: Vec<&str> = placement.best().map(|name| &**name).collect();
-        if best.is_empty() {
+        let best = placement.best();
+        if best.len() == 0 {
             return Ok(None);
         }
         let question = Question::Node { pod: format!("{}/{}", queued.key.namespace, queued.key.name) };
-        let chosen = cx.choices.pick(question, &best);
-        let node = placement.best().nth(chosen).cloned();
-        Ok(node)
+        let names = || placement.best().map(|name| &**name).collect();
+        let chosen = cx.choices.pick_of(question, best.len(), names);
+        Ok(placement.nth_best(chosen).cloned())
     }
 
     /// The full verdict about a pod that fits nowhere.
