@@ -10,6 +10,8 @@ mod delete;
 mod eviction;
 mod patch;
 mod strategy;
+#[cfg(test)]
+mod tests;
 mod validation;
 
 pub(crate) use self::delete::{FOREGROUND, ORPHAN};
