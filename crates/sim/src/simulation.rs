@@ -67,7 +67,7 @@ impl Simulation {
         objects: impl IntoIterator<Item = SimObject>,
         world: World,
     ) -> Simulation {
-        let server = ApiServer::with_objects(objects);
+        let server = ApiServer::with_objects(&settings, objects);
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
         for id in ControllerId::ALL {
             simulation.with_controller(*id, |controllers, cx, wakes| controllers.resume(*id, cx, wakes));
