@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{ApiServer, Request, with_defaults};
+use crate::api::{ApiServer, Request};
 use crate::choices::Choices;
 use crate::controllers::{ControllerId, Controllers};
 use crate::error::{ApiError, LimitReached};
@@ -69,7 +69,7 @@ impl Simulation {
         objects: impl IntoIterator<Item = SimObject>,
         world: World,
     ) -> Simulation {
-        let server = ApiServer::with_objects(objects.into_iter().map(|object| with_defaults(object, &settings)));
+        let server = ApiServer::with_objects(&settings, objects);
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
         simulation.world.discover_machines(simulation.server.store(), &simulation.settings, now);
         for id in simulation.settings.components.clone() {

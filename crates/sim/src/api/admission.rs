@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn admitted(objects: Vec<SimObject>, mut object: SimObject) -> Result<Value, String> {
-        let server = ApiServer::with_objects(objects);
+        let server = ApiServer::with_objects(&Settings::default(), objects);
         let key = object.key();
         create(&mut object, &key, server.store(), &Settings::default()).map_err(|error| error.to_string())?;
         Ok(object.to_json())

@@ -223,7 +223,7 @@ mod tests {
     fn deleted(object: &Value, deletions: &[(i64, DeleteOptions)]) -> (Option<Value>, usize) {
         let object = SimObject::from_json(object).expect("an object");
         let key = object.key();
-        let mut server = ApiServer::with_objects([object]);
+        let mut server = ApiServer::with_objects(&Settings::default(), [object]);
         let (settings, mut choices) = (Settings::default(), Choices::seeded(1));
         let mut changes = 0;
         for (second, options) in deletions {
@@ -352,7 +352,7 @@ mod tests {
         let (settings, mut choices) = (Settings::default(), Choices::seeded(1));
         let request = request(0, &settings, &mut choices);
         let refused = |uid: Option<&str>, version: Option<&str>| {
-            let mut server = ApiServer::with_objects([object.clone()]);
+            let mut server = ApiServer::with_objects(&Settings::default(), [object.clone()]);
             let options = DeleteOptions {
                 uid: uid.map(str::to_owned),
                 resource_version: version.map(str::to_owned),

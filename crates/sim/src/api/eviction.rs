@@ -212,7 +212,7 @@ mod tests {
 
     /// Evicts the pod. Gives the kinds of the changes, or the error with its cause.
     fn evicted(objects: &[SimObject]) -> (ApiServer, Result<Vec<&'static str>, (u16, String)>) {
-        let mut server = ApiServer::with_objects(objects.iter().cloned());
+        let mut server = ApiServer::with_objects(&Settings::default(), objects.iter().cloned());
         let (settings, mut choices) = (Settings::default(), Choices::seeded(1));
         let now = Timestamp::from_second(1_800_000_000).expect("a time");
         let request = Request { now, settings: &settings, choices: &mut choices };

@@ -10,6 +10,8 @@ mod delete;
 mod eviction;
 mod patch;
 mod strategy;
+#[cfg(test)]
+mod tests;
 mod validation;
 
 pub(crate) use self::delete::{FOREGROUND, ORPHAN};
@@ -52,20 +54,15 @@ const GENERATED_NAME: usize = 58;
 /// How often another name is generated if there is an object of that name.
 const GENERATED_NAME_TRIES: usize = 8;
 
-/// An object with the defaults of its kind: one that was written by hand may lack them.
-pub(crate) fn with_defaults(mut object: SimObject, settings: &Settings) -> SimObject {
-    defaults::apply(&mut object, settings);
-    object
-}
-
 impl ApiServer {
     /// The objects.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// An API server with these objects, as they are: versions and UIDs are kept.
-    pub(crate) fn with_objects(objects: impl IntoIterator<Item = SimObject>) -> ApiServer {
+    /// An API server with these objects: versions and UIDs are kept. Objects are read with their defaults, as
+    /// kube-apiserver reads what it has stored.
+    pub(crate) fn with_objects(settings: &Settings, objects: impl IntoIterator<Item = SimObject>) -> ApiServer {
         let objects: Vec<SimObject> = objects.into_iter().collect();
         let number = |uid: &str| u64::from_str_radix(uid.strip_prefix(UID_PREFIX)?, 16).ok();
         let mut server = ApiServer {
@@ -79,6 +76,9 @@ impl ApiServer {
             if object.uid().is_empty() {
                 let uid = server.new_uid();
                 object.metadata_mut().uid = Some(uid);
+            }
+            if !defaults::are_set(&object) {
+                defaults::apply(&mut object, settings);
             }
             server.store.put(object);
         }

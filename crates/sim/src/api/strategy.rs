@@ -163,7 +163,7 @@ macro_rules! each_with_status {
 
 /// Keeps the status, and counts the generation (`PrepareForUpdate`).
 pub(super) fn prepare_for_update(object: &mut SimObject, before: &SimObject, store: &Store) {
-    each_with_status!((&mut *object, before), |new, old| keep!(new, old, status), |new, old| keep_status(new, old));
+    each_with_status!((&mut *object, before), |new, old| keep!(new, old, status), keep_status);
     match (&mut *object, before) {
         (SimObject::Service(new), SimObject::Service(old)) => service::allocate(Arc::make_mut(new), Some(old), store),
         (SimObject::DaemonSet(new), SimObject::DaemonSet(old)) => count_templates(new, old),
@@ -178,9 +178,7 @@ pub(super) fn prepare_for_update(object: &mut SimObject, before: &SimObject, sto
 
 /// Keeps everything but the status, as far as the kind says so (`PrepareForUpdate` of the status strategy).
 pub(super) fn prepare_for_status(object: &mut SimObject, before: &SimObject, request: &Request<'_>) {
-    each_with_status!((&mut *object, before), |new, old| keep!(new, old, spec), |new, old| keep_all_but_status(
-        new, old
-    ));
+    each_with_status!((&mut *object, before), |new, old| keep!(new, old, spec), keep_all_but_status);
     match (object, before) {
         (SimObject::Pod(new), SimObject::Pod(old)) => {
             keep!(new, old, metadata.owner_references);

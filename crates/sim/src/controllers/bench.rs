@@ -36,7 +36,7 @@ impl<C: Controller + Default> Bench<C> {
         let mut bench = Bench {
             controller: C::default(),
             now: Timestamp::from_second(1_800_000_000).expect("a time"),
-            server: ApiServer::with_objects(objects),
+            server: ApiServer::with_objects(&settings, objects),
             settings,
             choices: Choices::enumerated(),
             world: World::default(),

@@ -119,7 +119,7 @@ impl Disruption {
 
     /// Computes the status of a budget (`trySync`).
     fn sync(&self, cx: &Context<'_>, key: &SimKey, budget: &PodDisruptionBudget) -> Step {
-        let covered: Vec<&Arc<Pod>> = self.budgets.pods(key, cx.store).collect();
+        let covered: Vec<&Arc<Pod>> = self.budgets.keys(key).filter_map(|pod| cx.store.at::<Pod>(pod)).collect();
         let mut writes = Vec::new();
         if let Err(error) = selector_of(budget) {
             writes.push(warning(key, "NoPods", format!("Failed to get pods: {error}")));

@@ -42,6 +42,17 @@ pub(super) fn apply(object: &mut SimObject, settings: &Settings) {
     }
 }
 
+/// Whether an object obviously has its defaults. Pods are many, and those of a real cluster have them.
+pub(super) fn are_set(object: &SimObject) -> bool {
+    match object {
+        SimObject::Pod(pod) => pod.spec.as_ref().is_some_and(|spec| {
+            let of_pod = spec.enable_service_links.is_some() && spec.scheduler_name.is_some();
+            of_pod && spec.containers.iter().all(|container| container.termination_message_policy.is_some())
+        }),
+        _ => false,
+    }
+}
+
 /// Sets a text that is missing or empty.
 fn set(field: &mut Option<String>, default: &str) {
     if field.as_ref().is_none_or(String::is_empty) {

@@ -209,7 +209,7 @@ mod tests {
 
     fn run<T>(act: impl FnOnce(&mut ApiServer, &mut Request<'_>) -> T, objects: &[Value]) -> (T, ApiServer) {
         let objects = objects.iter().map(|object| SimObject::from_json(object).expect("an object"));
-        let mut server = ApiServer::with_objects(objects);
+        let mut server = ApiServer::with_objects(&Settings::default(), objects);
         let (settings, mut choices) = (Settings::default(), Choices::seeded(1));
         let now = Timestamp::from_second(1_800_000_000).expect("a time");
         let result = act(&mut server, &mut Request { now, settings: &settings, choices: &mut choices });
