@@ -12,6 +12,8 @@ pub(super) fn apply(object: &mut SimObject, _store: &Store, _settings: &Settings
     if let SimObject::Pod(pod) = object {
         pod_defaults(std::sync::Arc::make_mut(pod));
     }
+    super::job_strategy::prepare_create(object);
+    super::daemon_set_strategy::prepare_create(object);
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! The API server: versions, generations, finalizers, graceful deletion, preconditions.
 
 mod bind;
+pub(crate) mod daemon_set_strategy;
 mod defaults;
 mod delete;
 mod eviction;
+mod job_strategy;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -125,6 +127,7 @@ impl ApiServer {
         }
         let (generation, kept) = (old.generation, kept_fields(old));
         kept.restore(object.metadata_mut());
+        daemon_set_strategy::prepare_update(before, &mut object);
         let bumped = with_spec && generation.is_some() && defaults::spec_differs(before, &object);
         object.metadata_mut().generation =
             if bumped { generation.map(|generation| generation + 1) } else { generation };

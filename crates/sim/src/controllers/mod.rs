@@ -1,5 +1,10 @@
 //! The components of the cluster, one file each.
 
+mod delayed;
+mod ownership;
+mod pod_control;
+mod revisions;
+
 use crate::error::ApiError;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
 use crate::store::Change;
