@@ -1,5 +1,7 @@
 //! The components of the cluster, one file each.
 
+#[cfg(test)]
+mod alone;
 mod delayed;
 mod ownership;
 mod pod_control;

@@ -151,3 +151,91 @@ pub(super) fn is_updated(pod: &Pod, hash: &str, generation: Option<&str>) -> boo
     let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
     (!hash.is_empty() && has(HASH_LABEL, hash)) || generation.is_some_and(|generation| has(GENERATION_LABEL, generation))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn set(template: Value) -> DaemonSet {
+        serde_json::from_value(json!({ "metadata": { "name": "d", "namespace": "n", "uid": "u" },
+            "spec": { "selector": {}, "template": { "spec": template } } }))
+        .expect("a DaemonSet")
+    }
+
+    #[test]
+    fn nodes_that_should_run_a_pod() {
+        let affinity = |value: &str| {
+            let term = json!({ "matchExpressions": [{ "key": "type", "operator": "In", "values": [value] }] });
+            let required = json!({ "nodeSelectorTerms": [term] });
+            json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": required } } })
+        };
+        let taint = |key: &str, effect: &str| json!([{ "key": key, "effect": effect }]);
+        let tolerates = |key: &str| json!({ "tolerations": [{ "key": key, "operator": "Exists" }] });
+        let (both, neither, stays) = ((true, true), (false, false), (false, true));
+        for (template, taints, expected) in [
+            (json!({}), json!([]), both),
+            (json!({ "nodeName": "other" }), json!([]), neither),
+            (json!({ "nodeName": "a" }), json!([]), both),
+            (json!({ "nodeSelector": { "type": "test" } }), json!([]), neither),
+            (json!({ "nodeSelector": { "type": "production" } }), json!([]), both),
+            (affinity("test"), json!([]), neither),
+            (affinity("production"), json!([]), both),
+            (json!({}), taint("node.kubernetes.io/unschedulable", "NoSchedule"), both),
+            (json!({}), taint("node.kubernetes.io/not-ready", "NoExecute"), both),
+            (json!({}), taint("node.kubernetes.io/not-ready", "NoSchedule"), stays),
+            (json!({}), taint("node.kubernetes.io/unreachable", "NoSchedule"), stays),
+            (json!({}), taint("node.kubernetes.io/out-of-service", "NoExecute"), neither),
+            (json!({}), taint("node.kubernetes.io/network-unavailable", "NoSchedule"), stays),
+            (json!({ "hostNetwork": true }), taint("node.kubernetes.io/network-unavailable", "NoSchedule"), both),
+            (json!({}), taint("mine", "PreferNoSchedule"), both),
+            (json!({}), taint("mine", "NoSchedule"), stays),
+            (json!({}), taint("mine", "NoExecute"), neither),
+            (tolerates("mine"), taint("mine", "NoExecute"), both),
+        ] {
+            let node: Node = serde_json::from_value(json!({ "metadata": { "name": "a", "labels": { "type": "production" } },
+                "spec": { "taints": taints } }))
+            .expect("a Node");
+            let verdict = Placement::of(&set(template.clone())).verdict(&node);
+            assert_eq!((verdict.should_run, verdict.should_continue), expected, "{template} {taints}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_pod_is_for_one_node_and_tolerates_its_problems() {
+        let term = json!({ "matchExpressions": [{ "key": "type", "operator": "Exists" }] });
+        let template = json!({
+            "affinity": { "podAntiAffinity": {}, "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [term] } } },
+            "tolerations": [{ "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": 30 }] });
+        let set = set(template);
+        let pod = PodTemplate::of(&set, &set.clone().into(), "hash").for_node("a");
+        let pod = serde_json::to_value(&pod).expect("a pod");
+        assert_eq!(
+            pod["spec"]["affinity"],
+            json!({ "podAntiAffinity": {}, "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["a"] }] }] } } })
+        );
+        let tolerations: Vec<String> = pod["spec"]["tolerations"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|it| format!("{} {} {}", it["key"], it["effect"], it["tolerationSeconds"]).replace('"', ""))
+            .collect();
+        assert_eq!(
+            tolerations,
+            [
+                "node.kubernetes.io/unreachable NoExecute null",
+                "node.kubernetes.io/not-ready NoExecute null",
+                "node.kubernetes.io/disk-pressure NoSchedule null",
+                "node.kubernetes.io/memory-pressure NoSchedule null",
+                "node.kubernetes.io/pid-pressure NoSchedule null",
+                "node.kubernetes.io/unschedulable NoSchedule null",
+            ]
+        );
+        assert_eq!(pod["metadata"]["labels"], json!({ "controller-revision-hash": "hash" }));
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        assert_eq!(target_node(&pod), Some("a"));
+    }
+}
