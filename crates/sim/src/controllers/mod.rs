@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod alone;
 mod delayed;
+mod job_end;
 mod ownership;
 mod pod_control;
 mod revisions;

@@ -21,17 +21,18 @@ use stead_model::fork::Sorted;
 use stead_semantics::Selector;
 
 use super::delayed::Delayed;
+use super::job_end::is_finished;
 use super::ownership::{Unclaimed, controller, is_ownership_change, labels};
 use super::pod_control;
 use crate::error::ApiError;
 use crate::event_log::EventNote;
 use crate::object::{ObjectKind, SimKey, SimObject};
-use crate::pods::is_terminating;
+use crate::pods::{is_terminating, phase};
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
 use crate::store::Change;
 use back_off::{BackOffRecord, finished_at};
 use policies::is_failed;
-use view::{TRACKING, View, is_finished, is_tracked, untrack};
+use view::{TRACKING, View, is_tracked, untrack};
 
 /// How long the controller waits for pods that it has created (`ExpectationsTimeout`).
 const EXPECTATIONS: SignedDuration = SignedDuration::from_mins(5);
@@ -84,7 +85,7 @@ impl Controller for Jobs {
             let (Some(spec), Some(uid)) = (&job.spec, &job.metadata.uid) else { continue };
             let counted = |pod: &&Arc<Pod>| !is_tracked(pod) && elected.is_none_or(|time| finished_at(pod) >= time);
             let pods: Vec<&Pod> = store.all_owned_by::<Pod>(uid).filter(counted).map(|pod| &**pod).collect();
-            let succeeded: Vec<&Pod> = pods.iter().copied().filter(|pod| crate::pods::phase(pod) == "Succeeded").collect();
+            let succeeded: Vec<&Pod> = pods.iter().copied().filter(|pod| phase(pod) == "Succeeded").collect();
             let failed: Vec<&Pod> = pods.into_iter().filter(|pod| is_failed(pod, spec)).collect();
             let record = BackOffRecord::default().after(&succeeded, &failed);
             self.back_off.insert(SimKey::of(ObjectKind::Job, &job.metadata), record);

@@ -35,19 +35,9 @@ pub(super) fn untrack(pod: &Pod) -> Write {
     Write::Replace(pod.into())
 }
 
-/// Whether a Job has this condition.
-pub(super) fn has_condition(job: &Job, kind: &str) -> bool {
-    find_condition(job.status.as_ref(), kind).is_some()
-}
-
 /// The condition of a Job if it is true.
 pub(super) fn find_condition<'a>(status: Option<&'a JobStatus>, kind: &str) -> Option<&'a JobCondition> {
     status?.conditions.iter().flatten().find(|condition| condition.type_ == kind && condition.status == "True")
-}
-
-/// Whether a Job has succeeded or failed (`IsJobFinished`).
-pub(super) fn is_finished(job: &Job) -> bool {
-    has_condition(job, "Complete") || has_condition(job, "Failed")
 }
 
 /// A condition that holds since now.
