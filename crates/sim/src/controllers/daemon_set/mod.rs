@@ -39,11 +39,13 @@ const BURST: usize = 250;
 /// How long the controller waits for pods that it has created (`ExpectationsTimeout`).
 const EXPECTATIONS: SignedDuration = SignedDuration::from_mins(5);
 
+/// The UID of a daemon pod's set, its node, and its name.
+type PodPlace = (Arc<str>, Arc<str>, Arc<str>);
+
 /// What the component has in memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DaemonSets {
-    /// Daemon pods by the UID of their set, their node, and their name.
-    pods: Sorted<(Arc<str>, Arc<str>, Arc<str>), Arc<Pod>>,
+    pods: Sorted<PodPlace, Arc<Pod>>,
     delayed: Delayed,
     unclaimed: Unclaimed,
     revisions: Revisions,
@@ -172,7 +174,7 @@ impl DaemonSets {
 
     /// The pods of a set by node, without those that have ended and are being deleted.
     fn placed<'a>(&'a self, uid: &str) -> impl Iterator<Item = Placed<'a>> {
-        let first = |key: &(Arc<str>, Arc<str>, Arc<str>)| (*key.0).cmp(uid).then(std::cmp::Ordering::Greater);
+        let first = |key: &PodPlace| (*key.0).cmp(uid).then(std::cmp::Ordering::Greater);
         let pods = self.pods.iter_from(first).take_while(move |((owner, ..), _)| **owner == *uid);
         pods.map(|((_, node, _), pod)| (&**node, pod))
     }
