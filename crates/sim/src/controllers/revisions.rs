@@ -44,7 +44,7 @@ pub(super) struct History {
     /// The hash of the present template.
     pub(super) hash: String,
     /// The revisions of other templates, the oldest first.
-    pub(super) old: Vec<ControllerRevision>,
+    pub(super) old: Vec<Arc<ControllerRevision>>,
     /// Whether several revisions have the present template: pods of the others get its hash.
     pub(super) relabel: bool,
     /// What has to be written so that the history is this one.
@@ -72,14 +72,15 @@ impl Revisions {
         let (mut current, mut old) = (Vec::new(), Vec::new());
         for mut revision in owned(cx.store, versioned, &mut writes) {
             if hash_of(&revision.metadata).is_empty() {
-                let name = revision.metadata.name.clone().unwrap_or_default();
-                revision.metadata.labels.get_or_insert_default().insert(HASH_LABEL.into(), name);
-                writes.push(Write::Replace(revision.clone().into()));
+                let metadata = &mut Arc::make_mut(&mut revision).metadata;
+                let name = metadata.name.clone().unwrap_or_default();
+                metadata.labels.get_or_insert_default().insert(HASH_LABEL.into(), name);
+                writes.push(Write::Replace(SimObject::ControllerRevision(Arc::clone(&revision))));
             }
             let list = if self.has_template(&revision, versioned) { &mut current } else { &mut old };
             list.push(revision);
         }
-        let next = old.last().map_or(0, |newest: &ControllerRevision| newest.revision) + 1;
+        let next = old.last().map_or(0, |newest: &Arc<ControllerRevision>| newest.revision) + 1;
         let relabel = current.len() > 1;
         let Some(mut kept) = current.pop() else {
             let revision = snapshot(cx, versioned, next)?;
@@ -87,11 +88,11 @@ impl Revisions {
             writes.push(Write::Create(revision.into()));
             return Ok(History { hash, old, relabel, writes });
         };
-        writes.extend(current.into_iter().map(|revision| Write::delete(&revision.into())));
+        writes.extend(current.into_iter().map(|revision| Write::delete(&SimObject::ControllerRevision(revision))));
         let hash = hash_of(&kept.metadata).to_owned();
         if kept.revision < next {
-            kept.revision = next;
-            writes.push(Write::Replace(kept.into()));
+            Arc::make_mut(&mut kept).revision = next;
+            writes.push(Write::Replace(SimObject::ControllerRevision(kept)));
         }
         Ok(History { hash, old, relabel, writes })
     }
@@ -122,30 +123,33 @@ impl History {
     pub(super) fn truncate(&self, limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<Write> {
         let surplus = self.old.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
         let unused = self.old.iter().filter(|revision| !is_live(hash_of(&revision.metadata)));
-        unused.take(surplus).map(|revision| Write::delete(&revision.clone().into())).collect()
+        unused
+            .take(surplus)
+            .map(|revision| Write::delete(&SimObject::ControllerRevision(Arc::clone(revision))))
+            .collect()
     }
 }
 
 /// The revisions that a workload controls, the oldest first. Matching ones without a controller are adopted.
-fn owned(store: &Store, versioned: &Versioned<'_>, writes: &mut Vec<Write>) -> Vec<ControllerRevision> {
+fn owned(store: &Store, versioned: &Versioned<'_>, writes: &mut Vec<Write>) -> Vec<Arc<ControllerRevision>> {
     let owner = versioned.owner;
     let mut owned = Vec::new();
     let namespace = owner.metadata().namespace.as_deref().unwrap_or_default();
     for revision in store.all_in::<ControllerRevision>(namespace) {
-        let matches = || versioned.selector.matches(labels(&revision.metadata));
+        let mut revision = Arc::clone(revision);
         match controller_of(&revision.metadata) {
-            Some(controller) if controller.uid == owner.uid() && matches() => {
-                owned.push(ControllerRevision::clone(revision));
+            Some(controller) if controller.uid != owner.uid() => continue,
+            None if revision.metadata.deletion_timestamp.is_some() => continue,
+            _ if !versioned.selector.matches(labels(&revision.metadata)) => continue,
+            Some(_) => {}
+            None => {
+                let metadata = &mut Arc::make_mut(&mut revision).metadata;
+                metadata.owner_references.get_or_insert_default().push(controller_reference(owner));
+                metadata.resource_version = None;
+                writes.push(Write::Replace(SimObject::ControllerRevision(Arc::clone(&revision))));
             }
-            None if revision.metadata.deletion_timestamp.is_none() && matches() => {
-                let mut adopted = ControllerRevision::clone(revision);
-                adopted.metadata.owner_references.get_or_insert_default().push(controller_reference(owner));
-                adopted.metadata.resource_version = None;
-                writes.push(Write::Replace(adopted.clone().into()));
-                owned.push(adopted);
-            }
-            _ => {}
         }
+        owned.push(revision);
     }
     owned.sort_by_key(|revision| revision.revision);
     owned

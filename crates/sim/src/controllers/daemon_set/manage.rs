@@ -20,6 +20,8 @@ pub(super) struct Plan<'a> {
     pub(super) events: Vec<Write>,
     /// When to look again at failed pods that are not deleted yet.
     pub(super) retry: Option<SignedDuration>,
+    /// The nodes that are not in order.
+    pub(super) open: Vec<&'a str>,
 }
 
 /// The back-off of failed pods (`flowcontrol.Backoff` of client-go), by the set's UID and observed generation, and the
@@ -70,21 +72,26 @@ impl FailedPods {
     }
 }
 
-/// What to create and to delete on all nodes.
+/// What to create and to delete on the nodes of a view.
 pub(super) fn plan<'a>(view: &View<'a>, failed: &mut FailedPods) -> Plan<'a> {
     let mut plan = Plan::default();
     let surges = view.max_surge(1).is_some_and(|surge| surge > 0);
-    for node in view.nodes.iter().filter(|node| node.exists) {
+    for node in &view.nodes {
+        let (before, retry) = ((plan.create.len(), plan.delete.len()), plan.retry.take());
+        let pods = node.pods.iter().map(|(_, pod)| &***pod);
         match (node.verdict.should_run, node.verdict.should_continue) {
+            // A pod for a node that is gone is never scheduled, and the pod garbage collector does not look at it.
+            _ if !node.exists => plan.delete.extend(pods.filter(|pod| node_of(pod).is_none())),
             (true, _) if node.pods.is_empty() => plan.create.push(node.name),
             (_, true) if !node.pods.is_empty() => keep(view, node, failed, surges, &mut plan),
             (_, true) => {}
-            (_, false) => plan.delete.extend(node.pods.iter().map(|(_, pod)| &***pod).filter(|pod| !is_terminating(pod))),
+            (_, false) => plan.delete.extend(pods.filter(|pod| !is_terminating(pod))),
         }
+        if before != (plan.create.len(), plan.delete.len()) || plan.retry.is_some() {
+            plan.open.push(node.name);
+        }
+        plan.retry = [retry, plan.retry].into_iter().flatten().min();
     }
-    // A pod for a node that is gone is never scheduled, and the pod garbage collector does not look at it.
-    let strays = view.nodes.iter().filter(|node| !node.exists).flat_map(|node| node.pods);
-    plan.delete.extend(strays.map(|(_, pod)| &***pod).filter(|pod| node_of(pod).is_none()));
     plan
 }
 

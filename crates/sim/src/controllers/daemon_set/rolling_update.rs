@@ -15,6 +15,37 @@ enum NodePods<'a> {
     TooMany,
 }
 
+/// What a node means for a rolling update.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct UpdateState {
+    /// It has a pod of another template.
+    pub(super) is_old: bool,
+    /// Its old pod can be replaced at once: it is not available.
+    pub(super) is_replaceable: bool,
+    /// It counts as unavailable.
+    pub(super) is_unavailable: bool,
+}
+
+/// What a node means for a rolling update without extra pods.
+pub(super) fn update_state(view: &View<'_>, node: &NodeState<'_>) -> UpdateState {
+    if !node.verdict.should_run && node.pods.is_empty() {
+        return UpdateState::default();
+    }
+    match NodePods::of(view, node) {
+        NodePods::Pair { new: Some(new), old: None } => {
+            UpdateState { is_unavailable: !view.is_available(new), ..UpdateState::default() }
+        }
+        NodePods::Pair { new: None, old: Some(old) } => {
+            let is_replaceable = !view.is_available(old);
+            UpdateState { is_old: true, is_replaceable, is_unavailable: is_replaceable }
+        }
+        NodePods::Pair { old, .. } => {
+            UpdateState { is_old: old.is_some(), is_unavailable: true, is_replaceable: false }
+        }
+        NodePods::TooMany => UpdateState { is_old: true, is_unavailable: true, is_replaceable: false },
+    }
+}
+
 impl<'a> NodePods<'a> {
     fn of(view: &View<'_>, node: &NodeState<'a>) -> NodePods<'a> {
         let (mut new, mut old) = (None, None);

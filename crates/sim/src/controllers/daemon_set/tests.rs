@@ -1,5 +1,6 @@
 use super::*;
 use crate::controllers::alone::Alone;
+use crate::controllers::revisions::hash_of;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::{Value, json};
 
@@ -350,4 +351,58 @@ fn a_resumed_controller_changes_nothing_that_is_in_order() {
     cluster.resume();
     cluster.run(1_000);
     assert_eq!(cluster.take_writes(), []);
+}
+
+/// A step looks at the nodes that something happened to; a resumed controller looks at all of them.
+#[test]
+fn looking_at_some_nodes_is_as_good_as_looking_at_all() {
+    for seed in 0..40_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+        let mut below = |limit: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).expect("a number") % limit
+        };
+        let names = ["a", "b", "c", "d"];
+        let mut cluster = cluster(&names);
+        let rolling = [json!({ "maxUnavailable": 1 }), json!({ "maxUnavailable": 0, "maxSurge": 1 })][below(2)].clone();
+        let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": rolling });
+        let minimum = [0, 3][below(2)];
+        let set = create_set(&mut cluster, json!({ "updateStrategy": strategy, "minReadySeconds": minimum }));
+        for round in 0..60 {
+            let node = names[below(names.len())];
+            let exists = cluster.store().object(&SimKey::node(node)).is_some();
+            let pods = cluster.pods();
+            let pod = pods.get(below(pods.len().max(1))).cloned();
+            match (below(9), pod) {
+                (0, _) if exists => cluster.delete(&SimKey::node(node), None),
+                (0, _) => {
+                    cluster.create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node } }));
+                }
+                (1, _) if exists => {
+                    let effect = ["NoSchedule", "NoExecute"][below(2)];
+                    let taints = [json!([]), json!([{ "key": "mine", "effect": effect }])][below(2)].clone();
+                    set_taint(&mut cluster, node, taints);
+                }
+                (2, _) => set_image(&mut cluster, &set, &round.to_string()),
+                (3, Some(pod)) => cluster.delete(&pod, [None, Some(0)][below(2)]),
+                (4, Some(pod)) => {
+                    let phase = ["Failed", "Succeeded"][below(2)];
+                    cluster.set_pod(&pod, json!({ "phase": phase }));
+                }
+                (5, Some(pod)) => set_ready(&mut cluster, &pod, below(2) == 0),
+                _ => start_pods(&mut cluster),
+            }
+            cluster.run([1, 10, 5_000][below(3)]);
+        }
+        cluster.run(3_600_000);
+        start_pods(&mut cluster);
+        cluster.run(3_600_000);
+        // Not every change of a node is looked at, but the next look includes it.
+        cluster.change::<DaemonSet>(&set, |set| set.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into()));
+        cluster.run(10);
+        cluster.take_writes();
+        cluster.resume();
+        cluster.run(10);
+        assert_eq!(cluster.take_writes(), [], "seed {seed}");
+    }
 }

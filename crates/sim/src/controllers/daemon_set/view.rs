@@ -1,4 +1,4 @@
-//! A DaemonSet, the nodes, and its pods by node, at one moment.
+//! A DaemonSet, nodes, and its pods on them, at one moment.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::placement::{NodeVerdict, Placement, is_updated};
 use crate::object::SimKey;
 use crate::pods::{is_available, node_of};
-use crate::store::Store;
 
 /// A pod, with the node that it is for.
 pub(super) type Placed<'a> = (&'a str, &'a Arc<Pod>);
@@ -24,7 +23,7 @@ pub(super) struct NodeState<'a> {
     pub(super) pods: &'a [Placed<'a>],
 }
 
-/// A DaemonSet, the nodes, and its pods by node.
+/// A DaemonSet, and all or some nodes with its pods.
 pub(super) struct View<'a> {
     pub(super) key: &'a SimKey,
     pub(super) set: &'a DaemonSet,
@@ -37,8 +36,12 @@ pub(super) struct View<'a> {
     pub(super) generation: Option<String>,
 }
 
-/// The pods of a set by the name of their node, together with the nodes.
-pub(super) fn join<'a>(store: &'a Store, placement: &Placement, pods: &'a [Placed<'a>]) -> Vec<NodeState<'a>> {
+/// Nodes together with the pods for them. Both are in the order of the nodes' names.
+pub(super) fn join<'a>(
+    nodes: impl Iterator<Item = &'a Arc<Node>>,
+    placement: &Placement,
+    pods: &'a [Placed<'a>],
+) -> Vec<NodeState<'a>> {
     const GONE: NodeVerdict = NodeVerdict { should_run: false, should_continue: false };
     let mut states = Vec::new();
     let mut groups = pods.chunk_by(|a, b| a.0 == b.0).peekable();
@@ -48,7 +51,7 @@ pub(super) fn join<'a>(store: &'a Store, placement: &Placement, pods: &'a [Place
         }
         groups.next_if(|pods| before.is_some_and(|name| pods[0].0 == name)).unwrap_or_default()
     };
-    for node in store.all::<Node>() {
+    for node in nodes {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let pods = add_gone(&mut states, Some(name));
         states.push(NodeState { name, exists: true, verdict: placement.verdict(node), pods });
