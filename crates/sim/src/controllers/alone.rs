@@ -27,9 +27,9 @@ pub(crate) struct Alone<C> {
     server: ApiServer,
     world: World,
     queue: BTreeMap<Item, Timestamp>,
-    /// The events since they were last taken: the object, the reason, and the message.
+    /// The events since they were last taken: type, reason and message.
     events: Vec<String>,
-    /// The writes of the controller to one kind of objects since they were last taken.
+    /// The other writes of the controller since they were last taken.
     writes: Vec<Write>,
 }
 
@@ -174,7 +174,7 @@ impl<C: Controller + Default> Alone<C> {
         std::mem::take(&mut self.writes)
     }
 
-    /// The pods of a namespace.
+    /// The pods.
     pub(crate) fn pods(&self) -> Vec<SimKey> {
         self.store().of_kind(ObjectKind::Pod).map(|(key, _)| key.clone()).collect()
     }

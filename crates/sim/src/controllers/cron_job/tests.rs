@@ -1,5 +1,9 @@
 use super::*;
 use crate::controllers::alone::Alone;
+use crate::controllers::job_end::end_of;
+use crate::pods::controller_reference;
+use crate::{Choices, Settings, SimObject, Simulation};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 type Cluster = Alone<CronJobs>;
@@ -195,4 +199,24 @@ fn other_time_zones_are_not_guessed() {
             assert_eq!((cluster.take_events(), cluster.next_at()), (vec![message.to_owned()], None));
         }
     }
+}
+
+#[test]
+fn in_a_cluster_a_cron_job_leads_to_pods() {
+    let object = json!({ "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "c", "namespace": "n" },
+        "spec": { "schedule": "*/5 * * * *", "jobTemplate": { "spec": { "template": { "spec": { "containers": [] } } } } } });
+    let start: Timestamp = "2026-01-05T10:00:00Z".parse().expect("a time");
+    let mut simulation = Simulation::new(start, Settings::default(), Choices::seeded(1));
+    simulation.request(Write::Create(SimObject::from_json(&object).expect("a CronJob"))).expect("created");
+    simulation.run_until(start + SignedDuration::from_mins(11)).expect("within limits");
+    let jobs: Vec<SimKey> = simulation.store().of_kind(ObjectKind::Job).map(|(key, _)| key.clone()).collect();
+    assert_eq!(jobs.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["c-29460125", "c-29460130"]);
+    for job in &jobs {
+        let uid = simulation.store().object(job).expect("a Job").uid();
+        assert_eq!(simulation.store().all_owned_by::<Pod>(uid).count(), 1, "{job}");
+    }
+    let fork = simulation.clone();
+    simulation.run_for(SignedDuration::from_mins(5)).expect("within limits");
+    assert_eq!(fork.store().all::<Job>().count(), 2);
+    assert_eq!(simulation.store().all::<Job>().count(), 3);
 }
