@@ -22,7 +22,7 @@ pub enum Question {
     },
     /// The end of a generated name.
     NameSuffix {
-        /// Namespace and the part before the suffix.
+        /// Namespace and the part before the suffix. Daemon pods are told apart by their node: `ns/name- on node`.
         prefix: String,
     },
     /// The hash of a template in the name of a ReplicaSet or ControllerRevision.

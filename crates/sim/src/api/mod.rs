@@ -5,9 +5,11 @@
 
 mod admission;
 mod bind;
+pub(crate) mod daemon_set_strategy;
 mod defaults;
 mod delete;
 mod eviction;
+mod job_strategy;
 mod patch;
 mod strategy;
 #[cfg(test)]

@@ -11,13 +11,11 @@ use serde_json::Value;
 use stead_model::Kind;
 
 use super::defaults::{pod, service};
-use super::{Request, whole_seconds};
+use super::daemon_set_strategy::{self, TEMPLATE_GENERATION};
+use super::{Request, job_strategy, whole_seconds};
 use crate::object::{ObjectKind, SimObject, UntypedObject};
 use crate::settings::Settings;
 use crate::store::Store;
-
-/// The annotation with the number of templates that a DaemonSet has had.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Whether objects of a kind have a generation.
 pub(super) fn has_generation(kind: ObjectKind, settings: &Settings) -> bool {
@@ -106,8 +104,7 @@ pub(super) fn prepare_for_create(object: &mut SimObject, store: &Store, request:
             Arc::make_mut(object).status.insert(Default::default()).available_replicas = Some(0);
         }
         SimObject::ReplicationController(object) => Arc::make_mut(object).status = Some(Default::default()),
-        SimObject::Job(object) => Arc::make_mut(object).status = Some(Default::default()),
-        SimObject::CronJob(object) => Arc::make_mut(object).status = Some(Default::default()),
+        SimObject::Job(_) | SimObject::CronJob(_) => job_strategy::prepare_create(object),
         SimObject::PodDisruptionBudget(object) => {
             let status = Arc::make_mut(object).status.insert(Default::default());
             status.current_healthy = Some(0);
@@ -269,9 +266,9 @@ fn note_phase(new: &mut Arc<PersistentVolume>, old: &PersistentVolume, request: 
     }
 }
 
+/// The number of templates that a DaemonSet has had.
 fn template_generation(set: &DaemonSet) -> i64 {
-    let annotations = set.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(TEMPLATE_GENERATION)?.parse().ok()).unwrap_or(0)
+    daemon_set_strategy::template_generation(set).unwrap_or(0)
 }
 
 fn set_template_generation(set: &mut DaemonSet, generation: i64) {

@@ -1,8 +1,16 @@
 //! The components of the cluster, one file each.
 
-use jiff::SignedDuration;
+#[cfg(test)]
+mod alone;
+mod delayed;
+mod job_end;
+mod ownership;
+mod pod_control;
+mod revisions;
 #[cfg(test)]
 mod bench;
+
+use jiff::SignedDuration;
 
 use crate::error::ApiError;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
