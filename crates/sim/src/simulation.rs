@@ -194,7 +194,10 @@ impl Simulation {
         }
         let step = self.with_controller(id, |controllers, cx, _| controllers.step(id, cx, &item));
         for (item, after) in self.controllers.follow_up(id) {
-            self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
+            match after {
+                Some(after) => self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item),
+                None => self.queue.remove(id, item),
+            }
         }
         for write in step.writes {
             // The write is needed again only if it is refused.

@@ -50,7 +50,7 @@ pub(crate) struct Kubelet {
     workloads: Vec<(SimKey, Workload)>,
     /// The number of addresses that pods have had.
     addresses: u32,
-    follow_up: Vec<(Item, SignedDuration)>,
+    follow_up: Vec<(Item, Option<SignedDuration>)>,
 }
 
 /// What a step of a kubelet gives.
@@ -126,12 +126,13 @@ impl Controller for Kubelet {
         out.step(cx.now)
     }
 
-    fn follow_up(&mut self) -> Vec<(Item, SignedDuration)> {
+    fn follow_up(&mut self) -> Vec<(Item, Option<SignedDuration>)> {
         std::mem::take(&mut self.follow_up)
     }
 
     fn resume(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) {
         self.workloads = cx.world.workloads().map(|(key, workload)| (key.clone(), workload.clone())).collect();
+        cx.world.take_machine_changes();
         let machines: Vec<Arc<str>> = cx.world.machines().map(|(name, _)| Arc::clone(name)).collect();
         for name in machines {
             self.resume_node(cx, &name);
@@ -151,7 +152,7 @@ impl Controller for Kubelet {
 impl Kubelet {
     /// Look at an item from a step about another one.
     fn wake(&mut self, item: impl Into<Item>, after: SignedDuration) {
-        self.follow_up.push((item.into(), after));
+        self.follow_up.push((item.into(), Some(after)));
     }
 
     /// An address that no pod has had.

@@ -75,17 +75,7 @@ impl Kubelet {
 
     /// Machines, disks or workloads have changed.
     pub(super) fn world_changed(&mut self, cx: &mut Context<'_>, out: &mut Out) {
-        let known = |name: &str, machine: &Machine| {
-            let run = self.node_run(name);
-            run.is_some_and(|run| run.state == machine.state && run.boots == machine.boots)
-        };
-        let changed: Vec<(Arc<str>, Machine)> = cx
-            .world
-            .machines()
-            .filter(|(name, machine)| !known(name, machine))
-            .map(|(name, machine)| (Arc::clone(name), machine.clone()))
-            .collect();
-        for (name, machine) in changed {
+        for (name, machine) in cx.world.take_machine_changes() {
             self.machine_changed(cx, &name, &machine);
         }
         for name in cx.world.take_shutdowns() {

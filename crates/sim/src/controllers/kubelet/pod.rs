@@ -18,7 +18,7 @@ use super::{Kubelet, Out, PodId, id_of};
 use crate::event_log::EventNote;
 use crate::machines::next_tick;
 use crate::object::SimKey;
-use crate::pods::{condition, has_ended, is_terminating, node_of, observed_generation, set_condition, status_mut};
+use crate::pods::{condition, has_ended, is_terminating, node_of, observed_generation, set_condition};
 use crate::step::{Context, DeleteOptions, Wakes, Write};
 use crate::store::{Change, Store};
 use crate::volumes::UnusableClaim;
@@ -228,13 +228,14 @@ impl Kubelet {
         if ran {
             // The machine was booted: nothing runs any more, and containers start again.
             lose_containers(&mut status, cx.now);
-            out.event(cx, EventNote::normal(&id.0, "SandboxChanged", SANDBOX_CHANGED));
         } else if status.container_statuses.as_ref().is_none_or(Vec::is_empty) {
             status = initial(pod, &Kubelet::host_address(cx, name), cx.settings, cx.now);
         }
         self.set_status(cx, &mut run, status, false, &mut Report { connected: true, out });
         if matches!(run.status().phase.as_deref(), Some("Succeeded" | "Failed")) {
             run.stage = Stage::Unmounting { at: cx.now };
+        } else if ran {
+            out.event(cx, EventNote::normal(&id.0, "SandboxChanged", SANDBOX_CHANGED));
         }
         self.change_node(name, |node| {
             node.pods.insert(id.clone());
@@ -330,8 +331,8 @@ impl Kubelet {
         used.remove(&run.pod);
         if let Some(rejected) = rejection(&run.pod, node, &used, std::iter::empty()) {
             cx.world.end_process(&id.1);
-            reject(cx, id, &run.pod, &rejected, report.out);
-            run.own = None;
+            let status = reject(cx, id, &run.pod, &rejected, report.out);
+            run.own = Some(Arc::new(status));
             run.timers.clear();
             run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
             return false;
@@ -582,18 +583,24 @@ fn write_status(run: &PodRun, mut status: PodStatus) -> Write {
 }
 
 /// `rejectPod`: the pod has failed, and nobody tries again.
-fn reject(cx: &Context<'_>, id: &PodId, pod: &Pod, rejected: &Rejection, out: &mut Out) {
+fn reject(cx: &Context<'_>, id: &PodId, pod: &Pod, rejected: &Rejection, out: &mut Out) -> PodStatus {
     out.event(cx, EventNote::warning(&id.0, rejected.event, rejected.message.clone()));
-    let mut failed = pod.clone();
-    let generation = observed_generation(pod, cx.settings);
-    let status = status_mut(&mut failed);
-    status.phase = Some("Failed".into());
-    status.reason = Some(rejected.reason.clone());
-    status.message = Some(format!("Pod was rejected: {}", rejected.message));
-    status.start_time.get_or_insert_with(|| crate::api::whole_seconds(cx.now));
-    status.observed_generation = generation.or(status.observed_generation);
+    let shown = pod.status.clone().unwrap_or_default();
+    // The kubelet knows nothing else of it: containers, conditions and addresses are not reported.
+    let mut status = PodStatus {
+        phase: Some("Failed".into()),
+        reason: Some(rejected.reason.clone()),
+        message: Some(format!("Pod was rejected: {}", rejected.message)),
+        start_time: shown.start_time.or_else(|| Some(crate::api::whole_seconds(cx.now))),
+        qos_class: shown.qos_class,
+        observed_generation: observed_generation(pod, cx.settings).or(shown.observed_generation),
+        ..PodStatus::default()
+    };
+    merge_foreign(pod, &mut status);
+    let mut failed = Pod { status: Some(status.clone()), ..pod.clone() };
     failed.metadata.resource_version = None;
     out.writes.push(Write::Status(failed.into()));
+    status
 }
 
 /// The containers of a machine that was booted have ended with it.

@@ -11,7 +11,7 @@ use crate::event_log::EventNote;
 use crate::machines::lease_key;
 use crate::object::SimKey;
 use crate::settings::ShutdownGrace;
-use crate::step::{Context, Write};
+use crate::step::{Context, Item, Write};
 use crate::world::{Machine, MachineState};
 
 /// The priority from which on pods are critical.
@@ -89,7 +89,7 @@ impl Kubelet {
         let Some(machine) = cx.world.machine(name).cloned() else { return };
         let renewed = cx.world.last_renewal(cx.store, cx.settings, name, cx.now);
         let machine = Machine { state: MachineState::Off, since: cx.now, ..machine };
-        cx.world.set_machine(name, machine.clone());
+        cx.world.set_machine(name, machine);
         if let (Some(renewed), Some(found)) = (renewed, cx.store.at::<Lease>(&lease_key(name))) {
             let mut lease = Lease::clone(found);
             let spec = lease.spec.get_or_insert_default();
@@ -101,6 +101,6 @@ impl Kubelet {
             out.writes.push(Write::Replace(lease.into()));
         }
         out.next = None;
-        self.machine_changed(cx, name, &machine);
+        self.wake(Item::Pass, SignedDuration::ZERO);
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct NodeLifecycle {
     /// When silent nodes are due to be marked.
     due: BTreeSet<(Timestamp, Arc<str>)>,
     zones: Zones,
+    /// The last pass over nodes.
+    passed: Option<Timestamp>,
     /// When the next pass over nodes takes place.
     pass_at: Option<Timestamp>,
     /// When the nodes that wait for a NoExecute taint are looked at.
@@ -179,7 +181,10 @@ impl NodeLifecycle {
 
     fn want_pass(&mut self, cx: &Context<'_>, name: &Arc<str>) -> Timestamp {
         self.changed.insert(Arc::clone(name));
-        let next = grid(cx).at_or_after(cx.now);
+        let next = match grid(cx).at_or_after(cx.now) {
+            next if self.passed.is_some_and(|passed| passed >= next) => grid(cx).after(cx.now),
+            next => next,
+        };
         self.pass_at = Some(self.pass_at.map_or(next, |at| at.min(next)));
         next
     }
@@ -203,6 +208,7 @@ impl NodeLifecycle {
     fn pass(&mut self, cx: &mut Context<'_>, writes: &mut Vec<Write>) {
         let pass = grid(cx).at_or_before(cx.now);
         self.pass_at = None;
+        self.passed = Some(pass);
         let mut names = std::mem::take(&mut self.changed);
         while let Some((at, name)) = self.due.first().filter(|(at, _)| *at <= pass).cloned() {
             self.due.remove(&(at, Arc::clone(&name)));
