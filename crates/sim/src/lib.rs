@@ -27,8 +27,8 @@ mod simulation;
 mod step;
 mod store;
 mod volumes;
-mod workload;
 mod work_queue;
+mod workload;
 mod world;
 
 pub use api::ApiServer;

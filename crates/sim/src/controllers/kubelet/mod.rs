@@ -1,16 +1,19 @@
 //! The kubelets of all nodes (`pkg/kubelet`).
 //!
 //! A kubelet sees objects only while it reaches the API server; its containers live in the [`World`] whether it does or
-//! not. `node.rs` has what it does for its Node, `pod.rs` the life of a pod, `containers.rs` that of containers, `status.rs`
-//! what it reports, `admission.rs` what it rejects, `shutdown.rs` the orderly shutdown of a machine. `stand_in.rs` has the
+//! not. `node.rs` has what it does for its Node. A pod comes under its care in `admit.rs`, unless `admission.rs` rejects it;
+//! `pod.rs` has its life, `containers.rs` that of its containers, `volumes.rs` its mounts, `status.rs` its status and
+//! `report.rs` what the API server is told. `shutdown.rs` has the orderly shutdown of a machine. `stand_in.rs` has the
 //! stand-ins of the testbed, which share the nodes and volumes only.
 //!
 //! [`World`]: crate::world::World
 
 mod admission;
+mod admit;
 mod containers;
 mod node;
 mod pod;
+mod report;
 mod shutdown;
 mod stand_in;
 mod status;

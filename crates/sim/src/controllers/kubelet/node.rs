@@ -81,7 +81,7 @@ impl Kubelet {
         for name in cx.world.take_shutdowns() {
             self.begin_shutdown(cx, &name, out);
         }
-        if !cx.world.workloads().map(|(key, workload)| (key, workload)).eq(self.workloads.iter().map(|(k, w)| (k, w))) {
+        if !cx.world.workloads().eq(self.workloads.iter().map(|(key, workload)| (key, workload))) {
             self.workloads = cx.world.workloads().map(|(key, workload)| (key.clone(), workload.clone())).collect();
             self.behaviours_changed(cx);
         }
@@ -177,7 +177,10 @@ impl Kubelet {
         }
         let Some(node) = cx.store.get::<Node>("", &name).cloned() else {
             // A kubelet registers its Node only when it starts.
-            return if run.starting { self.register(cx, &name, &machine, out) } else { () };
+            if run.starting {
+                self.register(cx, &name, &machine, out);
+            }
+            return;
         };
         if run.starting {
             self.change_node(&name, |run| run.starting = false);

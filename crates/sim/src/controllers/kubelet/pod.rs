@@ -1,29 +1,23 @@
-//! The life of a pod on its node: admission, volumes, containers, the end, and what survives a restart.
+//! The life of a pod on its node: volumes, containers, and the end.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodStatus};
-use stead_model::times::{deletion, near};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
-use super::admission::{Rejection, rejection};
-use super::containers::{Backoff, Timer};
-use super::status::{
-    PodFacts, all_containers, container_status_mut, end_containers, end_of, initial, is_running, merge_foreign,
-    refresh, same_for_kubelet, set_address, terminated_state,
-};
-use super::volumes::Mounts;
+use super::containers::{Backoff, Timer, Turn};
+use super::report::{Report, reconciled_at};
+use super::status::{all_containers, end_containers, is_running, same_for_kubelet, set_address};
+use super::volumes::{Mounts, unusable_claim_message};
 use super::{Kubelet, Out, PodId, id_of};
 use crate::event_log::EventNote;
-use crate::machines::next_tick;
 use crate::object::SimKey;
-use crate::pods::{condition, has_ended, is_terminating, node_of, observed_generation, set_condition};
-use crate::step::{Context, DeleteOptions, Wakes, Write};
+use crate::pods::{has_ended, is_terminating, node_of};
+use crate::step::{Context, Wakes};
 use crate::store::{Change, Store};
-use crate::volumes::UnusableClaim;
 use crate::workload::Workload;
-use crate::world::{Machine, MachineState, Process};
+use crate::world::Process;
 
 /// The grace period of containers whose pod a restarted kubelet does not know.
 const ORPHAN_GRACE: i64 = 2;
@@ -58,18 +52,18 @@ pub(super) struct PodRun {
     /// The pod as the kubelet has last seen it.
     pub(super) pod: Arc<Pod>,
     /// The pod was removed from the API server.
-    gone: bool,
+    pub(super) gone: bool,
     /// The status that the kubelet knows, if the API server has another one.
-    own: Option<Arc<PodStatus>>,
+    pub(super) own: Option<Arc<PodStatus>>,
     pub(super) stage: Stage,
     pub(super) timers: Vec<Timer>,
     pub(super) backoffs: Vec<Backoff>,
     pub(super) sandbox: bool,
     pub(super) workload: Workload,
     /// The PersistentVolumes that it can write to.
-    mounted: Vec<Arc<str>>,
+    pub(super) mounted: Vec<Arc<str>>,
     /// The kubelet was restarted and has not looked at it since.
-    restarted: bool,
+    pub(super) restarted: bool,
     /// The grace period that an orderly shutdown of the machine gives it.
     pub(super) shutdown: Option<i64>,
 }
@@ -108,7 +102,7 @@ impl PodRun {
         }
     }
 
-    fn see_object(&mut self, pod: &Arc<Pod>) {
+    pub(super) fn see_object(&mut self, pod: &Arc<Pod>) {
         if Arc::ptr_eq(&self.pod, pod) {
             return;
         }
@@ -153,19 +147,16 @@ impl PodRun {
     }
 }
 
-/// Whether a step may tell the API server, and what it tells.
-struct Report<'a> {
-    connected: bool,
-    out: &'a mut Out,
-}
-
 impl Kubelet {
     /// A pod has changed on a node whose kubelet sees that.
     pub(super) fn pod_changed(&mut self, cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes) {
         let (before, after) = change.of::<Pod>();
         let Some(pod) = after else {
             let known = before.is_some_and(|pod| self.pods.get(&id_of(pod)).is_some());
-            return if known { wakes.now(change.key.clone()) } else { () };
+            if known {
+                wakes.now(change.key.clone());
+            }
+            return;
         };
         let id = id_of(pod);
         let Some(run) = self.pods.remove(|other| other.cmp(&id)) else {
@@ -204,49 +195,8 @@ impl Kubelet {
         }
     }
 
-    /// Accepts or rejects a pod. Gives whether it was accepted.
-    fn admit(&mut self, cx: &mut Context<'_>, id: &PodId, name: &Arc<str>, pod: &Arc<Pod>, out: &mut Out) -> bool {
-        let Some(node) = cx.store.get::<Node>("", name) else { return false };
-        let Some(run) = self.node_run(name).filter(|run| !run.starting) else { return false };
-        let others = run.pods.iter().filter_map(|id| self.pods.get(id)).map(|run| &*run.pod);
-        let rejected = match run.shutdown {
-            Some(_) => Some(Rejection {
-                reason: "NodeShutdown".into(),
-                event: "NodeShutdown",
-                message: "Pod was rejected as the node is shutting down.".into(),
-            }),
-            None => rejection(pod, node, &run.used, others),
-        };
-        if let Some(rejected) = rejected {
-            reject(cx, id, pod, &rejected, out);
-            return false;
-        }
-        let workload = cx.world.workload_of(cx.store, pod);
-        let mut run = PodRun::new(name, pod, workload);
-        let mut status = run.status();
-        let ran = all_containers(&status).any(is_running);
-        if ran {
-            // The machine was booted: nothing runs any more, and containers start again.
-            lose_containers(&mut status, cx.now);
-        } else if status.container_statuses.as_ref().is_none_or(Vec::is_empty) {
-            status = initial(pod, &Kubelet::host_address(cx, name), cx.settings, cx.now);
-        }
-        self.set_status(cx, &mut run, status, false, &mut Report { connected: true, out });
-        if matches!(run.status().phase.as_deref(), Some("Succeeded" | "Failed")) {
-            run.stage = Stage::Unmounting { at: cx.now };
-        } else if ran {
-            out.event(cx, EventNote::normal(&id.0, "SandboxChanged", SANDBOX_CHANGED));
-        }
-        self.change_node(name, |node| {
-            node.pods.insert(id.clone());
-            node.used.add(pod);
-        });
-        self.pods.insert(id.clone(), Arc::new(run));
-        true
-    }
-
     /// Goes on with a pod.
-    fn advance(&mut self, cx: &mut Context<'_>, id: &PodId, out: &mut Out) {
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, id: &PodId, out: &mut Out) {
         let Some(run) = self.pods.remove(|other| other.cmp(id)) else { return };
         let mut run = Arc::unwrap_or_clone(run);
         let Some(machine) = cx.world.machine(&run.node).cloned() else { return };
@@ -260,7 +210,7 @@ impl Kubelet {
             keep = self.live(cx, id, &mut run, &mut report);
             report.out.next = [report.out.next, run.due().filter(|_| keep)].into_iter().flatten().min();
             if keep && connected && run.own.is_some() && !run.gone {
-                self.reconcile(cx, &machine, &run, report.out);
+                report.reconcile(cx, &machine, &run);
             }
         }
         if keep {
@@ -268,19 +218,6 @@ impl Kubelet {
         } else {
             self.forget_pod(id, &run);
         }
-    }
-
-    /// The API server has another status than the kubelet: it is told again when the kubelet compares them next.
-    fn reconcile(&self, cx: &Context<'_>, machine: &Machine, run: &PodRun, out: &mut Out) {
-        let written = |write: &Write| matches!(write, Write::Status(object) if object.uid() == run.pod.metadata.uid.as_deref().unwrap_or_default());
-        if out.writes.iter().any(written) {
-            return;
-        }
-        let at = reconciled_at(cx, machine);
-        if at > cx.now {
-            return out.look_at(at);
-        }
-        out.writes.push(write_status(run, run.status()));
     }
 
     /// Goes through the stages as far as time and volumes allow. Gives whether the pod is still there.
@@ -315,37 +252,9 @@ impl Kubelet {
                     self.release_volumes(&run.node, id, &run.pod);
                     run.stage = Stage::Finished;
                 }
-                Stage::Finished => return !finish(cx, id, run, report),
+                Stage::Finished => return !report.finish(id, run),
             }
         }
-    }
-
-    /// After the restart of a kubelet a pod is admitted again. Gives whether it goes on as before.
-    fn take_back(&mut self, cx: &mut Context<'_>, id: &PodId, run: &mut PodRun, report: &mut Report<'_>) -> bool {
-        if run.gone || is_terminating(&run.pod) || !matches!(run.stage, Stage::Volumes | Stage::Running) {
-            return true;
-        }
-        run.restarted = false;
-        let Some(node) = cx.store.get::<Node>("", &run.node) else { return true };
-        let mut used = self.node_run(&run.node).map(|node| node.used.clone()).unwrap_or_default();
-        used.remove(&run.pod);
-        if let Some(rejected) = rejection(&run.pod, node, &used, std::iter::empty()) {
-            cx.world.end_process(&id.1);
-            let status = reject(cx, id, &run.pod, &rejected, report.out);
-            run.own = Some(Arc::new(status));
-            run.timers.clear();
-            run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
-            return false;
-        }
-        // A new kubelet knows the states of containers, but of conditions only what the API server has.
-        let mut status = run.status();
-        if !cx.settings.since(35) {
-            self.probe_again(cx, run, &mut status);
-        }
-        run.own = None;
-        run.backoffs.clear();
-        self.set_status(cx, run, status, false, report);
-        true
     }
 
     /// Mounts the volumes. Gives whether that is done.
@@ -354,25 +263,11 @@ impl Kubelet {
             Mounts::Done(volumes) => {
                 run.mounted = volumes;
                 run.stage = Stage::Running;
-                self.plan_start(cx, run);
+                run.plan_start(cx.settings, 0, cx.now);
                 true
             }
             Mounts::NoClaim(unusable) => {
-                let (UnusableClaim::NotFound(claim) | UnusableClaim::Unbound(claim)) = &unusable;
-                let names: Vec<&str> = claim_volumes(&run.pod, claim).collect();
-                let problem = match &unusable {
-                    UnusableClaim::NotFound(claim) => {
-                        format!("error processing PVC {}/{claim}: failed to fetch PVC from API server: persistentvolumeclaims \"{claim}\" not found", id.0.namespace)
-                    }
-                    UnusableClaim::Unbound(claim) => {
-                        format!("error processing PVC {}/{claim}: PVC is not bound", id.0.namespace)
-                    }
-                };
-                let names = names.join(" ");
-                let message = format!(
-                    "Unable to attach or mount volumes: unmounted volumes=[{names}], unattached volumes=[], \
-                     failed to process volumes=[{names}]: {problem}"
-                );
+                let message = unusable_claim_message(&run.pod, &unusable);
                 report.out.event(cx, EventNote::warning(&id.0, "FailedMount", message));
                 false
             }
@@ -395,12 +290,12 @@ impl Kubelet {
                 };
                 set_address(status, address);
             }
-            self.fire(cx, id, run, status, timer, report.out);
+            Turn { cx, id, run, status, out: report.out }.fire(timer);
             run.timers.sort_by_key(|timer| (timer.at, timer.index));
         }
         let Some(status) = status else { return false };
         self.track_process(cx, id, run, &status);
-        self.set_status(cx, run, status, false, report);
+        report.set_status(cx, run, status, false);
         let ended = matches!(run.status().phase.as_deref(), Some("Succeeded" | "Failed"));
         if ended {
             // Sidecars end with the other containers.
@@ -410,7 +305,7 @@ impl Kubelet {
     }
 
     /// A process exists in the world exactly while a container runs.
-    fn track_process(&mut self, cx: &mut Context<'_>, id: &PodId, run: &PodRun, status: &PodStatus) {
+    pub(super) fn track_process(&mut self, cx: &mut Context<'_>, id: &PodId, run: &PodRun, status: &PodStatus) {
         let runs = all_containers(status).any(is_running);
         if runs && cx.world.process(&id.1).is_none() {
             let (node, volumes) = (Arc::clone(&run.node), run.mounted.clone());
@@ -429,7 +324,7 @@ impl Kubelet {
             return self.finish_stop(cx, id, run, 0, report);
         }
         // The status of a pod that is being deleted is reported for its new generation.
-        self.set_status(cx, run, status, false, report);
+        report.set_status(cx, run, status, false);
         for name in &running {
             report.out.event(cx, EventNote::normal(&id.0, "Killing", format!("Stopping container {name}")));
         }
@@ -445,32 +340,8 @@ impl Kubelet {
         run.sandbox = false;
         let mut status = run.status();
         end_containers(&run.pod, &mut status, code, cx.now);
-        self.set_status(cx, run, status, true, report);
+        report.set_status(cx, run, status, true);
         run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
-    }
-
-    /// Computes phase and conditions, and reports the status if it is new.
-    fn set_status(
-        &mut self,
-        cx: &Context<'_>,
-        run: &mut PodRun,
-        mut status: PodStatus,
-        terminal: bool,
-        report: &mut Report<'_>,
-    ) {
-        let before = run.status();
-        let facts = PodFacts { pod: &run.pod, sandbox: run.sandbox, terminal };
-        refresh(facts, &mut status, &before, cx.settings, cx.now);
-        if terminal && run.shutdown.is_some() {
-            mark_shutdown(&run.pod, &mut status, cx);
-        }
-        if same_for_kubelet(&before, &status) {
-            return;
-        }
-        if report.connected && !run.gone {
-            report.out.writes.push(write_status(run, status.clone()));
-        }
-        run.own = Some(Arc::new(status));
     }
 
     /// The pod has left the node.
@@ -518,154 +389,4 @@ impl Kubelet {
         }
     }
 
-    /// Takes over a pod of a cluster that is running.
-    pub(super) fn resume_pod(&mut self, cx: &mut Context<'_>, node: &Arc<str>, pod: &Arc<Pod>) {
-        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-        let off = cx.world.state(node) == MachineState::Off;
-        if has_ended(pod) || off || statuses.is_none_or(Vec::is_empty) {
-            return;
-        }
-        let id = id_of(pod);
-        let mut run = PodRun::new(node, pod, cx.world.workload_of(cx.store, pod));
-        let status = run.status();
-        let started = |status: &k8s_openapi::api::core::v1::ContainerStatus| {
-            is_running(status) || status.last_state.as_ref().is_some_and(|state| state.terminated.is_some())
-        };
-        if status.pod_ip.is_some() || all_containers(&status).any(started) {
-            run.stage = Stage::Running;
-            run.sandbox = true;
-            run.mounted = self.take_over_volumes(cx, &id, node, pod);
-            self.plan_rest(cx, &mut run);
-            self.track_process(cx, &id, &run, &status);
-            if let Some(deletion) = deletion(&pod.metadata).filter(|_| cx.world.is_connected(node, cx.now)) {
-                let stop = run.workload.delays(cx.settings).stop;
-                run.timers.clear();
-                run.stage = Stage::Stopping { ends: (deletion.requested + stop).min(deletion.due).max(cx.now), code: 0 };
-            }
-        }
-        if cx.world.is_connected(node, cx.now) {
-            run.own = marked_by_controller(&run).map(Arc::new);
-        }
-        self.change_node(node, |node| {
-            node.pods.insert(id.clone());
-            node.used.add(pod);
-        });
-        self.pods.insert(id, Arc::new(run));
-    }
-}
-
-/// The message of a sandbox that was lost.
-const SANDBOX_CHANGED: &str = "Pod sandbox changed, it will be killed and re-created.";
-
-/// The moment at which a kubelet compares the statuses of pods next. It lies between two reports of the node's status.
-fn reconciled_at(cx: &Context<'_>, machine: &Machine) -> Timestamp {
-    let period = cx.settings.kubelet.pod_status_period;
-    next_tick(machine, period, period / 2, cx.now)
-}
-
-/// The volumes of a pod that use a claim.
-fn claim_volumes<'a>(pod: &'a Pod, claim: &'a str) -> impl Iterator<Item = &'a str> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let uses = move |volume: &&k8s_openapi::api::core::v1::Volume| {
-        stead_model::claim_of(volume, name).is_some_and(|(used, _)| used == claim)
-    };
-    volumes.filter(uses).map(|volume| volume.name.as_str())
-}
-
-/// The patch of a pod's status: conditions that belong to others stay as the API server has them.
-fn write_status(run: &PodRun, mut status: PodStatus) -> Write {
-    merge_foreign(&run.pod, &mut status);
-    status.qos_class = run.pod.status.as_ref().and_then(|status| status.qos_class.clone());
-    let mut metadata = run.pod.metadata.clone();
-    metadata.resource_version = None;
-    Write::Status(Pod { metadata, spec: run.pod.spec.clone(), status: Some(status) }.into())
-}
-
-/// `rejectPod`: the pod has failed, and nobody tries again.
-fn reject(cx: &Context<'_>, id: &PodId, pod: &Pod, rejected: &Rejection, out: &mut Out) -> PodStatus {
-    out.event(cx, EventNote::warning(&id.0, rejected.event, rejected.message.clone()));
-    let shown = pod.status.clone().unwrap_or_default();
-    // The kubelet knows nothing else of it: containers, conditions and addresses are not reported.
-    let mut status = PodStatus {
-        phase: Some("Failed".into()),
-        reason: Some(rejected.reason.clone()),
-        message: Some(format!("Pod was rejected: {}", rejected.message)),
-        start_time: shown.start_time.or_else(|| Some(crate::api::whole_seconds(cx.now))),
-        qos_class: shown.qos_class,
-        observed_generation: observed_generation(pod, cx.settings).or(shown.observed_generation),
-        ..PodStatus::default()
-    };
-    merge_foreign(pod, &mut status);
-    let mut failed = Pod { status: Some(status.clone()), ..pod.clone() };
-    failed.metadata.resource_version = None;
-    out.writes.push(Write::Status(failed.into()));
-    status
-}
-
-/// The containers of a machine that was booted have ended with it.
-fn lose_containers(status: &mut PodStatus, now: Timestamp) {
-    let count = all_containers(status).count();
-    for index in 0..count {
-        let Some(container) = container_status_mut(status, index).filter(|container| is_running(container)) else {
-            continue;
-        };
-        container.state = terminated_state(end_of(container, 255, "Unknown", now));
-        container.ready = false;
-        container.started = Some(false);
-    }
-}
-
-/// The status that a pod's kubelet knows if the node controller has turned Ready to False meanwhile.
-fn marked_by_controller(run: &PodRun) -> Option<PodStatus> {
-    let status = run.pod.status.as_ref()?;
-    let (ready, containers) = (condition(&run.pod, "Ready")?, condition(&run.pod, "ContainersReady")?);
-    if ready.status == "True" || containers.status != "True" || ready.reason.is_some() {
-        return None;
-    }
-    let mut own = status.clone();
-    for condition in own.conditions.iter_mut().flatten().filter(|condition| condition.type_ == "Ready") {
-        condition.status = "True".into();
-        condition.last_transition_time = containers.last_transition_time.clone().filter(|time| near(time.0).is_some());
-    }
-    Some(own)
-}
-
-/// The status of a pod that ended because its machine shuts down.
-fn mark_shutdown(pod: &Pod, status: &mut PodStatus, cx: &Context<'_>) {
-    const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
-    if status.phase.as_deref() != Some("Succeeded") {
-        status.phase = Some("Failed".into());
-    }
-    status.reason = Some("Terminated".into());
-    status.message = Some(MESSAGE.into());
-    let target = PodCondition {
-        type_: "DisruptionTarget".into(),
-        status: "True".into(),
-        reason: Some("TerminationByKubelet".into()),
-        message: Some(MESSAGE.into()),
-        observed_generation: observed_generation(pod, cx.settings),
-        ..PodCondition::default()
-    };
-    let mut marked = Pod { status: Some(std::mem::take(status)), ..Pod::default() };
-    set_condition(&mut marked, target, cx.now);
-    *status = marked.status.unwrap_or_default();
-}
-
-/// Tells the API server that a pod has ended. Gives whether that is done.
-fn finish(cx: &Context<'_>, id: &PodId, run: &PodRun, report: &mut Report<'_>) -> bool {
-    if !report.connected {
-        return false;
-    }
-    if run.gone {
-        return true;
-    }
-    if run.own.is_some() {
-        report.out.writes.push(write_status(run, run.status()));
-    }
-    if is_terminating(&run.pod) {
-        let options = DeleteOptions { uid: Some(id.1.to_string()), grace: Some(0), ..DeleteOptions::default() };
-        report.out.writes.push(Write::Delete(id.0.clone(), options));
-    }
-    true
 }

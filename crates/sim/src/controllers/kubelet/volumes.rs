@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Volume};
 use stead_model::claim_of;
 
 use super::{Kubelet, PodId};
@@ -130,4 +130,25 @@ fn has_disks(cx: &Context<'_>, node: &str, volumes: &[BoundVolume]) -> bool {
 
 fn writable(volumes: &[BoundVolume]) -> Vec<Arc<str>> {
     volumes.iter().filter(|volume| !volume.read_only).map(|volume| volume.name().into()).collect()
+}
+
+/// The message of an event about a claim that a pod needs.
+pub(super) fn unusable_claim_message(pod: &Pod, unusable: &UnusableClaim) -> String {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let (claim, problem) = match unusable {
+        UnusableClaim::NotFound(claim) => {
+            let missing = format!("persistentvolumeclaims \"{claim}\" not found");
+            (claim, format!("failed to fetch PVC from API server: {missing}"))
+        }
+        UnusableClaim::Unbound(claim) => (claim, "PVC is not bound".to_owned()),
+    };
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let uses = |volume: &&Volume| claim_of(volume, name).is_some_and(|(used, _)| used == *claim);
+    let names: Vec<&str> = volumes.filter(uses).map(|volume| volume.name.as_str()).collect();
+    let names = names.join(" ");
+    format!(
+        "Unable to attach or mount volumes: unmounted volumes=[{names}], unattached volumes=[], failed to process \
+         volumes=[{names}]: error processing PVC {namespace}/{claim}: {problem}"
+    )
 }
