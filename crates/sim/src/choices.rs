@@ -35,6 +35,11 @@ pub enum Question {
         /// The kind, namespace and name of the workload.
         workload: String,
     },
+    /// Whether a node gets its NoExecute taint during the pass that finds too many nodes of its zone down.
+    TaintDuringPass {
+        /// The zone.
+        zone: String,
+    },
     /// Which of the nodes that wait for a NoExecute taint gets it next.
     TaintedNode {
         /// The zone.

@@ -33,8 +33,8 @@ mod store;
 #[cfg(test)]
 mod test_cluster;
 mod volumes;
-mod workload;
 mod work_queue;
+mod workload;
 mod world;
 
 pub use api::ApiServer;

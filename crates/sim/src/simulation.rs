@@ -194,7 +194,10 @@ impl Simulation {
         }
         let step = self.with_controller(id, |controllers, cx, _| controllers.step(id, cx, &item));
         for (item, after) in self.controllers.follow_up(id) {
-            self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
+            match after {
+                Some(after) => self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item),
+                None => self.queue.remove(id, item),
+            }
         }
         for mut write in step.writes {
             if let Err(error) = self.execute(&mut write, id.component()) {

@@ -209,8 +209,9 @@ pub trait Controller {
         Vec::new()
     }
 
-    /// Further items that the last step wants to look at, and after which time.
-    fn follow_up(&mut self) -> Vec<(Item, SignedDuration)> {
+    /// Further items that the last step wants to look at, and after which time; none for items that it no longer wants to
+    /// look at.
+    fn follow_up(&mut self) -> Vec<(Item, Option<SignedDuration>)> {
         Vec::new()
     }
 

@@ -38,6 +38,11 @@ impl WorkQueue {
         self.heap.push(Reverse((turn, work)));
     }
 
+    /// Takes an item out of the queue.
+    pub(crate) fn remove(&mut self, controller: ControllerId, item: Item) {
+        self.due.remove(&(controller, item));
+    }
+
     /// The time of the next item.
     pub(crate) fn next_at(&mut self) -> Option<Timestamp> {
         while let Some(Reverse((turn, work))) = self.heap.peek() {
@@ -100,6 +105,8 @@ mod tests {
         queue.add(at(7), ControllerId::PodGc, item("a"));
         queue.add(at(6), ControllerId::Kubelet, item("b"));
         queue.add(at(6), ControllerId::Kubelet, item("a"));
+        queue.add(at(4), ControllerId::Kubelet, item("c"));
+        queue.remove(ControllerId::Kubelet, item("c"));
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(
             order,

@@ -105,6 +105,8 @@ pub struct World {
     workloads: Sorted<SimKey, Workload>,
     /// The nodes whose machines changed since the last call of [`World::take_changed_machines`].
     changed_machines: BTreeSet<Arc<str>>,
+    /// The changes of machines since the last call of [`World::take_machine_changes`], in order.
+    machine_changes: Vec<(Arc<str>, Machine)>,
     /// The nodes whose machines are asked to shut down in order.
     shutdowns: BTreeSet<Arc<str>>,
     disks: Sorted<Arc<str>, Disk>,
@@ -136,8 +138,10 @@ impl World {
     /// Adds or changes a machine. The processes of one that is off end.
     pub fn set_machine(&mut self, node: &str, machine: Machine) {
         let (ends, at) = (machine.state == MachineState::Off, machine.since);
-        self.machines.insert(node.into(), machine);
-        self.changed_machines.insert(node.into());
+        let name: Arc<str> = node.into();
+        self.machines.insert(Arc::clone(&name), machine.clone());
+        self.machine_changes.push((Arc::clone(&name), machine));
+        self.changed_machines.insert(name);
         let here = self.processes_on.find(|name| (**name).cmp(node)).cloned().unwrap_or_default();
         for uid in here.iter() {
             if ends {
@@ -152,6 +156,11 @@ impl World {
     /// The nodes whose machines changed since the last call: their heartbeats are implied, so nothing else tells.
     pub(crate) fn take_changed_machines(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.changed_machines)
+    }
+
+    /// What happened to machines since the last call, for their kubelets.
+    pub(crate) fn take_machine_changes(&mut self) -> Vec<(Arc<str>, Machine)> {
+        std::mem::take(&mut self.machine_changes)
     }
 
     /// What the kubelet of a node registers when it starts; none if the machine was found, not added.

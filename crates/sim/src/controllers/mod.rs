@@ -70,7 +70,7 @@ macro_rules! controllers {
                 }
             }
 
-            pub(crate) fn follow_up(&mut self, id: ControllerId) -> Vec<(Item, SignedDuration)> {
+            pub(crate) fn follow_up(&mut self, id: ControllerId) -> Vec<(Item, Option<SignedDuration>)> {
                 match id {
                     $(ControllerId::$controller => self.$module.follow_up(),)*
                 }

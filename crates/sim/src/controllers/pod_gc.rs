@@ -90,7 +90,7 @@ impl PodGc {
         let ended = |pod: Option<&Arc<Pod>>| usize::from(pod.is_some_and(|pod| has_ended(pod)));
         self.finished = (self.finished + ended(after)).saturating_sub(ended(before));
         let unscheduled = |pod: &Arc<Pod>| is_terminating(pod) && node_of(pod).is_none();
-        if before.is_some_and(|pod| unscheduled(pod)) && !after.is_some_and(|pod| unscheduled(pod)) {
+        if before.is_some_and(unscheduled) && !after.is_some_and(unscheduled) {
             self.unscheduled.remove(&change.key);
         }
         let Some(pod) = after else {

@@ -32,7 +32,7 @@ pub(crate) struct TaintEviction {
     timers: Sorted<SimKey, Timer>,
     /// Pods whose tolerations or node changed, or that are gone.
     changed: BTreeSet<SimKey>,
-    follow_up: Vec<(Item, SignedDuration)>,
+    follow_up: Vec<(Item, Option<SignedDuration>)>,
 }
 
 impl Controller for TaintEviction {
@@ -73,7 +73,7 @@ impl Controller for TaintEviction {
         }
     }
 
-    fn follow_up(&mut self) -> Vec<(Item, SignedDuration)> {
+    fn follow_up(&mut self) -> Vec<(Item, Option<SignedDuration>)> {
         std::mem::take(&mut self.follow_up)
     }
 
@@ -175,7 +175,7 @@ impl TaintEviction {
             TolerationTime::For(time) => Timer { created: cx.now, fires: cx.now + time },
         };
         self.timers.insert(key.clone(), timer);
-        self.follow_up.push((Item::Object(key.clone()), timer.fires.duration_since(cx.now)));
+        self.follow_up.push((Item::Object(key.clone()), Some(timer.fires.duration_since(cx.now))));
     }
 
     /// Stops a timer, and says so if there was one.
@@ -183,6 +183,9 @@ impl TaintEviction {
         if self.timers.remove(|other| other.cmp(key)).is_some() {
             let message = format!("Cancelling deletion of Pod {}/{}", key.namespace, key.name);
             writes.push(Write::Event(EventNote::normal(key, "TaintManagerEviction", message)));
+            if !self.changed.contains(key) {
+                self.follow_up.push((Item::Object(key.clone()), None));
+            }
         }
     }
 }
@@ -216,6 +219,7 @@ mod tests {
     use crate::object::SimObject;
     use crate::settings::Settings;
     use crate::simulation::Simulation;
+    use crate::world::{Machine, MachineState};
     use serde_json::{Value, json};
 
     const START: i64 = 1_767_225_600;
@@ -311,7 +315,8 @@ mod tests {
         assert!(history(&simulation, "p").is_empty());
         let mut fork = simulation.clone();
         set_taints(&mut fork, &[]);
-        fork.run_until(at(400)).expect("runs");
+        fork.run_until(at(101)).expect("runs");
+        assert_eq!(fork.next_at(), None, "nobody waits for a timer that was stopped");
         assert_eq!(history(&fork, "p"), ["100 Cancelling"]);
         simulation.run_until(at(400)).expect("runs");
         assert_eq!(history(&simulation, "p"), ["110 Marking", "140 due"]);
@@ -337,15 +342,15 @@ mod tests {
 
     #[test]
     fn the_timers_of_a_deleted_node_fire_and_those_of_a_deleted_pod_do_not() {
-        let tolerations = json!([tolerate("t", json!(100))]);
+        let tolerations = json!([tolerate("t", json!(30))]);
         let objects = vec![node(&["t"]), pod("p", "a", &tolerations), pod("q", "a", &tolerations)];
         let mut simulation = cluster(objects);
         simulation.run_until(at(10)).expect("runs");
         simulation.request(Write::Delete(SimKey::node("a"), DeleteOptions::default())).expect("deleted");
         let force = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
         simulation.request(Write::Delete(SimKey::pod("n", "q"), force)).expect("deleted");
-        simulation.run_until(at(150)).expect("runs");
-        assert!(history(&simulation, "p").contains(&"100 Marking".to_owned()), "{:?}", history(&simulation, "p"));
+        simulation.run_until(at(50)).expect("runs");
+        assert!(history(&simulation, "p").contains(&"30 Marking".to_owned()), "{:?}", history(&simulation, "p"));
         assert_eq!(history(&simulation, "q"), ["10 Cancelling"]);
     }
 
@@ -359,9 +364,11 @@ mod tests {
         }
         let objects = vec![tainted, pod("p", "a", &json!([tolerate("t", json!(100))]))];
         let (settings, choices) = (alone(), Choices::enumerated());
-        let world = crate::world::World::default();
+        let mut world = crate::world::World::default();
+        let machine = Machine { state: MachineState::Off, since: at(0), boots: 0, lease_phase: at(0) };
+        world.set_machine("a", machine);
         let mut simulation = Simulation::resume(at(0), settings, choices, objects, world);
-        simulation.run_until(at(60)).expect("runs");
+        simulation.run_until(at(55)).expect("runs");
         assert_eq!(history(&simulation, "p"), ["20 Marking", "50 due"]);
     }
 }

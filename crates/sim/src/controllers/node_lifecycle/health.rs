@@ -62,7 +62,7 @@ impl Health {
         grid: Grid,
         pass: Timestamp,
     ) {
-        let seen_by = |change: Timestamp| grid.at_or_after(change + cx.settings.timers.reaction).min(pass);
+        let seen_by = |change: Timestamp| grid.at_or_after(change + cx.settings.timers.reaction);
         let found = heartbeat(node);
         if found != self.heartbeat && (found.is_some() || self.heartbeat.is_some()) {
             self.seen = self.seen.max(touched.map_or(pass, seen_by));

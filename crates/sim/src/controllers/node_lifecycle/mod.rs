@@ -43,6 +43,8 @@ pub(crate) struct NodeLifecycle {
     /// When silent nodes are due to be marked.
     due: BTreeSet<(Timestamp, Arc<str>)>,
     zones: Zones,
+    /// The last pass over nodes.
+    passed: Option<Timestamp>,
     /// When the next pass over nodes takes place.
     pass_at: Option<Timestamp>,
     /// When the nodes that wait for a NoExecute taint are looked at.
@@ -179,7 +181,10 @@ impl NodeLifecycle {
 
     fn want_pass(&mut self, cx: &Context<'_>, name: &Arc<str>) -> Timestamp {
         self.changed.insert(Arc::clone(name));
-        let next = grid(cx).at_or_after(cx.now);
+        let next = match grid(cx).at_or_after(cx.now) {
+            next if self.passed.is_some_and(|passed| passed >= next) => grid(cx).after(cx.now),
+            next => next,
+        };
         self.pass_at = Some(self.pass_at.map_or(next, |at| at.min(next)));
         next
     }
@@ -203,6 +208,7 @@ impl NodeLifecycle {
     fn pass(&mut self, cx: &mut Context<'_>, writes: &mut Vec<Write>) {
         let pass = grid(cx).at_or_before(cx.now);
         self.pass_at = None;
+        self.passed = Some(pass);
         let mut names = std::mem::take(&mut self.changed);
         while let Some((at, name)) = self.due.first().filter(|(at, _)| *at <= pass).cloned() {
             self.due.remove(&(at, Arc::clone(&name)));
@@ -220,6 +226,7 @@ impl NodeLifecycle {
                 }
             }
         }
+        self.taint_during_pass(cx, &mut written, writes);
         match self.zones.update(&cx.settings.timers, pass) {
             Disruption::None => {}
             Disruption::Entered => {
@@ -356,29 +363,69 @@ impl NodeLifecycle {
         Some(grid.at_or_after(first.max(cx.now + SignedDuration::from_nanos(1))))
     }
 
-    /// `doNoExecuteTaintingPass`: one node of each zone that may go on. Kubernetes adds all waiting nodes anew in each
-    /// pass, so that their order is chance.
-    fn taint_waiting(&mut self, cx: &mut Context<'_>, writes: &mut Vec<Write>) {
-        for (name, zone) in &mut self.zones.zones {
-            while zone.limiter.accepts_at().is_some_and(|at| at <= cx.now) && !zone.waiting.is_empty() {
-                let options: Vec<&str> = zone.waiting.iter().map(|node| &**node).collect();
-                let question = Question::TaintedNode { zone: name.replace(":\0:", "/") };
-                let chosen: Arc<str> = options[cx.choices.pick(question, &options)].into();
-                zone.limiter.take(cx.now);
-                zone.waiting.remove(&chosen);
-                let Some(node) = cx.store.get::<Node>("", &chosen) else { continue };
-                let (wanted, other) = match readiness(node) {
-                    Some("False") => (NOT_READY, UNREACHABLE),
-                    Some("Unknown") => (UNREACHABLE, NOT_READY),
-                    // It is Ready again.
-                    _ => continue,
-                };
-                let mut writer = NodeWriter::new(node);
-                writer.swap_taints(&[no_execute(wanted)], &[no_execute(other)], cx.now);
+    /// The nodes that wait are looked at while a pass takes place, too. A zone that the pass is going to stop may get a
+    /// taint before that.
+    fn taint_during_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: &mut BTreeMap<Arc<str>, NodeWriter>,
+        writes: &mut Vec<Write>,
+    ) {
+        for zone in self.zones.stopping(&cx.settings.timers, cx.now) {
+            let question = Question::TaintDuringPass { zone: shown_zone(&zone) };
+            if cx.choices.pick(question, &["no", "yes"]) == 0 {
+                continue;
+            }
+            let Some(chosen) = self.take_waiting(cx, &zone) else { continue };
+            if let Some(writer) = written.get_mut(&chosen) {
+                taint_not_ready(writer, cx.now);
                 writes.append(&mut writer.writes);
             }
         }
     }
+
+    /// The next node of a zone that may be tainted. Kubernetes adds all waiting nodes anew in each pass, so that their
+    /// order is chance.
+    fn take_waiting(&mut self, cx: &mut Context<'_>, zone: &Arc<str>) -> Option<Arc<str>> {
+        let found = self.zones.zones.get_mut(zone)?;
+        if found.waiting.is_empty() || found.limiter.accepts_at().is_none_or(|at| at > cx.now) {
+            return None;
+        }
+        let options: Vec<&str> = found.waiting.iter().map(|node| &**node).collect();
+        let question = Question::TaintedNode { zone: shown_zone(zone) };
+        let chosen: Arc<str> = options[cx.choices.pick(question, &options)].into();
+        found.limiter.take(cx.now);
+        found.waiting.remove(&chosen);
+        Some(chosen)
+    }
+
+    /// `doNoExecuteTaintingPass`.
+    fn taint_waiting(&mut self, cx: &mut Context<'_>, writes: &mut Vec<Write>) {
+        let zones: Vec<Arc<str>> = self.zones.zones.keys().cloned().collect();
+        for zone in zones {
+            while let Some(chosen) = self.take_waiting(cx, &zone) {
+                let Some(node) = cx.store.get::<Node>("", &chosen) else { continue };
+                let mut writer = NodeWriter::new(node);
+                taint_not_ready(&mut writer, cx.now);
+                writes.append(&mut writer.writes);
+            }
+        }
+    }
+}
+
+/// A zone as questions name it.
+fn shown_zone(zone: &str) -> String {
+    zone.replace(":\0:", "/")
+}
+
+/// Gives a node the NoExecute taint of its condition Ready; none if it is Ready again.
+fn taint_not_ready(writer: &mut NodeWriter, now: Timestamp) {
+    let (wanted, other) = match readiness(writer.node()) {
+        Some("False") => (NOT_READY, UNREACHABLE),
+        Some("Unknown") => (UNREACHABLE, NOT_READY),
+        _ => return,
+    };
+    writer.swap_taints(&[no_execute(wanted)], &[no_execute(other)], now);
 }
 
 /// `MarkPodsNotReady`: the condition Ready of the pods turns False; reason and message stay.

@@ -152,9 +152,11 @@ impl Zones {
         }
     }
 
-    /// No node waits any more.
+    /// A node does not wait any more.
     pub(super) fn forget(&mut self, node: &str) {
-        self.zones.values_mut().for_each(|zone| drop(zone.waiting.remove(node)));
+        for zone in self.zones.values_mut() {
+            zone.waiting.remove(node);
+        }
     }
 
     /// `handleDisruption`: computes the states of the zones and with them the rates. A zone without nodes that count has
@@ -183,6 +185,15 @@ impl Zones {
             (_, true) => Disruption::Left,
             _ => Disruption::None,
         }
+    }
+
+    /// The zones that the next update stops, in which a node could be tainted before it.
+    pub(super) fn stopping(&self, timers: &ControllerTimers, now: Timestamp) -> Vec<Arc<str>> {
+        let stops = |zone: &Zone| zone.nodes > 0 && zone.rate(zone.computed(timers), timers) <= 0.0;
+        let could = |zone: &Zone| {
+            !zone.waiting.is_empty() && zone.limiter.accepts_at().is_some_and(|at| at <= now) && stops(zone)
+        };
+        self.zones.iter().filter(|(_, zone)| could(zone)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// Takes over the states of a cluster that is running: the newest NoExecute taint of a zone took its last token.
