@@ -17,6 +17,7 @@ mod choices;
 mod controllers;
 mod error;
 mod event_log;
+mod grid;
 mod object;
 mod pods;
 mod settings;
@@ -33,7 +34,9 @@ pub use controllers::ControllerId;
 pub use error::{ApiError, LimitReached};
 pub use event_log::{EventLog, EventNote, SimEvent};
 pub use object::{ObjectKind, SimKey, SimObject, SimType, UntypedObject};
-pub use settings::{ControllerTimers, KubeletDelays, Limits, Settings, StorageDelays, WorkloadDelays};
+pub use settings::{
+    ControllerTimers, DriverSettings, DriverState, KubeletDelays, Limits, Settings, StorageSettings, WorkloadDelays,
+};
 pub use simulation::{Happening, Simulation};
 pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, Step, Wakes, Write};
 pub use store::{Change, Store};

@@ -2,16 +2,18 @@
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
+use super::storage;
 use crate::error::ApiError;
 use crate::object::SimObject;
 use crate::settings::Settings;
 use crate::store::Store;
 
 /// Adds the defaults of an object that is created.
-pub(super) fn apply(object: &mut SimObject, _store: &Store, _settings: &Settings) -> Result<(), ApiError> {
+pub(super) fn apply(object: &mut SimObject, store: &Store, _settings: &Settings) -> Result<(), ApiError> {
     if let SimObject::Pod(pod) = object {
         pod_defaults(std::sync::Arc::make_mut(pod));
     }
+    storage::apply(object, store);
     Ok(())
 }
 

@@ -4,9 +4,12 @@ mod bind;
 mod defaults;
 mod delete;
 mod eviction;
+mod storage;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+pub(crate) use storage::{CLAIM_PROTECTION, VOLUME_PROTECTION, default_class};
 
 use crate::choices::Choices;
 use crate::error::ApiError;
