@@ -10,7 +10,9 @@ use stead_model::{claim_of, csi_driver, unique_volume_name};
 
 use crate::object::{ObjectKind, SimKey};
 use crate::pods;
+use crate::settings::Settings;
 use crate::store::Store;
+use crate::world::Disk;
 
 /// The annotation of a claim whose volume is to be created for a node.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -151,6 +153,16 @@ pub(crate) fn class_of_volume(volume: &PersistentVolume) -> &str {
 /// The volume that a claim names; none if it names none.
 pub(crate) fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// The disk behind a new volume.
+pub(crate) fn new_disk(store: &Store, settings: &Settings, volume: &PersistentVolume) -> Disk {
+    Disk {
+        needs_attach: needs_attach(store, volume),
+        detach_revokes: csi_driver(volume).is_none_or(|driver| settings.storage.driver(driver).detach_revokes),
+        exclusive: is_exclusive(volume),
+        ..Disk::default()
+    }
 }
 
 /// The driver and the handle in the unique name of a CSI volume, `kubernetes.io/csi/DRIVER^HANDLE`.
