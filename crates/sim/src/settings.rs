@@ -1,9 +1,11 @@
 //! Version, timers and delays of the simulated cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use stead_model::KubernetesVersion;
+
+use crate::controllers::ControllerId;
 
 /// What a cluster has besides its objects.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +24,8 @@ pub struct Settings {
     pub storage: StorageSettings,
     /// What is too much.
     pub limits: Limits,
+    /// The components that do not run (`--controllers=-NAME`).
+    pub disabled: BTreeSet<ControllerId>,
 }
 
 /// The timers of kube-controller-manager and kube-scheduler. The defaults are those of the version.
@@ -266,7 +270,29 @@ impl Settings {
             workload: WorkloadDelays { start: seconds(1), ready: seconds(1), stop: seconds(1), job: seconds(1) },
             storage: StorageSettings::default(),
             limits: Limits { steps: 100_000_000, objects: 2_000_000 },
+            disabled: BTreeSet::new(),
         }
+    }
+
+    /// The settings of a cluster in which only these components run.
+    #[cfg(test)]
+    pub(crate) fn only(self, running: &[ControllerId]) -> Settings {
+        let disabled = ControllerId::ALL.iter().filter(|id| !running.contains(id)).copied().collect();
+        Settings { disabled, ..self }
+    }
+
+    /// The settings of a cluster in which only the components for volumes run.
+    #[cfg(test)]
+    pub(crate) fn only_storage(self) -> Settings {
+        self.only(&[
+            ControllerId::VolumeBinder,
+            ControllerId::ClaimProtection,
+            ControllerId::VolumeProtection,
+            ControllerId::EphemeralVolumes,
+            ControllerId::AttachDetach,
+            ControllerId::Provisioner,
+            ControllerId::Attacher,
+        ])
     }
 
     /// Whether the version is this minor version of Kubernetes 1, or newer.

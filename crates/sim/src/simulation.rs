@@ -69,8 +69,8 @@ impl Simulation {
     ) -> Simulation {
         let server = ApiServer::with_objects(objects);
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
-        for id in ControllerId::ALL {
-            simulation.with_controller(*id, |controllers, cx, wakes| controllers.resume(*id, cx, wakes));
+        for id in simulation.running() {
+            simulation.with_controller(id, |controllers, cx, wakes| controllers.resume(id, cx, wakes));
         }
         simulation
     }
@@ -103,6 +103,11 @@ impl Simulation {
     /// The source of chance.
     pub fn choices(&self) -> &Choices {
         &self.choices
+    }
+
+    /// Replaces the source of chance, as for another run from here.
+    pub fn set_choices(&mut self, choices: Choices) {
+        self.choices = choices;
     }
 
     /// How many steps the controllers made.
@@ -138,7 +143,8 @@ impl Simulation {
     /// Changes machines or disks, and tells kubelets and drivers about it.
     pub fn change_world(&mut self, change: impl FnOnce(&mut World, Timestamp)) {
         change(&mut self.world, self.now);
-        for id in [ControllerId::Kubelet, ControllerId::Attacher, ControllerId::Provisioner] {
+        let told = [ControllerId::Kubelet, ControllerId::Attacher, ControllerId::Provisioner];
+        for id in self.running().filter(|id| told.contains(id)) {
             self.queue.add(self.now, id, Item::Pass);
         }
     }
@@ -220,14 +226,20 @@ impl Simulation {
         let changes = self.server.execute(&mut request, write)?;
         let written = changes.last().map(|change| change.latest().clone());
         for change in changes {
-            for id in ControllerId::ALL {
-                self.with_controller(*id, |controllers, cx, wakes| controllers.affected(*id, cx, &change, wakes));
+            for id in self.running() {
+                self.with_controller(id, |controllers, cx, wakes| controllers.affected(id, cx, &change, wakes));
             }
             if let Some(journal) = &mut self.journal {
                 journal.push((self.now, Happening::Changed(change)));
             }
         }
         Ok(written)
+    }
+
+    /// The components that run.
+    fn running(&self) -> impl Iterator<Item = ControllerId> + use<> {
+        let settings = Arc::clone(&self.settings);
+        ControllerId::ALL.iter().copied().filter(move |id| !settings.disabled.contains(id))
     }
 
     fn report(&mut self, note: EventNote, component: &'static str) {

@@ -395,7 +395,7 @@ mod tests {
 
     /// A volume with these access modes, and nodes that its driver knows.
     fn cluster(storage: StorageSettings, modes: &[&str]) -> Simulation {
-        let settings = Settings { storage, ..Settings::default() };
+        let settings = Settings { storage, ..Settings::default() }.only_storage();
         let mut sim = Simulation::new(Timestamp::UNIX_EPOCH, settings, Choices::enumerated());
         let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" },
             "spec": { "accessModes": modes, "capacity": { "storage": "1Gi" },

@@ -72,10 +72,8 @@ impl Controller for ClaimProtection {
     fn affected(&mut self, cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes) {
         let waits = |object: &SimObject| Finalizer::of(object, CLAIM_PROTECTION) != Finalizer::Settled;
         match change.key.kind {
-            ObjectKind::PersistentVolumeClaim => {
-                if change.after.as_ref().is_some_and(waits) {
-                    wakes.now(change.key.clone());
-                }
+            ObjectKind::PersistentVolumeClaim if change.after.as_ref().is_some_and(waits) => {
+                wakes.now(change.key.clone());
             }
             ObjectKind::Pod => {
                 let SimObject::Pod(pod) = change.latest() else { return };
@@ -150,7 +148,7 @@ mod tests {
             let objects = pods.into_iter().chain([claim.clone()]);
             let mut sim = Simulation::resume(
                 Timestamp::UNIX_EPOCH,
-                Settings::default(),
+                Settings::default().only_storage(),
                 Choices::seeded(1),
                 objects,
                 crate::World::default(),
@@ -164,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_claim_goes_when_its_last_pod_goes() {
-        let mut sim = Simulation::new(Timestamp::UNIX_EPOCH, Settings::default(), Choices::seeded(1));
+        let mut sim = Simulation::new(Timestamp::UNIX_EPOCH, Settings::default().only_storage(), Choices::seeded(1));
         let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": { "name": "c", "namespace": "n" }, "spec": { "storageClassName": "" } });
         let claim = sim.request(Write::Create(object(claim))).expect("created").expect("an object");

@@ -118,7 +118,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn simulation(objects: &[Value]) -> Simulation {
-        let mut sim = Simulation::new(Timestamp::UNIX_EPOCH, Settings::default(), Choices::seeded(1));
+        let mut sim = Simulation::new(Timestamp::UNIX_EPOCH, Settings::default().only_storage(), Choices::seeded(1));
         for value in objects {
             sim.request(Write::Create(SimObject::from_json(value).expect("an object"))).expect("created");
         }

@@ -62,7 +62,7 @@ mod tests {
                 "namespace": "n", "uid": uid, "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
                 "spec": { "volumeName": "v" } });
             let objects = [volume, claim].map(|value| SimObject::from_json(&value).expect("an object"));
-            let (settings, choices) = (Settings::default(), Choices::seeded(1));
+            let (settings, choices) = (Settings::default().only_storage(), Choices::seeded(1));
             // A claim that does not exist would release the volume.
             let objects = objects.into_iter().take(if phase == "Bound" { 2 } else { 1 });
             let mut sim =

@@ -13,7 +13,7 @@ fn create(sim: &mut Simulation, value: &Value) -> SimObject {
 
 /// A node in zone z with the driver d, and a class of it.
 fn cluster(storage: StorageSettings, mode: &str, policy: &str) -> Simulation {
-    let settings = Settings { storage, ..Settings::default() };
+    let settings = Settings { storage, ..Settings::default() }.only_storage();
     let mut sim = Simulation::new(Timestamp::UNIX_EPOCH, settings, Choices::enumerated());
     for value in [
         json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a", "labels": { "zone": "z" } } }),

@@ -241,7 +241,7 @@ fn without_drivers() -> Simulation {
     let stopped = DriverSettings { state: DriverState::Stopped, ..DriverSettings::default() };
     let drivers = [("d".to_owned(), stopped)].into();
     let storage = StorageSettings { drivers, ..StorageSettings::default() };
-    let settings = Settings { storage, ..Settings::default() };
+    let settings = Settings { storage, ..Settings::default() }.only_storage();
     Simulation::new(Timestamp::UNIX_EPOCH, settings, Choices::enumerated())
 }
 
