@@ -45,6 +45,16 @@ pub enum Question {
         /// The zone.
         zone: String,
     },
+    /// The volume that a claim is bound to, among equally large ones.
+    Volume {
+        /// Namespace and name of the claim.
+        claim: String,
+    },
+    /// The node that a volume is attached to first, where pods of several nodes wait for it.
+    Attachment {
+        /// The name of the PersistentVolume.
+        volume: String,
+    },
     /// A delay that is not the same each time.
     Jitter {
         /// What is delayed.

@@ -19,6 +19,7 @@ mod controllers;
 mod error;
 mod event_log;
 mod grid;
+mod loop_grid;
 mod machines;
 mod nodes;
 mod object;
@@ -45,7 +46,8 @@ pub use event_log::{EventLog, EventNote, SimEvent};
 pub use machines::{MachineSpec, NoMachine, NodeDriver};
 pub use object::{ObjectKind, SimKey, SimObject, SimType, UntypedObject};
 pub use settings::{
-    ControllerTimers, KubeletDelays, KubeletForm, Limits, Settings, ShutdownGrace, StorageDelays, WorkloadDelays,
+    ControllerTimers, DriverSettings, DriverState, KubeletDelays, KubeletForm, Limits, Settings, ShutdownGrace,
+    StorageSettings, WorkloadDelays,
 };
 pub use simulation::{Happening, Simulation};
 pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, ObjectPart, Patch, Step, Wakes, Write};

@@ -1,5 +1,7 @@
 //! Version, timers and delays of the simulated cluster.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::SignedDuration;
 use stead_model::KubernetesVersion;
 
@@ -20,8 +22,8 @@ pub struct Settings {
     pub kubelet: KubeletDelays,
     /// How long the program in a container takes to start, to become ready and to stop.
     pub workload: WorkloadDelays,
-    /// The delays of storage drivers.
-    pub storage: StorageDelays,
+    /// Storage drivers.
+    pub storage: StorageSettings,
     /// What is too much.
     pub limits: Limits,
 }
@@ -56,6 +58,12 @@ pub struct ControllerTimers {
     /// After this time a volume is detached from a node that is not ready, mounted or not; none with
     /// `--disable-force-detach-on-timeout`.
     pub force_detach: Option<SignedDuration>,
+    /// How often the attach-detach controller checks that attached volumes are still attached
+    /// (`--attach-detach-reconcile-sync-period`).
+    pub attachment_check: SignedDuration,
+    /// How often the attach-detach controller looks for pods that are gone. It looks for pods that it has missed at every
+    /// third time.
+    pub attach_detach_populator: SignedDuration,
     /// The resync period of the PersistentVolume binder.
     pub volume_resync: SignedDuration,
     /// How long a Job's pod changes are collected before the Job is looked at.
@@ -152,15 +160,113 @@ pub struct WorkloadDelays {
     pub job: SignedDuration,
 }
 
-/// The delays of storage drivers.
+/// Storage drivers: their delays, and what they write.
+///
+/// The defaults are those of CSI drivers with their sidecars (external-provisioner, external-attacher).
 #[derive(Debug, Clone, PartialEq)]
-pub struct StorageDelays {
-    /// How long the creation of a volume takes.
+pub struct StorageSettings {
+    /// How long the creation of a volume takes, and its deletion.
     pub provision: SignedDuration,
     /// How long attaching takes.
     pub attach: SignedDuration,
     /// How long detaching takes.
     pub detach: SignedDuration,
+    /// The first delay after a call to a driver failed, doubled with each further failure (`--retry-interval-start`).
+    pub retry: SignedDuration,
+    /// The longest delay after a failed call (`--retry-interval-max`).
+    pub retry_max: SignedDuration,
+    /// Whether a failed call is repeated when objects or disks change, instead of after a delay.
+    pub retry_on_change: bool,
+    /// Whether drivers report events about claims and volumes.
+    pub events: bool,
+    /// Whether drivers have the CSI sidecars, which look up the node in CSINode and add annotations and finalizers.
+    /// Without them a driver writes only what Kubernetes needs.
+    pub sidecars: bool,
+    /// Whether the finalizer of a VolumeAttachment is added only after the storage has accepted the request.
+    pub finalizer_after_attach: bool,
+    /// Whether a volume that is created without a selected node gets the topology of one (`--immediate-topology`).
+    pub immediate_topology: bool,
+    /// The drivers that differ from [`DriverSettings::default`], by name.
+    pub drivers: BTreeMap<String, DriverSettings>,
+}
+
+/// A storage driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriverSettings {
+    /// Whether it works.
+    pub state: DriverState,
+    /// Whether a machine that a volume is detached from loses access to it.
+    pub detach_revokes: bool,
+}
+
+/// Whether a storage driver works.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DriverState {
+    /// It works.
+    #[default]
+    Working,
+    /// Every call fails.
+    Failing {
+        /// The error.
+        message: String,
+        /// Whether the node is at fault (gRPC `ResourceExhausted`), so that the scheduler has to select another one.
+        reschedule: bool,
+    },
+    /// It is not running: requests stay unanswered.
+    Stopped,
+}
+
+impl Default for DriverSettings {
+    fn default() -> DriverSettings {
+        DriverSettings { state: DriverState::Working, detach_revokes: true }
+    }
+}
+
+impl Default for StorageSettings {
+    fn default() -> StorageSettings {
+        let (seconds, millis) = (SignedDuration::from_secs, SignedDuration::from_millis);
+        StorageSettings {
+            provision: millis(100),
+            attach: millis(100),
+            detach: millis(100),
+            retry: seconds(1),
+            retry_max: seconds(300),
+            retry_on_change: false,
+            events: true,
+            sidecars: true,
+            finalizer_after_attach: false,
+            immediate_topology: true,
+            drivers: BTreeMap::new(),
+        }
+    }
+}
+
+impl StorageSettings {
+    /// The stand-in drivers of the testbed, which write only what Kubernetes needs and report no events.
+    pub fn stand_in() -> StorageSettings {
+        let instant = SignedDuration::ZERO;
+        StorageSettings {
+            provision: instant,
+            attach: instant,
+            detach: instant,
+            retry_on_change: true,
+            events: false,
+            sidecars: false,
+            immediate_topology: false,
+            ..StorageSettings::default()
+        }
+    }
+
+    /// The settings of a driver.
+    pub fn driver(&self, name: &str) -> DriverSettings {
+        self.drivers.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The delay after this many failures in a row, at least one.
+    pub(crate) fn retry_after(&self, failures: u32) -> SignedDuration {
+        let factor = 1_i32.checked_shl(failures.saturating_sub(1)).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
+        self.retry.checked_mul(factor).unwrap_or(self.retry_max).min(self.retry_max)
+    }
 }
 
 /// What is too much: the simulation stops with an error.
@@ -181,7 +287,7 @@ impl Default for Settings {
 impl Settings {
     /// The defaults of a version.
     pub fn of(version: KubernetesVersion) -> Settings {
-        let (seconds, millis) = (SignedDuration::from_secs, SignedDuration::from_millis);
+        let seconds = SignedDuration::from_secs;
         Settings {
             version,
             patch: 4,
@@ -195,14 +301,14 @@ impl Settings {
                 resume: seconds(1),
                 boot: seconds(30),
                 sync: seconds(1),
-                unmount: millis(300),
+                unmount: SignedDuration::from_millis(300),
                 pod_status_period: seconds(10),
                 shutdown_grace: None,
                 crash_backoff: seconds(10),
                 crash_backoff_max: seconds(300),
             },
             workload: WorkloadDelays { start: seconds(1), ready: seconds(1), stop: seconds(1), job: seconds(1) },
-            storage: StorageDelays { provision: millis(100), attach: millis(100), detach: millis(100) },
+            storage: StorageSettings::default(),
             limits: Limits { steps: 100_000_000, objects: 2_000_000 },
         }
     }
@@ -230,6 +336,20 @@ impl Settings {
         Settings { components: components.to_vec(), ..self }
     }
 
+    /// The settings of a cluster in which only the components for volumes run.
+    #[cfg(test)]
+    pub(crate) fn only_storage(self) -> Settings {
+        self.with_components(&[
+            ControllerId::VolumeBinder,
+            ControllerId::ClaimProtection,
+            ControllerId::VolumeProtection,
+            ControllerId::EphemeralVolumes,
+            ControllerId::AttachDetach,
+            ControllerId::Provisioner,
+            ControllerId::Attacher,
+        ])
+    }
+
     /// Whether the version is this minor version of Kubernetes 1, or newer.
     pub fn since(&self, minor: u16) -> bool {
         self.version >= KubernetesVersion::minor(minor)
@@ -255,6 +375,8 @@ impl ControllerTimers {
             orphan_quarantine: seconds(40),
             attach_detach_period: millis(100),
             force_detach: Some(seconds(360)),
+            attachment_check: seconds(60),
+            attach_detach_populator: seconds(60),
             volume_resync: seconds(15),
             job_sync_batch: seconds(1),
             job_backoff: seconds(10),

@@ -108,6 +108,11 @@ impl Simulation {
         &self.choices
     }
 
+    /// Replaces the source of chance, as for another run from here.
+    pub fn set_choices(&mut self, choices: Choices) {
+        self.choices = choices;
+    }
+
     /// How many steps the controllers made.
     pub fn steps(&self) -> u64 {
         self.steps

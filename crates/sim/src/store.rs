@@ -7,6 +7,7 @@ use stead_model::controller_of;
 use stead_model::fork::Sorted;
 
 use crate::object::{ObjectKind, SimKey, SimObject, SimType};
+use crate::volumes::claim_keys;
 
 /// Keys that share something. Most sets are small.
 type KeySet = Arc<BTreeSet<SimKey>>;
@@ -21,6 +22,10 @@ pub struct Store {
     owned_by: Sorted<Arc<str>, KeySet>,
     /// Objects that a controller could adopt, because none controls them.
     orphans: Sorted<SimKey, ()>,
+    /// Pods by each claim that they use.
+    pods_using: Sorted<SimKey, KeySet>,
+    /// VolumeAttachments by the name of their PersistentVolume.
+    attachments_of: Sorted<Arc<str>, KeySet>,
 }
 
 /// The kinds that controllers adopt.
@@ -143,6 +148,17 @@ impl Store {
         keys.filter_map(|key| self.object(key))
     }
 
+    /// The keys of the pods that use a claim, scheduled or not (`PodPVCIndex`).
+    pub fn pods_using(&self, namespace: &str, claim: &str) -> impl Iterator<Item = &SimKey> {
+        let compare = |key: &SimKey| (*key.namespace).cmp(namespace).then_with(|| (*key.name).cmp(claim));
+        self.pods_using.find(compare).into_iter().flat_map(|keys| keys.iter())
+    }
+
+    /// The keys of the VolumeAttachments of a PersistentVolume.
+    pub fn attachments_of(&self, volume: &str) -> impl Iterator<Item = &SimKey> {
+        self.attachments_of.find(|name| (**name).cmp(volume)).into_iter().flat_map(|keys| keys.iter())
+    }
+
     /// Adds or replaces an object.
     pub(crate) fn put(&mut self, object: SimObject) -> Change {
         let key = object.key();
@@ -170,6 +186,7 @@ impl Store {
             remove_from(&mut self.pods_on, before.as_deref(), &change.key);
             add_to(&mut self.pods_on, after.as_deref(), &change.key);
         }
+        self.index_volumes(change);
         let owners = |object: &Option<SimObject>| -> Vec<String> {
             let references = object.as_ref().and_then(|object| object.metadata().owner_references.as_ref());
             references.into_iter().flatten().map(|owner| owner.uid.clone()).collect()
@@ -189,6 +206,53 @@ impl Store {
                 _ => {}
             }
         }
+    }
+}
+
+impl Store {
+    /// The volumes of a pod and the source of a VolumeAttachment never change, so only new and removed objects count.
+    fn index_volumes(&mut self, change: &Change) {
+        if let (Some(before), Some(after)) = (&change.before, &change.after)
+            && before.uid() == after.uid()
+        {
+            return;
+        }
+        for (object, is_new) in [(&change.before, false), (&change.after, true)] {
+            match object {
+                Some(SimObject::Pod(pod)) => {
+                    for claim in claim_keys(pod) {
+                        if is_new {
+                            insert_into(&mut self.pods_using, claim, &change.key);
+                        } else {
+                            take_from(&mut self.pods_using, &claim, &change.key);
+                        }
+                    }
+                }
+                Some(SimObject::VolumeAttachment(attachment)) => {
+                    let volume = attachment.spec.source.persistent_volume_name.as_deref();
+                    if is_new {
+                        add_to(&mut self.attachments_of, volume, &change.key);
+                    } else {
+                        remove_from(&mut self.attachments_of, volume, &change.key);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn insert_into(index: &mut Sorted<SimKey, KeySet>, name: SimKey, key: &SimKey) {
+    let mut keys = index.remove(|other| other.cmp(&name)).unwrap_or_default();
+    Arc::make_mut(&mut keys).insert(key.clone());
+    index.insert(name, keys);
+}
+
+fn take_from(index: &mut Sorted<SimKey, KeySet>, name: &SimKey, key: &SimKey) {
+    let Some(mut keys) = index.remove(|other| other.cmp(name)) else { return };
+    Arc::make_mut(&mut keys).remove(key);
+    if !keys.is_empty() {
+        index.insert(name.clone(), keys);
     }
 }
 
@@ -245,5 +309,32 @@ mod tests {
         assert_eq!(store.all_in::<Pod>("m").count(), 0);
         assert_eq!(store.all::<Node>().count(), 0);
         assert!(store.get::<Pod>("n", "web-1").is_some() && store.get::<Pod>("n", "web-0").is_none());
+    }
+
+    #[test]
+    fn pods_are_found_by_claim_and_attachments_by_volume() {
+        let pod = |uid: &str, volumes: serde_json::Value| {
+            SimObject::from_json(&json!({ "apiVersion": "v1", "kind": "Pod",
+                "metadata": { "name": "p", "namespace": "n", "uid": uid },
+                "spec": { "volumes": volumes, "containers": [] } }))
+            .expect("a pod")
+        };
+        let claims = json!([{ "name": "a", "persistentVolumeClaim": { "claimName": "data" } },
+            { "name": "tmp", "ephemeral": {} }, { "name": "b", "emptyDir": {} }]);
+        let mut store = Store::default();
+        store.put(pod("1", claims));
+        let users = |store: &Store, claim: &str| store.pods_using("n", claim).count();
+        assert_eq!((users(&store, "data"), users(&store, "p-tmp"), users(&store, "b")), (1, 1, 0));
+        // Another pod of the same name.
+        store.put(pod("2", json!([])));
+        assert_eq!((users(&store, "data"), users(&store, "p-tmp")), (0, 0));
+        let attachment = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": { "name": "csi-1", "uid": "3" },
+            "spec": { "attacher": "d", "nodeName": "a", "source": { "persistentVolumeName": "v" } } });
+        let attachment = SimObject::from_json(&attachment).expect("an attachment");
+        store.put(attachment.clone());
+        assert_eq!(store.attachments_of("v").count(), 1);
+        store.remove(&attachment.key());
+        assert_eq!(store.attachments_of("v").count(), 0);
     }
 }

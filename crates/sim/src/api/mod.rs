@@ -11,6 +11,7 @@ mod delete;
 mod eviction;
 mod job_strategy;
 mod patch;
+mod storage;
 mod strategy;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ pub(crate) use self::delete::{FOREGROUND, ORPHAN};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+pub(crate) use storage::{CLAIM_PROTECTION, VOLUME_PROTECTION, default_class};
 
 use crate::choices::Choices;
 use crate::error::ApiError;
