@@ -1,6 +1,7 @@
 //! The errors of the API server and of the simulation.
 
 use jiff::Timestamp;
+use stead_model::Kind;
 
 use crate::object::SimKey;
 
@@ -75,8 +76,12 @@ pub enum ApiError {
 }
 
 /// The resource of an object with its API group, as messages name it: `statefulsets.apps`.
-pub(crate) fn resource(key: &SimKey) -> String {
-    let kind = key.kind.entry();
+fn resource(key: &SimKey) -> String {
+    resource_of(key.kind.entry())
+}
+
+/// The same of a kind.
+pub(crate) fn resource_of(kind: &Kind) -> String {
     if kind.group().is_empty() { kind.plural.to_owned() } else { format!("{}.{}", kind.plural, kind.group()) }
 }
 

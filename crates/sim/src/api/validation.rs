@@ -1,10 +1,12 @@
 //! Validation of changes, as far as controllers and people depend on its answer (`Validate*Update` in
 //! `pkg/apis/*/validation`). New objects are taken to be valid.
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::batch::v1::JobSpec;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
+use stead_semantics::Selector;
 
 use crate::error::ApiError;
 use crate::object::{SimKey, SimObject};
@@ -20,16 +22,21 @@ pub(super) fn update(object: &SimObject, before: &SimObject, key: &SimKey) -> Re
             }
         }
         (SimObject::Deployment(new), SimObject::Deployment(old)) => {
-            let selector = |of: &Deployment| of.spec.as_ref().map(|spec| spec.selector.clone());
-            immutable("spec.selector", &selector(new), &selector(old), &mut errors);
+            if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
+                selector(&new.selector, &old.selector, &new.template, &mut errors);
+            }
         }
         (SimObject::ReplicaSet(new), SimObject::ReplicaSet(old)) => {
-            let selector = |of: &ReplicaSet| of.spec.as_ref().map(|spec| spec.selector.clone());
-            immutable("spec.selector", &selector(new), &selector(old), &mut errors);
+            if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
+                let template = new.template.clone().unwrap_or_default();
+                selector(&new.selector, &old.selector, &template, &mut errors);
+            }
         }
         (SimObject::DaemonSet(new), SimObject::DaemonSet(old)) => {
-            let selector = |of: &DaemonSet| of.spec.as_ref().map(|spec| spec.selector.clone());
-            immutable("spec.selector", &selector(new), &selector(old), &mut errors);
+            if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
+                immutable("spec.selector", &new.selector, &old.selector, &mut errors);
+                selector_matches(&new.selector, &old.selector, &new.template, &mut errors);
+            }
         }
         (SimObject::Job(new), SimObject::Job(old)) => {
             if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
@@ -55,10 +62,29 @@ pub(super) fn update(object: &SimObject, before: &SimObject, key: &SimKey) -> Re
     }
 }
 
+fn selector(new: &LabelSelector, old: &LabelSelector, template: &PodTemplateSpec, errors: &mut Vec<String>) {
+    selector_matches(new, old, template, errors);
+    immutable("spec.selector", new, old, errors);
+}
+
 fn immutable<T: PartialEq + Serialize>(field: &str, new: &T, old: &T, errors: &mut Vec<String>) {
     if new != old {
         let value = serde_json::to_string(new).unwrap_or_default();
         errors.push(format!("{field}: Invalid value: {value}: field is immutable"));
+    }
+}
+
+/// A new selector has to select the pods of the template.
+fn selector_matches(new: &LabelSelector, old: &LabelSelector, template: &PodTemplateSpec, errors: &mut Vec<String>) {
+    if new == old {
+        return;
+    }
+    let labels = template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
+    if !Selector::from_label_selector(Some(new)).is_ok_and(|selector| selector.matches(&labels)) {
+        let value = serde_json::to_string(&labels).unwrap_or_default();
+        errors.push(format!(
+            "spec.template.metadata.labels: Invalid value: {value}: `selector` does not match template `labels`"
+        ));
     }
 }
 
@@ -82,6 +108,7 @@ fn new_finalizers(object: &SimObject, before: &SimObject, errors: &mut Vec<Strin
 }
 
 fn stateful_set(new: &StatefulSetSpec, old: &StatefulSetSpec, errors: &mut Vec<String>) {
+    selector_matches(&new.selector, &old.selector, &new.template, errors);
     let fixed = |spec: &StatefulSetSpec| {
         (
             spec.selector.clone(),
@@ -176,8 +203,11 @@ mod tests {
                     "suspend": false, "completions": 1, "template": template } })
         };
         let labels = json!({ "a": "x" });
-        let selector = "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"x\"}}: field is immutable";
-        let forbidden = "StatefulSet.apps \"w\" is invalid: spec: Forbidden: updates to statefulset spec for fields other \
+        let mismatch = "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template \
+                        `labels`";
+        let fixed = "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"x\"}}: field is immutable";
+        let selector = format!("[{mismatch}, {fixed}]");
+        let forbidden = "spec: Forbidden: updates to statefulset spec for fields other \
                          than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', \
                          'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
         let image = "/spec/template/spec/containers/0/image";
@@ -199,10 +229,15 @@ mod tests {
                 "DaemonSet",
                 "/spec/selector/matchLabels",
                 labels.clone(),
-                format!("DaemonSet.apps \"w\" is invalid: {selector}"),
+                format!("DaemonSet.apps \"w\" is invalid: [{fixed}, {mismatch}]"),
             ),
-            ("StatefulSet", "/spec/serviceName", json!("t"), forbidden.into()),
-            ("StatefulSet", "/spec/selector/matchLabels", labels, forbidden.into()),
+            ("StatefulSet", "/spec/serviceName", json!("t"), format!("StatefulSet.apps \"w\" is invalid: {forbidden}")),
+            (
+                "StatefulSet",
+                "/spec/selector/matchLabels",
+                labels,
+                format!("StatefulSet.apps \"w\" is invalid: [{mismatch}, {forbidden}]"),
+            ),
             ("StatefulSet", "/spec/replicas", json!(2), String::new()),
             ("StatefulSet", image, json!("j"), String::new()),
         ] {

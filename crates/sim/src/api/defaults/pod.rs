@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, EphemeralContainer, HTTPGetAction, Lifecycle, ObjectFieldSelector, Pod,
-    PodAffinityTerm, PodCondition, PodSpec, PodStatus, Probe, ResourceRequirements, Volume,
+    Container, ContainerPort, DownwardAPIVolumeFile, EnvVar, EphemeralContainer, HTTPGetAction, Lifecycle,
+    ObjectFieldSelector, Pod, PodAffinityTerm, PodCondition, PodSpec, PodStatus, Probe, ResourceFieldSelector,
+    ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -107,6 +108,7 @@ fn port(port: &mut ContainerPort) {
 fn variable(variable: &mut EnvVar) {
     let Some(source) = &mut variable.value_from else { return };
     source.field_ref.iter_mut().for_each(field_ref);
+    source.resource_field_ref.iter_mut().for_each(resource_ref);
     if let Some(file) = &mut source.file_key_ref {
         file.optional.get_or_insert(false);
     }
@@ -114,6 +116,10 @@ fn variable(variable: &mut EnvVar) {
 
 fn field_ref(selector: &mut ObjectFieldSelector) {
     set(&mut selector.api_version, "v1");
+}
+
+fn resource_ref(selector: &mut ResourceFieldSelector) {
+    selector.divisor.get_or_insert_with(|| Quantity("0".into()));
 }
 
 fn probe(probe: &mut Probe) {
@@ -154,14 +160,13 @@ fn volume(volume: &mut Volume) {
     }
     if let Some(source) = &mut volume.downward_api {
         source.default_mode.get_or_insert(READABLE);
-        let items = source.items.iter_mut().flatten();
-        items.flat_map(|item| &mut item.field_ref).for_each(field_ref);
+        source.items.iter_mut().flatten().for_each(downward_file);
     }
     if let Some(source) = &mut volume.projected {
         source.default_mode.get_or_insert(READABLE);
         for source in source.sources.iter_mut().flatten() {
             let items = source.downward_api.iter_mut().flat_map(|api| api.items.iter_mut().flatten());
-            items.flat_map(|item| &mut item.field_ref).for_each(field_ref);
+            items.for_each(downward_file);
             if let Some(token) = &mut source.service_account_token {
                 token.expiration_seconds.get_or_insert(3600);
             }
@@ -183,6 +188,11 @@ fn volume(volume: &mut Volume) {
     if let Some(template) = volume.ephemeral.as_mut().and_then(|source| source.volume_claim_template.as_mut()) {
         claim_spec(&mut template.spec);
     }
+}
+
+fn downward_file(file: &mut DownwardAPIVolumeFile) {
+    file.field_ref.iter_mut().for_each(field_ref);
+    file.resource_field_ref.iter_mut().for_each(resource_ref);
 }
 
 /// Whether a volume says nothing but its name: it is then an emptyDir.

@@ -54,6 +54,7 @@ pub(super) fn daemon_set(daemon_set: &mut DaemonSet) {
 pub(super) fn stateful_set(stateful_set: &mut StatefulSet, settings: &Settings) {
     let spec = stateful_set.spec.get_or_insert_default();
     set(&mut spec.pod_management_policy, "OrderedReady");
+    spec.service_name.get_or_insert_default();
     let strategy = spec.update_strategy.get_or_insert_default();
     // An explicit type without a rollingUpdate block stays without one.
     if strategy.type_.as_ref().is_none_or(String::is_empty) {

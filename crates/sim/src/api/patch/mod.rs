@@ -250,7 +250,7 @@ mod tests {
                 "a variable by its name",
                 json!({ "spec": { "containers": [{ "name": "a", "env": [{ "name": "F", "$patch": "delete" }, { "name": "G", "value": "3" }] }] } }),
                 "/spec/containers/0/env",
-                json!([{ "name": "E", "value": "1" }, { "name": "G", "value": "3" }]),
+                json!([{ "name": "G", "value": "3" }, { "name": "E", "value": "1" }]),
             ),
             (
                 "a port by its number",
@@ -292,7 +292,13 @@ mod tests {
                 "finalizers are a set",
                 json!({ "metadata": { "finalizers": ["c/c", "a/a"] } }),
                 "/metadata/finalizers",
-                json!(["a/a", "b/b", "c/c"]),
+                json!(["c/c", "a/a", "b/b"]),
+            ),
+            (
+                "new items come first",
+                json!({ "status": { "conditions": [{ "type": "New", "status": "True" }] } }),
+                "/status/conditions/0/type",
+                json!("New"),
             ),
             (
                 "a finalizer is removed",

@@ -42,20 +42,29 @@ fn apply_to_map(fields: &mut Map<String, Value>, patch: &Map<String, Value>, pla
                 found.retain(|item| !values.contains(item));
             }
         } else if !name.starts_with('$') {
-            apply_field(fields, name, value, place.field(name));
+            let order = patch.get(&format!("{ORDER}{name}")).and_then(Value::as_array);
+            apply_field(fields, name, value, order, place.field(name));
         }
     }
-    // After all changes, also of lists that are only put in order.
+    // Lists that are only put in order.
     for (name, order) in patch {
         if let (Some(name), Some(order)) = (name.strip_prefix(ORDER), order.as_array())
+            && !patch.contains_key(name)
             && let Some(items) = fields.get_mut(name).and_then(Value::as_array_mut)
         {
-            sort(items, order, place.field(name).patch_merge_key());
+            let before = items.clone();
+            *items = in_order(std::mem::take(items), &before, order, place.field(name).patch_merge_key());
         }
     }
 }
 
-fn apply_field(fields: &mut Map<String, Value>, name: &str, value: &Value, place: Place<'_>) {
+fn apply_field(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    value: &Value,
+    order: Option<&Vec<Value>>,
+    place: Place<'_>,
+) {
     match (fields.get_mut(name), value) {
         (_, Value::Null) => {
             fields.remove(name);
@@ -76,7 +85,7 @@ fn apply_field(fields: &mut Map<String, Value>, name: &str, value: &Value, place
         }
         (found, Value::Array(patch)) => {
             let before = found.and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-            fields.insert(name.to_owned(), Value::Array(merged_list(before, patch, place)));
+            fields.insert(name.to_owned(), Value::Array(merged_list(before, patch, order, place)));
         }
         (_, value) => {
             fields.insert(name.to_owned(), value.clone());
@@ -84,15 +93,16 @@ fn apply_field(fields: &mut Map<String, Value>, name: &str, value: &Value, place
     }
 }
 
-fn merged_list(before: Vec<Value>, patch: &[Value], place: Place<'_>) -> Vec<Value> {
+fn merged_list(before: Vec<Value>, patch: &[Value], order: Option<&Vec<Value>>, place: Place<'_>) -> Vec<Value> {
     if place.is_patch_set() {
-        let added: Vec<Value> = patch.iter().filter(|value| !before.contains(value)).cloned().collect();
-        return before.into_iter().chain(added).collect();
+        let added = patch.iter().filter(|value| !before.contains(value)).cloned();
+        let all = before.iter().cloned().chain(added).collect();
+        return in_order(all, &before, order.map_or(patch, Vec::as_slice), None);
     }
     let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(key) = place.patch_merge_key() else { return patch.to_vec() };
     let replaced = patch.iter().any(|item| directive(item) == "replace");
-    let mut items = if replaced { Vec::new() } else { before };
+    let mut items = if replaced { Vec::new() } else { before.clone() };
     for item in patch {
         let same = |other: &Value| other.get(key) == item.get(key);
         match directive(item).as_str() {
@@ -109,19 +119,28 @@ fn merged_list(before: Vec<Value>, patch: &[Value], place: Place<'_>) -> Vec<Val
             },
         }
     }
-    items
+    in_order(items, &before, order.map_or(patch, Vec::as_slice), Some(key))
 }
 
-/// Puts the items of a list into an order. Those that it does not name keep their place after the item before them.
-fn sort(items: &mut Vec<Value>, order: &[Value], key: Option<&'static str>) {
+/// The items of a list in the order of the patch. Items that it does not name come before the first item that followed
+/// them in the list before, else at the end (`normalizeElementOrder`).
+fn in_order(items: Vec<Value>, before: &[Value], order: &[Value], key: Option<&str>) -> Vec<Value> {
     let identity = |item: &Value| key.map_or_else(|| item.clone(), |key| item.get(key).cloned().unwrap_or_default());
-    let rank = |item: &Value| order.iter().position(|wanted| identity(wanted) == identity(item));
-    let mut last = None;
-    let mut ranked: Vec<(Option<usize>, Value)> = Vec::new();
-    for item in items.drain(..) {
-        last = rank(&item).or(last);
-        ranked.push((last, item));
+    let at = |list: &[Value], item: &Value| list.iter().position(|other| identity(other) == identity(item));
+    let (mut named, others): (Vec<Value>, Vec<Value>) = items.into_iter().partition(|item| at(order, item).is_some());
+    named.sort_by_key(|item| at(order, item));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    let mut ordered = Vec::new();
+    loop {
+        let first = match (others.peek(), named.peek()) {
+            (Some(other), Some(named)) => {
+                let follows = |other, named| Some(at(before, other)? < at(before, named)?);
+                follows(other, named).unwrap_or(false)
+            }
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => return ordered,
+        };
+        ordered.extend(if first { others.next() } else { named.next() });
     }
-    ranked.sort_by_key(|(rank, _)| *rank);
-    items.extend(ranked.into_iter().map(|(_, item)| item));
 }

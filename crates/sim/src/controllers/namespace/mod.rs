@@ -4,14 +4,16 @@
 //! time, because a step does not see its own writes: the pods are deleted, everything else is deleted, what is left is
 //! reported.
 
+mod conditions;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use stead_model::{KINDS, Kind};
 
-use crate::api::whole_seconds;
+use self::conditions::Remaining;
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::pods;
 use crate::step::{Context, Controller, DeleteOptions, DeletePropagation, Item, Step, Wakes, Write};
@@ -57,15 +59,6 @@ enum Stage {
     Begun,
     PodsDeleted,
     AllDeleted,
-}
-
-/// What is left of one kind.
-#[derive(Debug)]
-struct Remaining {
-    kind: &'static Kind,
-    count: usize,
-    /// How many objects have each finalizer.
-    finalizers: BTreeMap<String, usize>,
 }
 
 impl Controller for Namespaces {
@@ -147,7 +140,7 @@ impl Namespaces {
         let reported = if all { &remaining[..] } else { &[] };
         let mut status = namespace.status.clone().unwrap_or_default();
         status.phase = Some("Terminating".into());
-        update_conditions(&mut status, reported, &errors, cx.now);
+        conditions::update(&mut status, reported, &errors, cx.now);
         let mut writes = Vec::new();
         if namespace.status.as_ref() != Some(&status) {
             let mut reported = namespace.clone();
@@ -238,77 +231,6 @@ fn released(namespace: &Namespace) -> Write {
     finalizers.sort();
     namespace.metadata.resource_version = None;
     Write::Replace(SimObject::from(namespace))
-}
-
-/// The conditions of a namespace whose content is being deleted, each with its reason and message if all is well.
-const CONDITIONS: [(&str, &str, &str); 5] = [
-    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
-    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-    (CONTENT_FAILURE, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-    (CONTENT_REMAINING, "ContentRemoved", "All content successfully removed"),
-    (FINALIZERS_REMAINING, "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
-];
-const CONTENT_FAILURE: &str = "NamespaceDeletionContentFailure";
-const CONTENT_REMAINING: &str = "NamespaceContentRemaining";
-const FINALIZERS_REMAINING: &str = "NamespaceFinalizersRemaining";
-
-/// Why a condition is True, if it is.
-fn trouble(kind: &str, remaining: &[Remaining], errors: &[String]) -> Option<(&'static str, String)> {
-    let joined = |mut texts: Vec<String>| {
-        texts.sort();
-        texts.join(", ")
-    };
-    match kind {
-        CONTENT_FAILURE if !errors.is_empty() => {
-            let message = format!(
-                "Failed to delete all resource types, {} remaining: {}",
-                errors.len(),
-                joined(errors.to_vec())
-            );
-            Some(("ContentDeletionFailed", message))
-        }
-        CONTENT_REMAINING if !remaining.is_empty() => {
-            let of_kind = |left: &Remaining| {
-                format!("{}.{} has {} resource instances", left.kind.plural, left.kind.group(), left.count)
-            };
-            let texts = joined(remaining.iter().map(of_kind).collect());
-            Some(("SomeResourcesRemain", format!("Some resources are remaining: {texts}")))
-        }
-        FINALIZERS_REMAINING => {
-            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-            for (finalizer, count) in remaining.iter().flat_map(|left| &left.finalizers) {
-                *counts.entry(finalizer).or_default() += count;
-            }
-            let texts = counts.iter().map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
-            let texts = joined(texts.collect());
-            let message = format!("Some content in the namespace has finalizers remaining: {texts}");
-            (!counts.is_empty()).then_some(("SomeFinalizersRemain", message))
-        }
-        _ => None,
-    }
-}
-
-fn update_conditions(status: &mut NamespaceStatus, remaining: &[Remaining], errors: &[String], now: Timestamp) {
-    let conditions = status.conditions.get_or_insert_default();
-    for (kind, reason, message) in CONDITIONS {
-        let trouble = trouble(kind, remaining, errors);
-        let value = if trouble.is_some() { "True" } else { "False" };
-        let (reason, message) = trouble.unwrap_or_else(|| (reason, message.to_owned()));
-        let before = conditions.iter_mut().find(|condition| condition.type_ == kind);
-        let since = before.as_ref().filter(|before| before.status == value);
-        let new = NamespaceCondition {
-            type_: kind.into(),
-            status: value.into(),
-            reason: Some(reason.into()),
-            message: Some(message),
-            last_transition_time: since
-                .map_or_else(|| Some(whole_seconds(now)), |before| before.last_transition_time.clone()),
-        };
-        match before {
-            Some(before) => *before = new,
-            None => conditions.push(new),
-        }
-    }
 }
 
 #[cfg(test)]
