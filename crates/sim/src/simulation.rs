@@ -10,7 +10,7 @@ use crate::controllers::{ControllerId, Controllers};
 use crate::error::{ApiError, LimitReached};
 use crate::event_log::{EventLog, EventNote, SimEvent};
 use crate::object::SimObject;
-use crate::settings::Settings;
+use crate::settings::{DriverState, Settings};
 use crate::step::{Context, Item, Wakes, Write};
 use crate::store::{Change, Store};
 use crate::work_queue::WorkQueue;
@@ -151,6 +151,13 @@ impl Simulation {
         for id in concerned {
             self.queue.add(self.now, id, Item::Pass);
         }
+    }
+
+    /// Changes whether a storage driver works.
+    pub fn set_driver(&mut self, name: &str, state: DriverState) {
+        let drivers = &mut Arc::make_mut(&mut self.settings).storage.drivers;
+        drivers.entry(name.to_owned()).or_default().state = state;
+        self.change_world(|_, _| {});
     }
 
     /// Runs until a time, which is then the virtual time.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use stead_kubectl::KubectlCommand;
-use stead_sim::{Happening, LimitReached, MachineState, Simulation};
+use stead_sim::{DriverState, Happening, LimitReached, MachineState, Simulation};
 
 use crate::duration::HumanDuration;
 use crate::expectation::{Expectation, WaitedFor, ZONE_LABELS, reference, waited_for};
@@ -107,11 +107,10 @@ fn play_step(
         *output = execute(simulation, &command, &manifests)?;
     }
     if let Some(target) = &step.fail {
-        let state = target.how.map(machine_state);
-        change_machines(simulation, target, state).map_err(StepError::NotSo)?;
+        change_machines(simulation, target, true).map_err(StepError::NotSo)?;
     }
     if let Some(target) = &step.heal {
-        change_machines(simulation, target, None).map_err(StepError::NotSo)?;
+        change_machines(simulation, target, false).map_err(StepError::NotSo)?;
     }
     if let Some(duration) = step.skip {
         simulation.run_for(duration.0)?;
@@ -200,15 +199,18 @@ fn machine_state(how: FailureKind) -> MachineState {
     }
 }
 
-/// Fails the target, or heals it where there is no state.
-fn change_machines(
-    simulation: &mut Simulation,
-    target: &FailureTarget,
-    state: Option<MachineState>,
-) -> Result<(), String> {
+/// Fails the target, or heals it.
+fn change_machines(simulation: &mut Simulation, target: &FailureTarget, fails: bool) -> Result<(), String> {
+    let state = target.how.map(machine_state).filter(|_| fails);
     if let Some(driver) = &target.driver {
-        let message = target.message.clone().unwrap_or_else(|| "the driver does not answer".to_owned());
-        simulation.set_driver_error(driver, target.how.is_none().then_some(message).filter(|_| state.is_none()));
+        let state = match fails {
+            true => DriverState::Failing {
+                message: target.message.clone().unwrap_or_else(|| "the driver does not answer".to_owned()),
+                reschedule: false,
+            },
+            false => DriverState::Working,
+        };
+        simulation.set_driver(driver, state);
         return Ok(());
     }
     let nodes: Vec<String> = match (&target.node, &target.zone) {

@@ -36,6 +36,11 @@ impl Recording {
         Recording { lines: lines.filter(|line| line["t"].is_number()).collect() }
     }
 
+    /// The time of the last line.
+    pub(crate) fn end(&self) -> f64 {
+        self.lines.last().and_then(|line| line["t"].as_f64()).unwrap_or_default()
+    }
+
     /// What was recorded.
     pub(crate) fn observations(&self) -> Vec<Observation> {
         let names = volume_names(&self.lines);
@@ -111,15 +116,16 @@ fn observation(line: &Value, names: &BTreeMap<String, String>) -> Option<Observa
         taints.sort_by_key(ToString::to_string);
         (format!("node {}", line["node"].as_str()?), json!([line["ready"], taints]))
     };
-    // The first seconds of a recording are those of the control plane's own start.
-    (at > 5.0).then_some(Observation { at, subject, state })
+    Some(Observation { at, subject, state })
 }
 
 fn without_repeats(observations: impl Iterator<Item = Observation>) -> Vec<Observation> {
     let mut last: BTreeMap<String, Value> = BTreeMap::new();
     let mut out = Vec::new();
     for observation in observations {
-        if last.insert(observation.subject.clone(), observation.state.clone()).as_ref() != Some(&observation.state) {
+        let before = last.insert(observation.subject.clone(), observation.state.clone());
+        // The first seconds of a recording are those of the control plane's own start.
+        if before.as_ref() != Some(&observation.state) && observation.at > 5.0 {
             out.push(observation);
         }
     }
@@ -132,6 +138,7 @@ fn settings() -> Settings {
     let mut settings = Settings::default().with_stand_ins();
     settings.kubelet.lease_period = seconds(4);
     settings.kubelet.status_period = seconds(4);
+    settings.storage = stead_sim::StorageSettings::stand_in();
     settings
 }
 

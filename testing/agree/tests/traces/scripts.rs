@@ -89,7 +89,10 @@ pub(crate) fn cinder() -> Vec<Act> {
         down(1361.0, "master-0"),
         down(1361.1, "worker-0"),
         down(1361.2, "worker-3"),
-        end(1742.0),
+        up(1736.5, "master-0"),
+        up(1736.6, "worker-0"),
+        up(1736.7, "worker-3"),
+        end(1754.6),
     ]
 }
 
@@ -114,7 +117,7 @@ pub(crate) fn gluster() -> Vec<Act> {
     let all = ["master-0", "master-1", "master-2", "worker-0", "worker-1", "worker-2"];
     acts.extend(all.map(|node| down(505.2, node)));
     acts.extend(all.map(|node| up(1105.5, node)));
-    acts.push(end(1110.0));
+    acts.push(end(1121.9));
     acts
 }
 
@@ -181,6 +184,6 @@ pub(crate) fn glance() -> Vec<Act> {
         run(461.3, "kubectl -n openstack rollout restart sts glance-azone-edge-api"),
         run(521.6, "kubectl -n openstack delete pod glance-azone-edge-api-0 --force --grace-period=0"),
         up(541.7, "worker-0"),
-        end(545.0),
+        end(557.6),
     ]
 }

@@ -69,6 +69,8 @@ fn edit(sim: &mut Simulation, key: &SimKey, change: impl FnOnce(&mut Value)) {
     let entry = key.kind.entry();
     (value["apiVersion"], value["kind"]) = (json!(entry.api_version), json!(entry.kind));
     change(&mut value);
+    value["metadata"]["resourceVersion"] = Value::Null;
+    sim.request(Write::Replace(object(&value))).expect("written");
     sim.request(Write::Status(object(&value))).expect("written");
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::choices::Choices;
+use crate::controllers::ControllerId;
 use crate::machines::MachineSpec;
 use crate::object::SimObject;
 use crate::pods;
@@ -201,7 +202,9 @@ fn with_volume() -> Value {
 
 #[test]
 fn an_attachable_volume_is_reported_attached_mounted_and_released() {
-    let mut simulation = cluster(Settings::default());
+    // The test binds and attaches the volume by itself.
+    let nodes = [ControllerId::NodeLifecycle, ControllerId::TaintEviction, ControllerId::PodGc, ControllerId::Kubelet];
+    let mut simulation = cluster(Settings::default().with_components(&nodes));
     volume(&mut simulation);
     simulation.run_until(at(101)).expect("runs");
     create(&mut simulation, pod("p", "a", with_volume()));
@@ -500,7 +503,7 @@ fn an_orderly_shutdown_ends_pods_first() {
     settings.workload.stop = seconds(25);
     let mut simulation = cluster(settings);
     create(&mut simulation, pod("p", "b", json!({})));
-    create(&mut simulation, pod("critical", "b", json!({ "priority": 2_000_001_000 })));
+    create(&mut simulation, pod("critical", "b", json!({ "priorityClassName": "system-node-critical" })));
     simulation.run_until(at(107)).expect("runs");
     simulation.take_journal();
     simulation.shut_down("b").expect("a machine");
@@ -544,6 +547,7 @@ fn a_stand_in_reports_what_the_testbed_reports() {
         serde_json::to_value(&pod.status).expect("JSON"),
         json!({
             "phase": "Running", "hostIP": "10.1.0.11", "hostIPs": [{ "ip": "10.1.0.11" }], "startTime": time(100),
+            "qosClass": "BestEffort",
             "podIP": "10.2.0.1", "podIPs": [{ "ip": "10.2.0.1" }],
             "conditions": [condition("PodReadyToStartContainers", 101), condition("Initialized", 101),
                 condition("Ready", 102), condition("ContainersReady", 102), condition("PodScheduled", 100)],
