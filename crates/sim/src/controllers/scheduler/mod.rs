@@ -26,7 +26,7 @@ use crate::object::{SimKey, SimObject};
 use crate::pods;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
 use crate::store::Change;
-use attempt::Rejected;
+use attempt::Refusals;
 use binding::Bindings;
 use cache::Cache;
 use hints::ClusterEvent;
@@ -42,8 +42,7 @@ pub(crate) struct Scheduler {
     bindings: Bindings,
     /// When the next attempt can begin.
     free_at: Option<Timestamp>,
-    /// Why the last pod was rejected: replicas of it are rejected for the same reasons while nothing changes.
-    rejected: Option<Arc<Rejected>>,
+    refusals: Refusals,
     /// Whether the queue or a binding changed since the last step.
     disturbed: bool,
 }

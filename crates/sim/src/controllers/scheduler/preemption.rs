@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod as RawPod;
-use stead_placement::{Nominee, Verdict};
+use stead_placement::{Nominee, Refusal};
 
 use super::Scheduler;
 use super::binding::BindingStage;
@@ -26,13 +26,13 @@ impl Scheduler {
         cx: &mut Context<'_>,
         queued: QueuedPod,
         raw: &Arc<RawPod>,
-        verdict: &Verdict,
+        refusal: &Refusal,
+        rejected_by: PluginSet,
     ) -> Vec<Write> {
-        let options: Vec<&str> = verdict.nominees.iter().map(|nominee| &*nominee.node).collect();
+        let options: Vec<&str> = refusal.nominees.iter().map(|nominee| &*nominee.node).collect();
         let question = Question::Nomination { pod: format!("{}/{}", queued.key.namespace, queued.key.name) };
-        let Some(nominee) = verdict.nominees.get(cx.choices.pick(question, &options)) else { return Vec::new() };
-        let plugins: PluginSet = verdict.rejected.values().map(|rejection| rejection.plugin).collect();
-        let message = verdict.message.clone().unwrap_or_default();
+        let Some(nominee) = refusal.nominees.get(cx.choices.pick(question, &options)) else { return Vec::new() };
+        let message = refusal.message.as_deref().unwrap_or_default();
         let priority = queued.pod.spec.priority;
         let evictions = self.evictions(cx, raw, nominee);
         // Pods of lower priority that wait for the same node have to look for another one.
@@ -45,7 +45,7 @@ impl Scheduler {
             })
             .collect();
         let nomination = Nomination::Set(&nominee.node);
-        let failed = self.attempt_failed(cx, queued, plugins, "Unschedulable", &message, nomination);
+        let failed = self.attempt_failed(cx, queued, rejected_by, "Unschedulable", message, nomination);
         match cx.settings.since(33) {
             true => failed.into_iter().chain(losers).chain(evictions).collect(),
             false => evictions.into_iter().chain(losers).chain(failed).collect(),
