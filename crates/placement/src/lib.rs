@@ -36,7 +36,7 @@ mod workloads;
 pub use answer::PlacementAnswer;
 pub use batch::{Batch, BatchError, place_all};
 pub use cluster::{Cluster, UnknownNode};
-pub use cycle::{Attempt, SpreadCounts, evaluate};
+pub use cycle::{Attempt, SpreadCounts, evaluate, refusal};
 pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
@@ -50,6 +50,6 @@ pub use status::{
     SchedulingError,
 };
 pub use storage::{Capacity, Claim, PersistentVolume, StorageClass, StorageState, TopologyTerm, VolumeSource};
-pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
+pub use verdict::{NodeScores, Nominee, Refusal, Unmodelled, Verdict};
 pub use version_rules::ReasonWording;
 pub use workloads::{Budget, Workloads};

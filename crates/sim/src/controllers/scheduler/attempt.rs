@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod as RawPod};
-use stead_placement::{NamedNodes, Plugin, Pod, PodSpec, Unmodelled, Verdict, VolumePlan, evaluate};
+use stead_placement::{NamedNodes, Plugin, Pod, PodSpec, Refusal, Unmodelled, VolumePlan, refusal};
 
 use super::binding::{BindingStage, SELECTED_NODE};
 use super::plugin_set::PluginSet;
@@ -19,16 +19,16 @@ use crate::step::{Context, Write};
 /// The annotation of a volume that was not bound by its creator.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// Why a pod was rejected: what remains of a verdict.
-#[derive(Debug, Clone)]
-pub(super) struct Rejected {
-    spec: Arc<PodSpec>,
-    /// The revision of the cache that it is about.
+/// The refusals of the present revision of the cache, by the spec of pods: replicas are refused for the same reasons
+/// while nothing changes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refusals {
     revision: u64,
-    message: String,
-    plugins: PluginSet,
-    clears_nomination: bool,
+    known: BTreeMap<Arc<PodSpec>, Arc<Refusal>>,
 }
+
+/// The maximum number of refusals that are kept.
+const KEPT_REFUSALS: usize = 1024;
 
 impl Scheduler {
     /// Tries to place a pod.
@@ -41,9 +41,9 @@ impl Scheduler {
         }
         match self.choose_node(cx, &queued) {
             Ok(Some(node)) => self.reserve(cx, queued, &raw, &node),
-            Ok(None) => match self.judge(&queued.pod) {
-                Ok(verdict) => self.no_node(cx, queued, &raw, &verdict),
-                Err(_) => Vec::new(),
+            Ok(None) => match self.refuse(&queued.pod) {
+                Ok(Some(refusal)) => self.no_node(cx, queued, &raw, &refusal),
+                Ok(None) | Err(_) => Vec::new(),
             },
             // The pod needs something that is not modelled, such as devices: nobody places it.
             Err(_) => Vec::new(),
@@ -63,48 +63,39 @@ impl Scheduler {
         Ok(placement.nth_best(chosen).cloned())
     }
 
-    /// The full verdict about a pod that fits nowhere.
-    fn judge(&mut self, pod: &Arc<Pod>) -> Result<Judged, Unmodelled> {
+    /// Why a pod fits nowhere.
+    fn refuse(&mut self, pod: &Arc<Pod>) -> Result<Option<Arc<Refusal>>, Unmodelled> {
         let revision = self.cache.revision();
-        let same = |rejected: &&Arc<Rejected>| rejected.revision == revision && rejected.spec == pod.spec;
-        if let Some(rejected) = self.rejected.as_ref().filter(same).filter(|_| is_like_others(pod)) {
-            return Ok(Judged::Again(Arc::clone(rejected)));
+        let refusals = &mut self.refusals;
+        if refusals.revision != revision || refusals.known.len() >= KEPT_REFUSALS {
+            *refusals = Refusals { revision, known: BTreeMap::new() };
         }
-        let verdict = evaluate(self.cache.cluster(), pod)?;
-        if verdict.error.is_some() || !verdict.nominees.is_empty() || verdict.rejected.is_empty() {
-            return Ok(Judged::Special(Box::new(verdict)));
+        if !is_like_others(pod) {
+            return Ok(refusal(self.cache.cluster(), pod)?.map(Arc::new));
         }
-        let rejected = Arc::new(Rejected {
-            spec: Arc::clone(&pod.spec),
-            revision,
-            plugins: plugins_of(pod, &verdict),
-            message: verdict.message.unwrap_or_default(),
-            clears_nomination: verdict.clears_nomination,
-        });
-        self.rejected = Some(Arc::clone(&rejected));
-        Ok(Judged::Again(rejected))
+        if let Some(known) = refusals.known.get(&pod.spec) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let found = refusal(self.cache.cluster(), pod)?.map(Arc::new);
+        if let Some(found) = &found {
+            refusals.known.insert(Arc::clone(&pod.spec), Arc::clone(found));
+        }
+        Ok(found)
     }
 
     /// What follows where no node fits.
-    fn no_node(&mut self, cx: &mut Context<'_>, queued: QueuedPod, raw: &Arc<RawPod>, judged: &Judged) -> Vec<Write> {
-        let clear = |clears| if clears { Nomination::Clear } else { Nomination::Keep };
-        match judged {
-            Judged::Again(rejected) => {
-                let nomination = clear(rejected.clears_nomination);
-                self.attempt_failed(cx, queued, rejected.plugins, "Unschedulable", &rejected.message, nomination)
-            }
-            Judged::Special(verdict) if !verdict.nominees.is_empty() => self.preempt(cx, queued, raw, verdict),
-            Judged::Special(verdict) => {
-                let nomination = clear(verdict.clears_nomination);
-                if let Some(error) = &verdict.error {
-                    let none = PluginSet::default();
-                    return self.attempt_failed(cx, queued, none, "SchedulerError", &error.to_string(), nomination);
-                }
-                let plugins = plugins_of(&queued.pod, verdict);
-                let message = verdict.message.clone().unwrap_or_default();
-                self.attempt_failed(cx, queued, plugins, "Unschedulable", &message, nomination)
-            }
+    fn no_node(&mut self, cx: &mut Context<'_>, queued: QueuedPod, raw: &Arc<RawPod>, refusal: &Refusal) -> Vec<Write> {
+        let nomination = if refusal.clears_nomination { Nomination::Clear } else { Nomination::Keep };
+        if let Some(error) = &refusal.error {
+            let none = PluginSet::default();
+            return self.attempt_failed(cx, queued, none, "SchedulerError", &error.to_string(), nomination);
         }
+        let plugins = plugins_of(&queued.pod, refusal);
+        if !refusal.nominees.is_empty() {
+            return self.preempt(cx, queued, raw, refusal, plugins);
+        }
+        let message = refusal.message.as_deref().unwrap_or_default();
+        self.attempt_failed(cx, queued, plugins, "Unschedulable", message, nomination)
     }
 
     /// Puts a pod back into the queue, and says why (`handleSchedulingFailure`).
@@ -170,24 +161,16 @@ impl Scheduler {
     }
 }
 
-/// Why no node fits.
-pub(super) enum Judged {
-    /// As for every pod with the same spec.
-    Again(Arc<Rejected>),
-    /// With an error, without nodes, or with preemption.
-    Special(Box<Verdict>),
-}
-
-/// Whether the verdict about a pod is that about all pods with its spec.
+/// Whether the refusal of a pod is that of all pods with its spec.
 fn is_like_others(pod: &Pod) -> bool {
     pod.nominated.is_none() && !pod.spec.volumes.iter().any(|volume| matches!(volume.claim(), Some((_, true))))
 }
 
-/// The plugins that rejected a pod.
-fn plugins_of(pod: &Pod, verdict: &Verdict) -> PluginSet {
+/// The plugins that rejected a pod. NodeAffinity is one of them whenever it lists nodes by name.
+fn plugins_of(pod: &Pod, refusal: &Refusal) -> PluginSet {
     let named = matches!(&pod.spec.named_nodes, NamedNodes::Only(names) if !names.is_empty());
-    let named = named.then_some(Plugin::NodeAffinity).filter(|_| !verdict.rejected.is_empty());
-    verdict.rejected.values().map(|rejection| rejection.plugin).chain(named).collect()
+    let named = named.then_some(Plugin::NodeAffinity).filter(|_| !refusal.plugins.is_empty());
+    refusal.plugins.iter().copied().chain(named).collect()
 }
 
 /// The writes that make the volume binder and the provisioner bind the claims of a pod (`bindAPIUpdate`).

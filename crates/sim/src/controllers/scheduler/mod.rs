@@ -1,7 +1,7 @@
 //! kube-scheduler: its queue, back-off, binding and preemption. The decision itself is `stead_placement`.
 //!
-//! All of it happens in one item, the scheduling loop. Each step does the thing that is due first: a binding, or one
-//! attempt to schedule the pod at the head of the queue. Every change of an object goes into the cache at once
+//! All of it happens in one item, the scheduling loop. Each step does the thing that is due first: a binding, a deletion
+//! of preempted pods, or one attempt to schedule the pod at the head of the queue. Every change of an object goes into the cache at once
 //! (`cache.rs`), and moves the rejected pods that it may help (`hints.rs`).
 
 mod attempt;
@@ -26,10 +26,11 @@ use crate::object::{SimKey, SimObject};
 use crate::pods;
 use crate::step::{Context, Controller, Item, Step, Wakes, Write};
 use crate::store::Change;
-use attempt::Rejected;
+use attempt::Refusals;
 use binding::Bindings;
 use cache::Cache;
 use hints::ClusterEvent;
+use preemption::Eviction;
 use queue::{QueueRules, SchedulingQueue};
 
 /// What the component has in memory.
@@ -40,10 +41,10 @@ pub(crate) struct Scheduler {
     cache: Cache,
     queue: SchedulingQueue,
     bindings: Bindings,
+    evictions: Vec<Eviction>,
     /// When the next attempt can begin.
     free_at: Option<Timestamp>,
-    /// Why the last pod was rejected: replicas of it are rejected for the same reasons while nothing changes.
-    rejected: Option<Arc<Rejected>>,
+    refusals: Refusals,
     /// Whether the queue or a binding changed since the last step.
     disturbed: bool,
 }
@@ -70,6 +71,8 @@ impl Controller for Scheduler {
         let mut writes = Vec::new();
         if let Some(key) = self.bindings.due(cx.now) {
             writes = self.go_on_binding(cx, &key);
+        } else if let Some(deletions) = self.go_on_evicting(cx) {
+            writes = deletions;
         } else if self.free_at.is_none_or(|at| at <= cx.now)
             && let Some(queued) = self.queue.pop(cx.now, &rules)
         {
@@ -109,7 +112,7 @@ impl Scheduler {
     /// How long it takes until there is something to do, if nothing changes.
     fn next_step(&self, cx: &Context<'_>) -> Option<SignedDuration> {
         let attempt = self.queue.next_at(cx.now, &self.rules(cx)).map(|at| self.free_at.map_or(at, |free| free.max(at)));
-        let at = attempt.into_iter().chain(self.bindings.next_at()).min()?;
+        let at = attempt.into_iter().chain(self.bindings.next_at()).chain(self.next_eviction()).min()?;
         Some(at.duration_since(cx.now).max(SignedDuration::ZERO))
     }
 
@@ -120,7 +123,7 @@ impl Scheduler {
         let mut helped: Vec<SimKey> = Vec::new();
         for (queued, plugins) in self.queue.rejected_by(event.interested(hints)) {
             let pod = &queued.pod;
-            if most.is_some_and(|most| pod.spec.priority > most) {
+            if most.is_some_and(|most| pod.spec.priority > most) || self.is_preempting(&queued.key) {
                 continue;
             }
             let helps = match event {

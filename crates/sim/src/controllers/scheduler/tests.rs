@@ -452,14 +452,50 @@ fn a_pod_of_higher_priority_preempts() {
 }
 
 #[test]
-fn a_nominated_pod_gives_way_to_a_higher_priority() {
-    let urgent = |name: &str, priority: i32| with(pod(name, "2"), "/spec/priority", json!(priority));
-    let victim = with(pod("victim", "2"), "/spec/nodeName", json!("a"));
-    let mut played = Played::new(36, [node("a", "2"), victim, urgent("low", 10)]);
-    played.run_to(100);
-    played.create(urgent("high", 20));
-    played.run_to(200);
-    assert_eq!((played.nominated("low"), played.nominated("high")), (None, Some("a")));
+fn victims_are_deleted_beside_the_loop_the_last_one_after_the_others() {
+    let mut played = Played::new(36, [node("a", "3")]);
+    for name in ["x", "y", "z"] {
+        played.create(with(pod(name, "1"), "/spec/nodeName", json!("a")));
+    }
+    played.create(with(pod("urgent", "3"), "/spec/priority", json!(10)));
+    let deleted = |played: &Played| {
+        let pods = ["x", "y", "z"].map(|name| played.pod(name));
+        let marked = pods.iter().filter(|pod| pods::condition(pod, "DisruptionTarget").is_some()).count();
+        (marked, pods.iter().filter(|pod| pods::is_terminating(pod)).count())
+    };
+    let seen = [2, 4, 5, 7, 8].map(|millis| {
+        played.run_to(millis);
+        deleted(&played)
+    });
+    assert_eq!(seen, [(2, 0), (2, 0), (3, 2), (3, 2), (3, 3)]);
+    assert_eq!((played.failures("urgent"), played.nominated("urgent")), (1, Some("a")));
+}
+
+#[test]
+fn a_pod_that_is_assumed_on_a_node_can_be_a_victim() {
+    let urgent = with(pod("urgent", "2"), "/spec/priority", json!(10));
+    let mut played = Played::new(36, [node("a", "2"), pod("late", "1")]);
+    played.run_to(2);
+    played.create(urgent);
+    played.run_to(10);
+    // Its Binding arrives before its deletion, which is then a graceful one.
+    assert_eq!((played.node_of("late"), pods::is_terminating(played.pod("late"))), (Some("a"), true));
+}
+
+#[test]
+fn a_nominated_pod_gives_way_only_if_more_pods_are_deleted() {
+    let urgent = |name: &str, cpu: &str, priority: i32| with(pod(name, cpu), "/spec/priority", json!(priority));
+    for (cpu, gives_way) in [("2", false), ("3", true)] {
+        let victims = [("v", "2"), ("w", "1")].map(|(name, cpu)| with(pod(name, cpu), "/spec/nodeName", json!("a")));
+        let mut played = Played::new(36, [node("a", "3")].into_iter().chain(victims));
+        played.create(urgent("low", "2", 10));
+        played.run_to(100);
+        assert_eq!(played.nominated("low"), Some("a"));
+        // The node is cleared for it by the deletion of `v`, which is under way, or of `w`, too.
+        played.create(urgent("high", cpu, 20));
+        played.run_to(200);
+        assert_eq!((played.nominated("low").is_none(), played.nominated("high")), (gives_way, Some("a")), "{cpu}");
+    }
 }
 
 #[test]
