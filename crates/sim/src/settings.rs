@@ -1,6 +1,6 @@
 //! Version, timers and delays of the simulated cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use stead_model::KubernetesVersion;

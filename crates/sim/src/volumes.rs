@@ -43,11 +43,6 @@ impl BoundVolume {
     pub(crate) fn name(&self) -> &str {
         self.volume.metadata.name.as_deref().unwrap_or_default()
     }
-
-    /// Whether it can be attached to one node only (`IsMultiAttachAllowed`).
-    pub(crate) fn is_exclusive(&self) -> bool {
-        is_exclusive(&self.volume)
-    }
 }
 
 /// Whether a volume can be used by one node only.

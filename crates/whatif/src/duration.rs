@@ -72,12 +72,9 @@ mod tests {
 
     #[test]
     fn durations_are_read_and_written() {
-        for (text, seconds, written) in [
-            ("90s", 90, "1m30s"),
-            ("2d19h", 241_200, "2d19h"),
-            ("1h 5m", 3900, "1h5m"),
-            ("0s", 0, "0s"),
-        ] {
+        for (text, seconds, written) in
+            [("90s", 90, "1m30s"), ("2d19h", 241_200, "2d19h"), ("1h 5m", 3900, "1h5m"), ("0s", 0, "0s")]
+        {
             let duration: HumanDuration = text.parse().expect(text);
             assert_eq!((duration.0.as_secs(), duration.to_string().as_str()), (seconds, written), "{text}");
         }

@@ -22,9 +22,9 @@ pub use expectation::{
 pub use kubectl::{CommandError, Manifests, execute};
 pub use play::{PlayedStep, Run, play};
 pub use pod_table::{COLUMNS, PodRow, age, table};
-pub use report::{RunReport, StepReport, junit};
-pub use story::{Consequence, StoryOptions, consequences, render};
 pub use rehearsal::{
     API_VERSION, ClusterSource, FailureKind, FailureTarget, Rehearsal, RehearsalError, RehearsalMetadata,
     RehearsalStep, WaitFor, WaitStep, WorkloadTiming,
 };
+pub use report::{RunReport, StepReport, junit};
+pub use story::{Consequence, StoryOptions, consequences, render};

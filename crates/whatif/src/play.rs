@@ -151,7 +151,8 @@ fn run_to_rest(simulation: &mut Simulation, until: Timestamp, problem: &mut Stri
     while let Some(at) = simulation.next_at() {
         if at > until {
             let next = simulation.pending().min_by_key(|(_, _, at)| *at);
-            *problem = next.map(|(id, _, at)| format!("{} is going to look at {at}", id.component())).unwrap_or_default();
+            *problem =
+                next.map(|(id, _, at)| format!("{} is going to look at {at}", id.component())).unwrap_or_default();
             return Ok(false);
         }
         simulation.run_step()?;

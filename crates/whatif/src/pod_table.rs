@@ -66,8 +66,7 @@ impl Shown {
             Some(reason) => reason,
             None => phase,
         };
-        let init: &[Container] =
-            pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+        let init: &[Container] = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
         let sidecars = init.iter().filter(|container| is_sidecar(container)).count();
         let containers = pod.spec.as_ref().map_or(0, |spec| spec.containers.len()) + sidecars;
         let mut shown = Shown { containers, ready: 0, restarts: 0, last_restart: None, status: reason.to_owned() };
@@ -228,14 +227,24 @@ mod tests {
     fn statuses_are_those_of_kubectl() {
         let running = json!({ "name": "a", "ready": true, "restartCount": 0, "state": { "running": {} }, "image": "", "imageID": "" });
         let spec = json!({ "containers": [{ "name": "a" }, { "name": "b" }] });
-        let waiting = |reason: &str| json!({ "name": "b", "ready": false, "restartCount": 3, "image": "", "imageID": "",
-            "state": { "waiting": { "reason": reason } } });
+        let waiting = |reason: &str| {
+            json!({ "name": "b", "ready": false, "restartCount": 3, "image": "", "imageID": "",
+            "state": { "waiting": { "reason": reason } } })
+        };
         for (status, deleted, expected) in [
             (json!({ "phase": "Pending" }), false, ["0/2", "Pending", "0"]),
-            (json!({ "phase": "Running", "containerStatuses": [running, waiting("CrashLoopBackOff")] }), false, ["1/2", "CrashLoopBackOff", "3"]),
+            (
+                json!({ "phase": "Running", "containerStatuses": [running, waiting("CrashLoopBackOff")] }),
+                false,
+                ["1/2", "CrashLoopBackOff", "3"],
+            ),
             (json!({ "phase": "Running", "containerStatuses": [running] }), true, ["1/2", "Terminating", "0"]),
             (json!({ "phase": "Failed", "reason": "Evicted" }), true, ["0/2", "Evicted", "0"]),
-            (json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" }] }), false, ["0/2", "SchedulingGated", "0"]),
+            (
+                json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" }] }),
+                false,
+                ["0/2", "SchedulingGated", "0"],
+            ),
         ] {
             let at = deleted.then_some("1970-01-01T00:00:00Z");
             let pod = json!({ "metadata": { "name": "p", "deletionTimestamp": at }, "spec": spec, "status": status });
@@ -247,8 +256,17 @@ mod tests {
     fn ages_are_those_of_kubectl() {
         let at = |second: i64| Timestamp::from_second(second).expect("a time");
         for (seconds, text) in [
-            (0, "0s"), (119, "119s"), (120, "2m"), (363, "6m3s"), (3600, "60m"), (10_800, "3h"), (11_100, "3h5m"),
-            (100_000, "27h"), (241_200, "2d19h"), (864_000, "10d"), (63_072_000, "2y"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (363, "6m3s"),
+            (3600, "60m"),
+            (10_800, "3h"),
+            (11_100, "3h5m"),
+            (100_000, "27h"),
+            (241_200, "2d19h"),
+            (864_000, "10d"),
+            (63_072_000, "2y"),
         ] {
             assert_eq!(age(at(0), at(seconds)), text, "{seconds}");
         }

@@ -201,7 +201,10 @@ impl Rehearsal {
     /// Checks what the types alone do not say.
     pub fn check(&self) -> Result<(), RehearsalError> {
         if self.api_version != API_VERSION {
-            return Err(RehearsalError::new("apiVersion", format!("must be {API_VERSION}, not {:?}", self.api_version)));
+            return Err(RehearsalError::new(
+                "apiVersion",
+                format!("must be {API_VERSION}, not {:?}", self.api_version),
+            ));
         }
         if self.kind != "Rehearsal" {
             return Err(RehearsalError::new("kind", format!("must be Rehearsal, not {:?}", self.kind)));
@@ -245,11 +248,8 @@ impl RehearsalStep {
         for (name, target) in [("fail", &self.fail), ("heal", &self.heal)] {
             let Some(target) = target else { continue };
             let field = format!("{field}.{name}");
-            let targets = [
-                ("node", target.node.is_some()),
-                ("zone", target.zone.is_some()),
-                ("driver", target.driver.is_some()),
-            ];
+            let targets =
+                [("node", target.node.is_some()), ("zone", target.zone.is_some()), ("driver", target.driver.is_some())];
             exactly_one(&field, &targets)?;
             if target.how.is_some() && (target.driver.is_some() || name == "heal") {
                 return Err(RehearsalError::new(format!("{field}.how"), "is only for nodes and zones that fail"));

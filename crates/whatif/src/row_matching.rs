@@ -68,11 +68,8 @@ pub(crate) fn match_rows(
         let mut cells = expected.columns.iter().zip(row);
         cells.all(|(column, text)| cell_matches(text, pod.cell(column).unwrap_or_default(), zone_of))
     };
-    let options: Vec<Vec<usize>> = expected
-        .rows
-        .iter()
-        .map(|row| (0..pods.len()).filter(|at| matches(row, &pods[*at])).collect())
-        .collect();
+    let options: Vec<Vec<usize>> =
+        expected.rows.iter().map(|row| (0..pods.len()).filter(|at| matches(row, &pods[*at])).collect()).collect();
     // Rows by pod: each row takes a pod, and rows that took it before take another one if they can.
     let mut row_of: Vec<Option<usize>> = vec![None; pods.len()];
     for row in 0..expected.rows.len() {
@@ -126,7 +123,12 @@ mod tests {
             ("NAME\nweb-x", Err("pod web-y is not in the table")),
             ("NAME STATUS\nweb-x Failed\nweb-y Pending", Err("no pod matches the row: web-x  Failed")),
             ("NAME  NODE\nweb-x  zone:zoneB\nweb-y  *", Err("no pod matches the row: web-x  zone:zoneB")),
-            ("NAME PHASE\n", Err("there is no column \"PHASE\"; the columns are NAME, READY, STATUS, RESTARTS, AGE, IP, NODE, NOMINATED NODE, READINESS GATES")),
+            (
+                "NAME PHASE\n",
+                Err(
+                    "there is no column \"PHASE\"; the columns are NAME, READY, STATUS, RESTARTS, AGE, IP, NODE, NOMINATED NODE, READINESS GATES",
+                ),
+            ),
             ("NAME READY\nweb-x", Err("the row \"web-x\" has 1 cells, the header 2")),
             ("", Err("the table is empty: its first line has the columns")),
         ] {

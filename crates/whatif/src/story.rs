@@ -140,7 +140,12 @@ fn told_of_pod(before: Option<&Pod>, after: &Pod) -> Option<String> {
 /// The story of a run.
 pub fn render(rehearsal: &Rehearsal, run: &Run, options: StoryOptions) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}{}", rehearsal.metadata.name, rehearsal.description.as_deref().map(|text| format!(": {}", text.trim())).unwrap_or_default());
+    let _ = writeln!(
+        out,
+        "{}{}",
+        rehearsal.metadata.name,
+        rehearsal.description.as_deref().map(|text| format!(": {}", text.trim())).unwrap_or_default()
+    );
     out.push('\n');
     for step in &run.steps {
         let mark = if step.failure.is_some() { "FAILED  " } else { "" };
@@ -216,4 +221,3 @@ pub(crate) fn clock(since: SignedDuration) -> String {
     let time = format!("{hours}:{minutes:02}:{:02}", seconds % 60);
     if days == 0 { time } else { format!("{days}d {time}") }
 }
-

@@ -112,9 +112,17 @@ mod tests {
             (&[(0.0, "a"), (5.0, "b")][..], &[(0.5, "a"), (6.0, "b")][..], None),
             (&[(0.0, "a"), (0.1, "x"), (0.2, "b")], &[(0.0, "a"), (0.2, "b")], None),
             (&[(0.0, "a"), (0.2, "b")], &[(0.0, "x"), (0.1, "a"), (0.2, "b")], None),
-            (&[(0.0, "a"), (5.0, "b")], &[(0.0, "a"), (8.0, "b")], Some(r#"5.0 s: pod n/p: "b" at 5.0 s, simulated at 8.0 s"#)),
+            (
+                &[(0.0, "a"), (5.0, "b")],
+                &[(0.0, "a"), (8.0, "b")],
+                Some(r#"5.0 s: pod n/p: "b" at 5.0 s, simulated at 8.0 s"#),
+            ),
             (&[(0.0, "a")], &[(0.0, "a"), (9.0, "b")], Some(r#"9.0 s: pod n/p: not at all, simulated "b""#)),
-            (&[(0.0, "a"), (3.0, "b")], &[(0.0, "a"), (3.0, "c")], Some(r#"3.0 s: pod n/p: "b" at 3.0 s, simulated "c" at 3.0 s"#)),
+            (
+                &[(0.0, "a"), (3.0, "b")],
+                &[(0.0, "a"), (3.0, "c")],
+                Some(r#"3.0 s: pod n/p: "b" at 3.0 s, simulated "c" at 3.0 s"#),
+            ),
         ] {
             let found = compare(&states(real), &states(simulated), tolerances);
             assert_eq!(found.first().map(ToString::to_string).as_deref(), expected);

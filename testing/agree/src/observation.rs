@@ -51,13 +51,16 @@ impl Observer {
         let names = self.names;
         let stable = |text: &str| names.stable(text);
         let observations = self.observations.into_iter();
-        observations.map(|o| Observation { subject: stable(&o.subject), state: map_texts(o.state, &stable), ..o }).collect()
+        observations
+            .map(|o| Observation { subject: stable(&o.subject), state: map_texts(o.state, &stable), ..o })
+            .collect()
     }
 
     /// An object was created or changed, or removed.
     pub fn object(&mut self, at: f64, object: &Value, removed: bool) {
         if object["kind"] == "PersistentVolume"
-            && let (Some(name), Some(claim)) = (object["metadata"]["name"].as_str(), object["spec"]["claimRef"]["name"].as_str())
+            && let (Some(name), Some(claim)) =
+                (object["metadata"]["name"].as_str(), object["spec"]["claimRef"]["name"].as_str())
         {
             self.names.add_volume(name, claim);
         }
@@ -136,7 +139,13 @@ fn observed(object: &Value) -> Option<(String, Value)> {
         "Node" => {
             let taints = spec["taints"].as_array().into_iter().flatten();
             let mut taints: Vec<String> = taints
-                .map(|taint| format!("{}:{}", taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()))
+                .map(|taint| {
+                    format!(
+                        "{}:{}",
+                        taint["key"].as_str().unwrap_or_default(),
+                        taint["effect"].as_str().unwrap_or_default()
+                    )
+                })
                 .collect();
             taints.sort();
             let conditions = status["conditions"].as_array().into_iter().flatten();
@@ -145,8 +154,10 @@ fn observed(object: &Value) -> Option<(String, Value)> {
                 .collect();
             json!({ "taints": taints, "conditions": conditions, "unschedulable": spec["unschedulable"], "deleting": deleting })
         }
-        "PersistentVolumeClaim" => json!({ "phase": status["phase"], "volume": spec["volumeName"], "deleting": deleting,
-            "finalizers": metadata["finalizers"] }),
+        "PersistentVolumeClaim" => {
+            json!({ "phase": status["phase"], "volume": spec["volumeName"], "deleting": deleting,
+            "finalizers": metadata["finalizers"] })
+        }
         "PersistentVolume" => json!({ "phase": status["phase"], "deleting": deleting }),
         "VolumeAttachment" => {
             let volume = spec["source"]["persistentVolumeName"].as_str().unwrap_or_default();
@@ -172,7 +183,10 @@ fn strip_times(status: &mut Value) {
     match status {
         Value::Object(fields) => {
             fields.retain(|name, value| {
-                let time = name.ends_with("Time") || name.ends_with("Timestamp") || name == "disruptedPods" || name == "uncountedTerminatedPods";
+                let time = name.ends_with("Time")
+                    || name.ends_with("Timestamp")
+                    || name == "disruptedPods"
+                    || name == "uncountedTerminatedPods";
                 !time && !value.is_null()
             });
             fields.values_mut().for_each(strip_times);

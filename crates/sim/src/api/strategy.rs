@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use stead_model::Kind;
 
-use super::defaults::{pod, service};
 use super::daemon_set_strategy::{self, TEMPLATE_GENERATION};
+use super::defaults::{pod, service};
 use super::{Request, job_strategy, whole_seconds};
 use crate::object::{ObjectKind, SimObject, UntypedObject};
 use crate::settings::Settings;

@@ -126,8 +126,7 @@ impl<C: Controller + Default> Alone<C> {
 
     /// Deletes an object.
     pub(crate) fn delete(&mut self, key: &SimKey, grace: Option<i64>) {
-        let options =
-            DeleteOptions { grace, propagation: DeletePropagation::Background, ..DeleteOptions::default() };
+        let options = DeleteOptions { grace, propagation: DeletePropagation::Background, ..DeleteOptions::default() };
         self.request(Write::Delete(key.clone(), options)).expect("deleted");
     }
 

@@ -2,13 +2,13 @@
 
 #[cfg(test)]
 mod alone;
+#[cfg(test)]
+mod bench;
 mod delayed;
 mod job_end;
 mod ownership;
 mod pod_control;
 mod revisions;
-#[cfg(test)]
-mod bench;
 
 use jiff::SignedDuration;
 

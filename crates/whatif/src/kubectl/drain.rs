@@ -123,10 +123,7 @@ impl Command<'_> {
                 faults.push(format!("cannot delete {what}: {}", names.join(", ")));
             }
         };
-        refuse(
-            &unmanaged,
-            "Pods that declare no controller (use --force to override)",
-        );
+        refuse(&unmanaged, "Pods that declare no controller (use --force to override)");
         if !options.ignore_daemonsets {
             refuse(&daemons, "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)");
         }

@@ -18,7 +18,10 @@ impl Manifests {
     pub fn add(&mut self, name: impl Into<String>, objects: impl IntoIterator<Item = Value>) {
         let entry = self.files.entry(name.into()).or_default();
         for object in objects {
-            match object["items"].as_array().filter(|_| object["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))) {
+            match object["items"]
+                .as_array()
+                .filter(|_| object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")))
+            {
                 Some(items) => entry.extend(items.iter().cloned()),
                 None => entry.push(object),
             }

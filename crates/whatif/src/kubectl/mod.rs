@@ -11,9 +11,7 @@ mod rollout;
 mod selection;
 
 use stead_kubectl::{Action, Cascade, KubectlCommand};
-use stead_sim::{
-    ApiError, DeleteOptions, DeletePropagation, LimitReached, SimKey, SimObject, Simulation, Write,
-};
+use stead_sim::{ApiError, DeleteOptions, DeletePropagation, LimitReached, SimKey, SimObject, Simulation, Write};
 
 pub use files::Manifests;
 
@@ -48,7 +46,8 @@ pub fn execute(
         Action::CreateNamespace { name } => run.create_namespace(name)?,
         Action::Replace { files, force } => run.replace(files, *force)?,
         Action::Delete { targets, grace, force, cascade, ignore_not_found, .. } => {
-            let options = DeleteOptions { grace: *grace, propagation: propagation(*cascade), ..DeleteOptions::default() };
+            let options =
+                DeleteOptions { grace: *grace, propagation: propagation(*cascade), ..DeleteOptions::default() };
             for key in run.select(targets)? {
                 run.delete(&key, options.clone(), *force, *ignore_not_found)?;
             }

@@ -44,7 +44,8 @@ impl Command<'_> {
                         )));
                     }
                     taints.retain(|other| !same(other));
-                    let new = Taint { key: taint.clone(), value: value.clone(), effect: effect.clone(), time_added: None };
+                    let new =
+                        Taint { key: taint.clone(), value: value.clone(), effect: effect.clone(), time_added: None };
                     taints.insert(0, new);
                     added = true;
                 }

@@ -81,7 +81,11 @@ impl Command<'_> {
             _ => found.into_iter().find(|(number, _)| *number == revision),
         };
         chosen.map(|(_, template)| template).ok_or_else(|| match revision {
-            0 => CommandError::Client(format!("no rollout history found for {} \"{}\"", key.kind.name().to_lowercase(), key.name)),
+            0 => CommandError::Client(format!(
+                "no rollout history found for {} \"{}\"",
+                key.kind.name().to_lowercase(),
+                key.name
+            )),
             _ => CommandError::Client(format!("unable to find specified revision {revision} in history")),
         })
     }

@@ -76,7 +76,10 @@ pub(crate) fn cinder() -> Vec<Act> {
         apply(14.3, "default", vec![cinder_class(), claim, deployment("oz123/cinder-test")]),
         apply(19.2, "default", vec![deployment("oz123/cinder-test:2")]),
         strategy(23.7, "RollingUpdate"),
-        run(23.8, r#"kubectl patch deploy test-cinder -p '{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"oz123/cinder-test:3"}]}}}}'"#),
+        run(
+            23.8,
+            r#"kubectl patch deploy test-cinder -p '{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"oz123/cinder-test:3"}]}}}}'"#,
+        ),
         strategy(64.0, "Recreate"),
         run(74.3, "kubectl delete pod -l app=test-cinder --wait=false"),
         down(82.5, "master-0"),
@@ -134,7 +137,8 @@ pub(crate) fn glance() -> Vec<Act> {
     };
     let set = |name: &str, owner: &str, replicas: i64, affinity: &Value, spread: Option<&Value>, claims: bool| {
         let labels = json!({ "service": "glance", "component": "glance-api", "glanceAPI": owner, "owner": owner });
-        let containers = ["glance-log", "glance-httpd", "glance-api"].map(|name| json!({ "name": name, "image": "glance" }));
+        let containers =
+            ["glance-log", "glance-httpd", "glance-api"].map(|name| json!({ "name": name, "image": "glance" }));
         let mut pod = json!({ "containers": containers, "affinity": affinity });
         if let Some(spread) = spread {
             pod["topologySpreadConstraints"] = spread.clone();
@@ -151,7 +155,14 @@ pub(crate) fn glance() -> Vec<Act> {
     };
     let split = |replicas: i64, spread: Option<&Value>, claims: bool| {
         ["external", "internal"].map(|kind| {
-            set(&format!("glance-default-{kind}-api"), &format!("glance-default-{kind}"), replicas, &anti, spread, claims)
+            set(
+                &format!("glance-default-{kind}-api"),
+                &format!("glance-default-{kind}"),
+                replicas,
+                &anti,
+                spread,
+                claims,
+            )
         })
     };
     let edge = |letter: &str, claims: bool| {
