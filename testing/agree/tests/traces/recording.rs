@@ -214,7 +214,7 @@ fn line(t: f64, object: &Value, gone: bool) -> Option<Value> {
     match object["kind"].as_str()? {
         "Pod" => {
             let containers = || status["containerStatuses"].as_array().into_iter().flatten();
-            let waiting = containers().filter_map(|c| c["state"]["waiting"]["reason"].as_str()).last();
+            let waiting = containers().filter_map(|c| c["state"]["waiting"]["reason"].as_str()).next_back();
             let word = match status["phase"].as_str().unwrap_or_default() {
                 _ if gone => "(gone)",
                 _ if deleting => "Terminating",
