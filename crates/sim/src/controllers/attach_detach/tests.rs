@@ -392,8 +392,13 @@ fn a_volume_that_does_not_detach_does_not_block_the_attach_elsewhere() {
     });
     force_delete(&mut sim, &old);
     create(&mut sim, &pod("n", "new", "b"));
-    run(&mut sim, 3_000);
+    sim.follow();
+    run(&mut sim, 6_000);
     assert!(listed(&sim).is_empty());
+    // Detach and attach take turns, and each resets the delay of the other: half a second, the next loop, half a second,
+    // the next loop. Kubernetes 1.36.4 does so.
+    let failures = journal(&mut sim).into_iter().filter(|(_, text)| text == "FailedAttachVolume");
+    assert_eq!(failures.map(|(at, _)| at).collect::<Vec<_>>(), [3_200, 4_400, 5_600, 6_800, 8_000]);
     // The attachment is uncertain now, and only the storage itself prevents a second one.
     assert_eq!(requested(&sim).len(), 2);
     let failed = "AttachVolume.Attach failed for volume \"v\" : disk v is attached to a different instance (a)";
