@@ -206,6 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_has_the_rules_of_its_volume_and_driver() {
+        use crate::settings::DriverSettings;
+        let mut settings = Settings::default();
+        let keeps = DriverSettings { detach_revokes: false, ..DriverSettings::default() };
+        settings.storage.drivers.insert("d".into(), keeps);
+        for (driver, mode, revokes, exclusive) in [
+            ("d", "ReadWriteOnce", false, true),
+            ("e", "ReadWriteMany", true, false),
+            ("e", "ReadWriteOncePod", true, true),
+        ] {
+            let volume = json!({ "metadata": { "name": "v" },
+                "spec": { "accessModes": [mode], "csi": { "driver": driver, "volumeHandle": "h" } } });
+            let volume: PersistentVolume = serde_json::from_value(volume).expect("a volume");
+            let disk = new_disk(&Store::default(), &settings, &volume);
+            assert_eq!((disk.detach_revokes, disk.exclusive, disk.needs_attach), (revokes, exclusive, true), "{mode}");
+        }
+    }
+
+    #[test]
     fn an_attachment_is_named_after_volume_driver_and_node() {
         // `printf voldrivernode | sha256sum`
         let expected = "csi-4af94228ee9d441e02225497584706bfc975bdb4d2db3571d8c5db2668c1e969";

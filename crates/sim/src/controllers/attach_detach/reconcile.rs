@@ -48,16 +48,18 @@ impl AttachDetach {
         let volume = Arc::make_mut(&mut taken);
         let mut writes = Vec::new();
         self.forget_stale_pods(cx, unique, volume);
-        for running in volume.operations.take_due(cx.now) {
-            self.look(cx, unique, volume, running, &mut writes);
-        }
-        if volume.check_at.take_if(|at| *at <= cx.now).is_some() {
-            self.check_attached(cx, unique, volume);
-        }
         if volume.reconcile_at.take_if(|at| *at <= cx.now).is_some() {
             self.detach_undesired(cx, unique, volume, &mut writes);
             self.attach_desired(cx, unique, volume, &mut writes);
             writes.extend(self.report_nodes(cx));
+        }
+        if volume.check_at.take_if(|at| *at <= cx.now).is_some() {
+            self.check_attached(cx, unique, volume);
+        }
+        // An operation that was started by a loop is never looked at before a loop of the same moment: the time between
+        // two looks is at least the one computed here.
+        for running in volume.operations.take_due(cx.now) {
+            self.look(cx, unique, volume, running, &mut writes);
         }
         let next = volume.next().map(|at| at.duration_since(cx.now));
         self.state.put_volume(unique, taken);

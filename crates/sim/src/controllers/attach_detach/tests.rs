@@ -394,8 +394,13 @@ fn a_volume_that_does_not_detach_does_not_block_the_attach_elsewhere() {
     });
     force_delete(&mut sim, &old);
     create(&mut sim, &pod("n", "new", "b"));
-    run(&mut sim, 3_000);
+    sim.follow();
+    run(&mut sim, 6_000);
     assert!(listed(&sim).is_empty());
+    // Detach and attach take turns, and each resets the delay of the other: half a second, the next loop, half a second,
+    // the next loop. Kubernetes 1.36.4 does so.
+    let failures = journal(&mut sim).into_iter().filter(|(_, text)| text == "FailedAttachVolume");
+    assert_eq!(failures.map(|(at, _)| at).collect::<Vec<_>>(), [3_200, 4_400, 5_600, 6_800, 8_000]);
     // The attachment is uncertain now, and only the storage itself prevents a second one.
     assert_eq!(requested(&sim).len(), 2);
     let failed = "AttachVolume.Attach failed for volume \"v\" : disk v is attached to a different instance (a)";
@@ -559,4 +564,38 @@ fn operations_go_on_after_a_snapshot() {
         force_delete(sim, &SimKey::pod("n", "p"));
     });
     assert!(requested(&sim).is_empty());
+}
+
+#[test]
+fn a_volume_that_may_be_attached_counts_as_mounted_until_the_kubelet_reports() {
+    // Whether the node is Ready, and how many seconds after the pod is gone the volume is detached.
+    for (ready, expected) in [("True", 10), ("Unknown", 360)] {
+        let mut sim = cluster();
+        sim.change_world(|world, now| {
+            world.set_disk("v", crate::Disk { attach_error: Some("no such disk".into()), ..Default::default() }, now);
+        });
+        set_ready(&mut sim, "a", ready);
+        let key = create(&mut sim, &pod("n", "p", "a")).key();
+        // The attach fails after half a second; the attachment is uncertain from then on.
+        run(&mut sim, 600);
+        let start = sim.now();
+        force_delete(&mut sim, &key);
+        let until = start + SignedDuration::from_secs(900);
+        assert_eq!(sim.run_until_holds(until, |sim| requested(sim).is_empty()), Ok(true));
+        assert_eq!(sim.now().duration_since(start).as_secs(), expected, "{ready}");
+    }
+}
+
+#[test]
+fn a_pod_whose_claim_is_gone_first_is_removed_by_the_populator() {
+    let mut sim = cluster();
+    let key = create(&mut sim, &pod("n", "p", "a")).key();
+    run(&mut sim, 9_000);
+    let claim = SimKey::new(ObjectKind::PersistentVolumeClaim, "n", "c");
+    edit(&mut sim, &claim, |claim| claim["metadata"]["finalizers"] = json!(null));
+    sim.request(Write::Delete(claim, DeleteOptions::default())).expect("deleted");
+    force_delete(&mut sim, &key);
+    let until = sim.now() + SignedDuration::from_secs(900);
+    assert_eq!(sim.run_until_holds(until, |sim| requested(sim).is_empty()), Ok(true));
+    assert_eq!(sim.now().as_second(), 60);
 }

@@ -100,9 +100,10 @@ impl Controller for Provisioner {
                 }
             }
             ObjectKind::Node | ObjectKind::CSINode => {
+                fn labels(object: &Option<SimObject>) -> Option<&BTreeMap<String, String>> {
+                    object.as_ref().and_then(|object| object.metadata().labels.as_ref())
+                }
                 let is_node = change.key.kind == ObjectKind::Node;
-                let labels =
-                    |object: &Option<SimObject>| object.as_ref().and_then(|object| object.metadata().labels.clone());
                 if !is_node || labels(&change.before) != labels(&change.after) {
                     self.topology.forget();
                     if cx.settings.storage.retry_on_change {

@@ -23,7 +23,7 @@ use crate::loop_grid::LoopGrid;
 use crate::object::{ObjectKind, SimKey};
 use crate::step::{Context, Controller, Item, Step, Wakes};
 use crate::store::Change;
-use crate::volumes::volume_name;
+use crate::volumes::{annotation, volume_name};
 
 /// What the component has in memory.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +54,21 @@ fn bound_uid(reference: &ObjectReference) -> Option<&str> {
     reference.uid.as_deref().filter(|uid| !uid.is_empty())
 }
 
+/// Whether a volume and a claim are bound to each other and say so: nothing is left to do.
+fn are_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let phases = [
+        volume.status.as_ref().and_then(|status| status.phase.as_deref()),
+        claim.status.as_ref().and_then(|status| status.phase.as_deref()),
+    ];
+    let spec = volume.spec.as_ref();
+    phases == [Some("Bound"); 2]
+        && claim_reference(volume).is_some_and(|reference| bound_uid(reference) == claim.metadata.uid.as_deref())
+        && volume_name(claim) == volume.metadata.name.as_deref()
+        && annotation(&claim.metadata, binding::BIND_COMPLETED).is_some()
+        && claim.status.as_ref().and_then(|status| status.access_modes.as_ref())
+            == spec.and_then(|spec| spec.access_modes.as_ref())
+}
+
 impl VolumeBinder {
     /// How long it takes from the arrival of a change until the next resync.
     fn until_resync(&self, cx: &Context<'_>) -> SignedDuration {
@@ -73,11 +88,14 @@ impl VolumeBinder {
         };
         let (old, new) = (volume(before), volume(after));
         match after {
-            Some(_) => {
+            Some(claim) => {
                 if before.is_none() && cx.store.pods_using(&change.key.namespace, &change.key.name).next().is_none() {
                     self.unused.insert(change.key.clone());
                 }
-                wakes.now(change.key.clone());
+                let volume = new.as_deref().and_then(|name| cx.store.get::<PersistentVolume>("", name));
+                if !volume.is_some_and(|volume| are_bound(volume, claim)) {
+                    wakes.now(change.key.clone());
+                }
             }
             None => {
                 self.unused.remove(&change.key);
@@ -88,7 +106,8 @@ impl VolumeBinder {
         }
         if after.is_none() || old != new {
             // Volumes that refer to this claim, but that it is not bound to.
-            let other = self.index.of_claim(&change.key).filter(|name| old.as_deref() != Some(name));
+            let bound = if after.is_some() { &new } else { &old };
+            let other = self.index.of_claim(&change.key).filter(|name| bound.as_deref() != Some(name));
             let wait = self.until_resync(cx);
             other.for_each(|name| wakes.after(volume_key(name), wait));
         }
@@ -104,21 +123,22 @@ impl VolumeBinder {
             }
             return;
         };
-        wakes.now(change.key.clone());
         let new = claim_reference(volume);
+        let claim = new.and_then(|reference| cx.store.at::<PersistentVolumeClaim>(&claim_of_reference(reference)));
+        if !claim.is_some_and(|claim| are_bound(volume, claim)) {
+            wakes.now(change.key.clone());
+        }
         if let Some(reference) = old.filter(|old| Some(*old) != new) {
             wakes.after(claim_of_reference(reference), self.until_resync(cx));
         }
         // A new volume for a claim: the worker of volumes puts the claim into its queue.
         if let Some(reference) = new.filter(|reference| bound_uid(reference).is_some()) {
-            let key = claim_of_reference(reference);
-            let claim = cx.store.at::<PersistentVolumeClaim>(&key);
             let waits = claim.is_some_and(|claim| {
                 let same = claim.metadata.uid.as_deref() == bound_uid(reference);
                 same && volume_name(claim).is_none() && !matching::modes_differ(claim, volume)
             });
             if waits {
-                wakes.after(key, cx.settings.timers.reaction);
+                wakes.after(claim_of_reference(reference), cx.settings.timers.reaction);
             }
         }
     }
