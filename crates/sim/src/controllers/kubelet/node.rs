@@ -11,7 +11,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use stead_model::LeaseView;
 
-use super::admission::Used;
+use super::admission::{Amounts, Used};
 use super::shutdown::Shutdown;
 use super::{Kubelet, Out, PodId};
 use crate::event_log::EventNote;
@@ -48,6 +48,8 @@ pub(super) struct NodeRun {
     pub(super) waiting: BTreeSet<SimKey>,
     pub(super) pods: BTreeSet<PodId>,
     pub(super) used: Used,
+    /// What a version of its Node has for pods.
+    allocatable: Option<(Arc<Node>, Arc<Amounts>)>,
     pub(super) shutdown: Option<Shutdown>,
 }
 
@@ -62,6 +64,17 @@ impl Kubelet {
         let result = change(Arc::make_mut(&mut run));
         self.nodes.insert(name.into(), run);
         result
+    }
+
+    /// What a node has for pods, read once for each version of its Node.
+    pub(super) fn allocatable(&mut self, name: &str, node: &Arc<Node>) -> Arc<Amounts> {
+        let read = self.node_run(name).and_then(|run| run.allocatable.as_ref());
+        if let Some((_, amounts)) = read.filter(|(version, _)| Arc::ptr_eq(version, node)) {
+            return Arc::clone(amounts);
+        }
+        let amounts = Arc::new(Amounts::of_node(node));
+        self.change_node(name, |run| run.allocatable = Some((Arc::clone(node), Arc::clone(&amounts))));
+        amounts
     }
 
     /// Whether the kubelet of a node works, whether it reaches the API server or not.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
+use super::admission::Amounts;
 use super::containers::{Backoff, Timer, Turn};
 use super::report::{Report, reconciled_at};
 use super::status::{all_containers, end_containers, is_running, same_for_kubelet, set_address};
@@ -86,12 +87,20 @@ impl PodRun {
         }
     }
 
-    /// The status that the kubelet knows.
+    /// The status that the kubelet knows; none if there is none yet.
+    pub(super) fn known_status(&self) -> Option<&PodStatus> {
+        self.own.as_deref().or(self.pod.status.as_ref())
+    }
+
+    /// A copy of the status that the kubelet knows, to change it.
     pub(super) fn status(&self) -> PodStatus {
-        match &self.own {
-            Some(own) => PodStatus::clone(own),
-            None => self.pod.status.clone().unwrap_or_default(),
-        }
+        self.known_status().cloned().unwrap_or_default()
+    }
+
+    /// Whether it has succeeded or failed, as far as the kubelet knows.
+    pub(super) fn has_ended(&self) -> bool {
+        let phase = self.known_status().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     /// Sees the pod as the API server has it.
@@ -296,7 +305,7 @@ impl Kubelet {
         let Some(status) = status else { return false };
         self.track_process(cx, id, run, &status);
         report.set_status(cx, run, status, false);
-        let ended = matches!(run.status().phase.as_deref(), Some("Succeeded" | "Failed"));
+        let ended = run.has_ended();
         if ended {
             // Sidecars end with the other containers.
             self.finish_stop(cx, id, run, 0, report);
@@ -349,7 +358,7 @@ impl Kubelet {
         self.release_volumes(&run.node, id, &run.pod);
         let shuts_down = self.change_node(&run.node, |node| {
             if node.pods.remove(id) {
-                node.used.remove(&run.pod);
+                node.used.remove(&Amounts::of_pod(&run.pod));
             }
             node.shutdown.is_some()
         });
