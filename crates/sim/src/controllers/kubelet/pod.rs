@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use stead_model::times::seconds;
 
 use super::admission::Amounts;
 use super::containers::{Backoff, Timer, Turn};
-use super::report::{Report, reconciled_at};
+use super::report::Report;
 use super::status::{all_containers, end_containers, is_running, same_for_kubelet, set_address};
 use super::volumes::{Mounts, unusable_claim_message};
 use super::{Kubelet, Out, PodId, id_of};
@@ -158,7 +159,7 @@ impl PodRun {
 
 impl Kubelet {
     /// A pod has changed on a node whose kubelet sees that.
-    pub(super) fn pod_changed(&mut self, cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes) {
+    pub(super) fn pod_changed(&mut self, change: &Change, wakes: &mut Wakes) {
         let (before, after) = change.of::<Pod>();
         let Some(pod) = after else {
             let known = before.is_some_and(|pod| self.pods.get(&id_of(pod)).is_some());
@@ -177,12 +178,8 @@ impl Kubelet {
         let mut run = Arc::unwrap_or_clone(run);
         let requested = run.stop_requested();
         run.see_object(pod);
-        if run.stop_requested() != requested {
+        if run.stop_requested() != requested || run.own.is_some() {
             wakes.now(change.key.clone());
-        } else if run.own.is_some()
-            && let Some(machine) = cx.world.machine(&run.node)
-        {
-            wakes.after(change.key.clone(), reconciled_at(cx, machine).duration_since(cx.now));
         }
         self.pods.insert(id, Arc::new(run));
     }
@@ -248,7 +245,7 @@ impl Kubelet {
                     }
                 }
                 Stage::Stopping { ends, code } => {
-                    let latest = run.stop_requested().map_or(ends, |grace| cx.now + SignedDuration::from_secs(grace));
+                    let latest = run.stop_requested().map_or(ends, |grace| cx.now + seconds(grace));
                     let ends = ends.min(latest);
                     if ends > cx.now {
                         run.stage = Stage::Stopping { ends, code };
@@ -337,7 +334,7 @@ impl Kubelet {
         for name in &running {
             report.out.event(cx, EventNote::normal(&id.0, "Killing", format!("Stopping container {name}")));
         }
-        let (stop, grace) = (run.workload.delays(cx.settings).stop, SignedDuration::from_secs(grace));
+        let (stop, grace) = (run.workload.delays(cx.settings).stop, seconds(grace));
         let code = if stop > grace { 137 } else { 0 };
         run.stage = Stage::Stopping { ends: cx.now + stop.min(grace), code };
     }

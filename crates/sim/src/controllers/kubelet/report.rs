@@ -72,7 +72,7 @@ impl Report<'_> {
 }
 
 /// The moment at which a kubelet compares the statuses of pods next. It lies between two reports of the node's status.
-pub(super) fn reconciled_at(cx: &Context<'_>, machine: &Machine) -> Timestamp {
+fn reconciled_at(cx: &Context<'_>, machine: &Machine) -> Timestamp {
     let period = cx.settings.kubelet.pod_status_period;
     next_tick(machine, period, period / 2, cx.now)
 }

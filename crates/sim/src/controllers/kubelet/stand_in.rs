@@ -64,7 +64,7 @@ pub(super) struct StandIn {
 }
 
 impl Kubelet {
-    pub(super) fn stand_in_changed(&mut self, _cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes) {
+    pub(super) fn stand_in_changed(&mut self, change: &Change, wakes: &mut Wakes) {
         let (before, after) = change.of::<Pod>();
         let known = || before.is_some_and(|pod| self.stand_ins.get(&id_of(pod)).is_some());
         // Only the end of a finished pod is of interest.

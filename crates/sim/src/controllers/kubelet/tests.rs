@@ -17,6 +17,9 @@ use crate::step::DeleteOptions;
 use crate::workload::Behaviour;
 use crate::world::{Disk, MachineState};
 
+/// The components whose events the tests look at.
+const COMPONENTS: [&str; 3] = ["kubelet", "node-controller", "taint-eviction-controller"];
+
 const START: i64 = 1_767_225_600;
 
 fn at(second: i64) -> Timestamp {
@@ -95,6 +98,7 @@ fn history(simulation: &mut Simulation) -> String {
                 (change.key.to_string(), format!("{} Ready={ready} in use [{in_use}]", change.key.name))
             }
             Happening::Changed(_) => continue,
+            Happening::Reported(event) if !COMPONENTS.contains(&event.component) => continue,
             Happening::Reported(event) => (String::new(), format!("  {}: {}", event.note.reason, event.note.message)),
         };
         if last.insert(key.clone(), text.clone()).as_ref() != Some(&text) || key.is_empty() {
@@ -164,20 +168,54 @@ fn init_containers_and_probes_take_their_time() {
     assert_eq!(kinds, ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]);
 }
 
-/// Objects of a bound claim with an attachable volume.
-fn volume(simulation: &mut Simulation) {
-    let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": { "name": "data", "namespace": "n" }, "spec": { "volumeName": "v" } });
-    let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" },
-        "spec": { "accessModes": ["ReadWriteOnce"], "csi": { "driver": "disk.csi", "volumeHandle": "h" } } });
-    create(simulation, SimObject::from_json(&volume).expect("a volume"));
-    create(simulation, SimObject::from_json(&claim).expect("a claim"));
+/// What somebody else writes into the status is corrected when the kubelet compares, with the old time.
+#[test]
+fn a_kubelet_puts_its_status_back() {
+    let mut simulation = cluster(Settings::default());
+    create(&mut simulation, pod("p", "a", json!({})));
+    simulation.run_until(at(111)).expect("runs");
+    let mut changed = Pod::clone(simulation.store().get::<Pod>("n", "p").expect("a pod"));
+    for condition in changed.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
+        if condition.type_ == "Ready" {
+            (condition.status, condition.last_transition_time) = ("False".into(), pods::reported(at(111)));
+        }
+    }
+    let target = json!({ "type": "DisruptionTarget", "status": "True" });
+    let target = serde_json::from_value(target).expect("a condition");
+    changed.status.get_or_insert_default().conditions.get_or_insert_default().push(target);
+    simulation.request(Write::Status(changed.into())).expect("written");
+    simulation.take_journal();
+    simulation.run_until(at(200)).expect("runs");
+    check(&mut simulation, expect![[r#"
+        115.0 p: Running Ready=True [ready]
+    "#]]);
+    let pod = simulation.store().get::<Pod>("n", "p").expect("a pod");
+    let ready = pods::condition(pod, "Ready").expect("a condition");
+    assert_eq!(ready.last_transition_time, pods::reported(at(101)));
+    assert!(pods::condition(pod, "DisruptionTarget").is_some(), "conditions of others stay");
+    assert_eq!(simulation.next_at(), None);
 }
 
-fn bind_claim(simulation: &mut Simulation) {
-    let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": { "name": "data", "namespace": "n" }, "spec": { "volumeName": "v" },
+/// A claim that is bound to an attachable volume. The tests play the attach/detach controller: nodes without its
+/// annotation are none of its business.
+fn volume(simulation: &mut Simulation) {
+    for name in ["a", "b", "c"] {
+        let mut node = Node::clone(simulation.store().get::<Node>("", name).expect("a node"));
+        node.metadata.annotations = None;
+        simulation.request(Write::Replace(node.into())).expect("changed");
+    }
+    let mut claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data", "namespace": "n", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+        "spec": { "volumeName": "v", "accessModes": ["ReadWriteOnce"] } });
+    let created = simulation.request(Write::Create(SimObject::from_json(&claim).expect("a claim"))).expect("created");
+    let uid = created.map(|claim| claim.uid().to_owned()).unwrap_or_default();
+    let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" },
+        "spec": { "accessModes": ["ReadWriteOnce"], "csi": { "driver": "disk.csi", "volumeHandle": "h" },
+            "claimRef": { "kind": "PersistentVolumeClaim", "namespace": "n", "name": "data", "uid": uid } },
         "status": { "phase": "Bound" } });
+    create(simulation, SimObject::from_json(&volume).expect("a volume"));
+    simulation.request(Write::Status(SimObject::from_json(&volume).expect("a volume"))).expect("bound");
+    claim["status"] = json!({ "phase": "Bound" });
     simulation.request(Write::Status(SimObject::from_json(&claim).expect("a claim"))).expect("bound");
 }
 
@@ -202,11 +240,10 @@ fn with_volume() -> Value {
 #[test]
 fn an_attachable_volume_is_reported_attached_mounted_and_released() {
     let mut simulation = cluster(Settings::default());
-    volume(&mut simulation);
     simulation.run_until(at(101)).expect("runs");
     create(&mut simulation, pod("p", "a", with_volume()));
     simulation.run_until(at(103)).expect("runs");
-    bind_claim(&mut simulation);
+    volume(&mut simulation);
     simulation.run_until(at(115)).expect("runs");
     attach(&mut simulation, "a", true);
     simulation.run_until(at(120)).expect("runs");
@@ -217,7 +254,10 @@ fn an_attachable_volume_is_reported_attached_mounted_and_released() {
     check(&mut simulation, expect![[r#"
         101.0 p: Pending Ready=- []
         101.0 p: Pending Ready=False [ContainerCreating]
-        101.0   FailedMount: Unable to attach or mount volumes: unmounted volumes=[d], unattached volumes=[], failed to process volumes=[d]: error processing PVC n/data: PVC is not bound
+        101.0   FailedMount: Unable to attach or mount volumes: unmounted volumes=[d], unattached volumes=[], failed to process volumes=[d]: error processing PVC n/data: failed to fetch PVC from API server: persistentvolumeclaims "data" not found
+        103.0 a Ready=True in use []
+        103.0 b Ready=True in use []
+        103.0 c Ready=True in use []
         110.0 a Ready=True in use [kubernetes.io/csi/disk.csi^h]
         116.0   Pulled: Container image "i" already present on machine and can be accessed by the pod
         116.0   Created: Container created
@@ -408,7 +448,6 @@ fn a_force_deleted_pod_runs_until_its_kubelet_knows() {
     ] {
         let mut simulation = cluster(Settings::default());
         volume(&mut simulation);
-        bind_claim(&mut simulation);
         create(&mut simulation, pod("p", "a", with_volume()));
         simulation.run_until(at(112)).expect("runs");
         attach(&mut simulation, "a", true);
@@ -626,7 +665,6 @@ fn jobs_on_stand_ins_end_as_they_are_told() {
 fn a_volume_of_a_stand_in_is_reported_at_once() {
     let mut simulation = stand_ins();
     volume(&mut simulation);
-    bind_claim(&mut simulation);
     create(&mut simulation, pod("p", "a", with_volume()));
     simulation.run_until(at(105)).expect("runs");
     attach(&mut simulation, "a", true);
@@ -634,6 +672,9 @@ fn a_volume_of_a_stand_in_is_reported_at_once() {
     delete(&mut simulation, "p", None);
     simulation.run_until(at(120)).expect("runs");
     check(&mut simulation, expect![[r#"
+        100.0 a Ready=True in use []
+        100.0 b Ready=True in use []
+        100.0 c Ready=True in use []
         100.0 p: Pending Ready=- []
         100.0 p: Pending Ready=False [ContainerCreating]
         100.0 a Ready=True in use [kubernetes.io/csi/disk.csi^h]
