@@ -734,3 +734,84 @@ fn a_running_cluster_goes_on_from_its_objects() {
         }
     }
 }
+
+/// Does something at random to a cluster of three nodes.
+fn disturb(simulation: &mut Simulation, mut chance: impl FnMut(usize) -> usize, number: usize) {
+    const STATES: [MachineState; 4] =
+        [MachineState::Off, MachineState::Suspended, MachineState::Partitioned, MachineState::KubeletStopped];
+    let node = ["a", "b", "c"][chance(3)];
+    let pods: Vec<SimKey> = simulation.store().of_kind(ObjectKind::Pod).map(|(key, _)| key.clone()).collect();
+    match chance(8) {
+        0..=2 => create(simulation, pod(&format!("p{number}"), node, json!({}))),
+        3 => simulation.fail(node, STATES[chance(4)]).expect("a machine"),
+        4 => simulation.heal(node).expect("a machine"),
+        5 if chance(3) == 0 => {
+            // It may be deleted already.
+            let _ = simulation.request(Write::Delete(SimKey::node(node), DeleteOptions::default()));
+        }
+        6 => simulation.change_world(|world, _| {
+            let behaviour = [Behaviour::Healthy, Behaviour::CrashLoop, Behaviour::NeverReady][chance(3)];
+            let workload = crate::workload::Workload { behaviour, ..Default::default() };
+            world.set_workload(SimKey::pod("n", &format!("p{}", chance(30))), workload);
+        }),
+        _ if !pods.is_empty() => {
+            let grace = [None, Some(0), Some(5)][chance(3)];
+            let options = DeleteOptions { grace, ..DeleteOptions::default() };
+            simulation.request(Write::Delete(pods[chance(pods.len())].clone(), options)).expect("deleted");
+        }
+        _ => {}
+    }
+}
+
+/// Whatever happens: when everything is healed the cluster comes to rest, every pod runs, and every process has its pod.
+#[test]
+fn kubelets_recover_from_anything() {
+    for seed in 0..80_u64 {
+        let settings = if seed % 2 == 0 { Settings::default() } else { Settings::default().with_stand_ins() };
+        let play = || {
+            let mut simulation = Simulation::new(at(0), settings.clone(), Choices::seeded(seed));
+            for name in ["a", "b", "c"] {
+                simulation.add_machine(MachineSpec::named(name)).expect("added");
+            }
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut chance = |limit: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % limit
+            };
+            for number in 0..30 {
+                let pause = [10, 700, 7_000, 70_000, 400_000][chance(5)];
+                simulation.run_for(SignedDuration::from_millis(pause)).expect("runs");
+                disturb(&mut simulation, &mut chance, number);
+            }
+            for (name, number) in [("a", 0), ("b", 1), ("c", 2)] {
+                simulation.heal(name).expect("a machine");
+                // Kubelets that lost their Node register it when they start.
+                if simulation.store().get::<Node>("", name).is_none() {
+                    simulation.fail(name, MachineState::KubeletStopped).expect("a machine");
+                    simulation.run_for(SignedDuration::from_secs(1 + number)).expect("runs");
+                    simulation.heal(name).expect("a machine");
+                }
+            }
+            simulation.change_world(|world, _| {
+                for number in 0..30 {
+                    world.set_workload(SimKey::pod("n", &format!("p{number}")), Default::default());
+                }
+            });
+            simulation.run_for(SignedDuration::from_secs(3000)).expect("runs");
+            simulation
+        };
+        let mut simulation = play();
+        assert_eq!(simulation.next_at(), None, "seed {seed}: {:?}", simulation.pending().collect::<Vec<_>>());
+        let mut processes = 0;
+        for pod in simulation.store().all::<Pod>() {
+            assert_eq!(pods::phase(pod), "Running", "seed {seed}: {:?}", pod.metadata.name);
+            assert!(pods::is_ready(pod) && !pods::is_terminating(pod), "seed {seed}: {} {:?}", row(pod), pod.metadata.name);
+            let process = simulation.world().process(pod.metadata.uid.as_deref().unwrap_or_default());
+            assert_eq!(process.map(|process| &*process.node), node_of(pod), "seed {seed}: {:?}", pod.metadata.name);
+            processes += 1;
+        }
+        assert_eq!(simulation.world().processes().count(), processes, "seed {seed}: a process without a pod");
+        let text = |simulation: &Simulation| format!("{:?}", simulation.store().iter().collect::<Vec<_>>());
+        assert_eq!(text(&simulation), text(&play()), "seed {seed}: the same seed gives the same objects");
+    }
+}
