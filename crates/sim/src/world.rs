@@ -193,7 +193,7 @@ impl World {
         self.workloads.iter().map(|(key, workload)| (key, workload))
     }
 
-    /// Sets how the pods of a workload behave, from the next start of their containers on.
+    /// Sets how the pods of a workload behave from now on, running ones too.
     pub fn set_workload(&mut self, key: SimKey, workload: Workload) {
         self.workloads.insert(key, workload);
     }
@@ -217,6 +217,11 @@ impl World {
     /// The process of the pod with this UID.
     pub fn process(&self, uid: &str) -> Option<&Process> {
         self.processes.find(|other| (**other).cmp(uid))
+    }
+
+    /// All processes, by the UID of their pod.
+    pub fn processes(&self) -> impl Iterator<Item = (&Arc<str>, &Process)> {
+        self.processes.iter().map(|(uid, process)| (uid, process))
     }
 
     /// Starts the process of a pod.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, PodStatus};
 use stead_model::times::{deletion, near};
 
-use super::admission::{Rejection, rejection};
+use super::admission::{Amounts, Rejection, rejection};
 use super::pod::{PodRun, Stage};
 use super::report::Report;
 use super::status::{all_containers, container_status_mut, end_of, initial, is_running, merge_foreign, terminated_state};
@@ -31,6 +31,8 @@ impl Kubelet {
         out: &mut Out,
     ) -> bool {
         let Some(node) = cx.store.get::<Node>("", name) else { return false };
+        let requests = Amounts::of_pod(pod);
+        let allocatable = self.allocatable(name, node);
         let Some(run) = self.node_run(name).filter(|run| !run.starting) else { return false };
         let others = run.pods.iter().filter_map(|id| self.pods.get(id)).map(|run| &*run.pod);
         let rejected = match run.shutdown {
@@ -39,7 +41,7 @@ impl Kubelet {
                 event: "NodeShutdown",
                 message: "Pod was rejected as the node is shutting down.".into(),
             }),
-            None => rejection(pod, node, &run.used, others),
+            None => run.used.missing(&requests, &allocatable).or_else(|| rejection(pod, node, others)),
         };
         if let Some(rejected) = rejected {
             reject(cx, id, pod, &rejected, out);
@@ -47,23 +49,27 @@ impl Kubelet {
         }
         let workload = cx.world.workload_of(cx.store, pod);
         let mut run = PodRun::new(name, pod, workload);
-        let mut status = run.status();
-        let ran = all_containers(&status).any(is_running);
-        if ran {
-            // The machine was booted: nothing runs any more, and containers start again.
-            lose_containers(&mut status, cx.now);
-        } else if status.container_statuses.as_ref().is_none_or(Vec::is_empty) {
-            status = initial(pod, &Kubelet::host_address(cx, name), cx.settings, cx.now);
-        }
+        let has_containers = |status: &&PodStatus| status.container_statuses.as_ref().is_some_and(|list| !list.is_empty());
+        let known = pod.status.as_ref().filter(has_containers);
+        let ran = known.is_some_and(|status| all_containers(status).any(is_running));
+        let status = match known {
+            None => initial(pod, &Kubelet::host_address(cx, name), cx.settings, cx.now),
+            Some(status) => {
+                // The machine was booted: nothing runs any more, and containers start again.
+                let mut status = status.clone();
+                lose_containers(&mut status, cx.now);
+                status
+            }
+        };
         Report { connected: true, out: &mut *out }.set_status(cx, &mut run, status, false);
-        if matches!(run.status().phase.as_deref(), Some("Succeeded" | "Failed")) {
+        if run.has_ended() {
             run.stage = Stage::Unmounting { at: cx.now };
         } else if ran {
             out.event(cx, EventNote::normal(&id.0, "SandboxChanged", SANDBOX_CHANGED));
         }
         self.change_node(name, |node| {
             node.pods.insert(id.clone());
-            node.used.add(pod);
+            node.used.add(&requests);
         });
         self.pods.insert(id.clone(), Arc::new(run));
         true
@@ -77,8 +83,10 @@ impl Kubelet {
         run.restarted = false;
         let Some(node) = cx.store.get::<Node>("", &run.node) else { return true };
         let mut used = self.node_run(&run.node).map(|node| node.used.clone()).unwrap_or_default();
-        used.remove(&run.pod);
-        if let Some(rejected) = rejection(&run.pod, node, &used, std::iter::empty()) {
+        let requests = Amounts::of_pod(&run.pod);
+        used.remove(&requests);
+        let missing = used.missing(&requests, &self.allocatable(&run.node, node));
+        if let Some(rejected) = missing.or_else(|| rejection(&run.pod, node, std::iter::empty())) {
             cx.world.end_process(&id.1);
             let status = reject(cx, id, &run.pod, &rejected, report.out);
             run.own = Some(Arc::new(status));
@@ -127,7 +135,7 @@ impl Kubelet {
         }
         self.change_node(node, |node| {
             node.pods.insert(id.clone());
-            node.used.add(pod);
+            node.used.add(&Amounts::of_pod(pod));
         });
         self.pods.insert(id, Arc::new(run));
     }

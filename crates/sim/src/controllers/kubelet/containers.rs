@@ -244,7 +244,7 @@ impl Kubelet {
             });
             self.wake(id.0, SignedDuration::ZERO);
         }
-        self.stand_in_behaviours_changed();
+        self.stand_in_behaviours_changed(cx);
     }
 }
 

@@ -96,12 +96,12 @@ impl Controller for Kubelet {
                 let Some(machine) = cx.world.machine(node) else { return };
                 if machine.is_connected(cx.now) {
                     match cx.settings.kubelet.form {
-                        KubeletForm::Kubernetes => self.pod_changed(cx, change, wakes),
-                        KubeletForm::StandIn => self.stand_in_changed(cx, change, wakes),
+                        KubeletForm::Kubernetes => self.pod_changed(change, wakes),
+                        KubeletForm::StandIn => self.stand_in_changed(change, wakes),
                     }
                 } else if cx.settings.kubelet.form == KubeletForm::StandIn {
                     // The stand-ins watch pods whether their node is reachable or not.
-                    self.stand_in_changed(cx, change, wakes);
+                    self.stand_in_changed(change, wakes);
                 }
             }
             ObjectKind::Node => self.node_changed(cx, change, wakes),

@@ -11,7 +11,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use stead_model::LeaseView;
 
-use super::admission::Used;
+use super::admission::{Amounts, Used};
 use super::shutdown::Shutdown;
 use super::{Kubelet, Out, PodId};
 use crate::event_log::EventNote;
@@ -37,6 +37,8 @@ pub(super) struct NodeRun {
     suspended: Option<Timestamp>,
     /// The kubelet was started, and has not seen its Node since.
     pub(super) starting: bool,
+    /// The kubelet has not looked at its pods since it reaches the API server again.
+    returning: bool,
     /// The Node as it was when it was deleted.
     deleted: Option<Arc<Node>>,
     /// When the last status was written.
@@ -48,6 +50,8 @@ pub(super) struct NodeRun {
     pub(super) waiting: BTreeSet<SimKey>,
     pub(super) pods: BTreeSet<PodId>,
     pub(super) used: Used,
+    /// What a version of its Node has for pods.
+    allocatable: Option<(Arc<Node>, Arc<Amounts>)>,
     pub(super) shutdown: Option<Shutdown>,
 }
 
@@ -62,6 +66,17 @@ impl Kubelet {
         let result = change(Arc::make_mut(&mut run));
         self.nodes.insert(name.into(), run);
         result
+    }
+
+    /// What a node has for pods, read once for each version of its Node.
+    pub(super) fn allocatable(&mut self, name: &str, node: &Arc<Node>) -> Arc<Amounts> {
+        let read = self.node_run(name).and_then(|run| run.allocatable.as_ref());
+        if let Some((_, amounts)) = read.filter(|(version, _)| Arc::ptr_eq(version, node)) {
+            return Arc::clone(amounts);
+        }
+        let amounts = Arc::new(Amounts::of_node(node));
+        self.change_node(name, |run| run.allocatable = Some((Arc::clone(node), Arc::clone(&amounts))));
+        amounts
     }
 
     /// Whether the kubelet of a node works, whether it reaches the API server or not.
@@ -101,6 +116,7 @@ impl Kubelet {
             let was_down = matches!(before, MachineState::Off | MachineState::KubeletStopped);
             let restarted = !is_new && machine.state == MachineState::Running && (was_down || rebooted);
             run.starting |= restarted;
+            run.returning = machine.state == MachineState::Running;
             if rebooted {
                 run.shutdown = None;
             }
@@ -120,11 +136,20 @@ impl Kubelet {
             }
         }
         let up = machine.lease_phase.duration_since(now).max(SignedDuration::ZERO);
-        let after = if machine.state == MachineState::Running { up } else { SignedDuration::ZERO };
-        self.wake(SimKey::node(name), after);
-        let here = cx.store.pods_on(name).cloned();
-        let all: BTreeSet<SimKey> = pods.into_iter().map(|(key, _)| key).chain(here).collect();
-        all.into_iter().for_each(|pod| self.wake(pod, after));
+        let running = machine.state == MachineState::Running;
+        self.wake(SimKey::node(name), if running { up } else { SignedDuration::ZERO });
+        pods.into_iter().for_each(|(pod, _)| self.wake(pod, SignedDuration::ZERO));
+    }
+
+    /// A kubelet that reaches the API server again looks at all its pods.
+    fn look_at_pods(&mut self, cx: &Context<'_>, name: &str) {
+        let known = self.change_node(name, |run| {
+            run.returning = false;
+            run.pods.iter().map(|(key, _)| key.clone()).collect::<BTreeSet<SimKey>>()
+        });
+        for pod in known.into_iter().chain(cx.store.pods_on(name).cloned()) {
+            self.wake(pod, SignedDuration::ZERO);
+        }
     }
 
     /// A Node has changed: the kubelet corrects its status, and volumes may be attached.
@@ -175,6 +200,9 @@ impl Kubelet {
             }
             return;
         }
+        if run.returning {
+            self.look_at_pods(cx, &name);
+        }
         let Some(node) = cx.store.get::<Node>("", &name).cloned() else {
             // A kubelet registers its Node only when it starts.
             if run.starting {
@@ -184,6 +212,7 @@ impl Kubelet {
         };
         if run.starting {
             self.change_node(&name, |run| run.starting = false);
+            self.look_at_pods(cx, &name);
             out.event(cx, EventNote::normal(key, "Starting", "Starting kubelet."));
         }
         renew_lease(cx, &node, &name, &machine, out);

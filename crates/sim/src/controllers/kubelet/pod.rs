@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use stead_model::times::seconds;
 
+use super::admission::Amounts;
 use super::containers::{Backoff, Timer, Turn};
-use super::report::{Report, reconciled_at};
+use super::report::Report;
 use super::status::{all_containers, end_containers, is_running, same_for_kubelet, set_address};
 use super::volumes::{Mounts, unusable_claim_message};
 use super::{Kubelet, Out, PodId, id_of};
@@ -86,12 +88,20 @@ impl PodRun {
         }
     }
 
-    /// The status that the kubelet knows.
+    /// The status that the kubelet knows; none if there is none yet.
+    pub(super) fn known_status(&self) -> Option<&PodStatus> {
+        self.own.as_deref().or(self.pod.status.as_ref())
+    }
+
+    /// A copy of the status that the kubelet knows, to change it.
     pub(super) fn status(&self) -> PodStatus {
-        match &self.own {
-            Some(own) => PodStatus::clone(own),
-            None => self.pod.status.clone().unwrap_or_default(),
-        }
+        self.known_status().cloned().unwrap_or_default()
+    }
+
+    /// Whether it has succeeded or failed, as far as the kubelet knows.
+    pub(super) fn has_ended(&self) -> bool {
+        let phase = self.known_status().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     /// Sees the pod as the API server has it.
@@ -149,7 +159,7 @@ impl PodRun {
 
 impl Kubelet {
     /// A pod has changed on a node whose kubelet sees that.
-    pub(super) fn pod_changed(&mut self, cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes) {
+    pub(super) fn pod_changed(&mut self, change: &Change, wakes: &mut Wakes) {
         let (before, after) = change.of::<Pod>();
         let Some(pod) = after else {
             let known = before.is_some_and(|pod| self.pods.get(&id_of(pod)).is_some());
@@ -168,12 +178,8 @@ impl Kubelet {
         let mut run = Arc::unwrap_or_clone(run);
         let requested = run.stop_requested();
         run.see_object(pod);
-        if run.stop_requested() != requested {
+        if run.stop_requested() != requested || run.own.is_some() {
             wakes.now(change.key.clone());
-        } else if run.own.is_some()
-            && let Some(machine) = cx.world.machine(&run.node)
-        {
-            wakes.after(change.key.clone(), reconciled_at(cx, machine).duration_since(cx.now));
         }
         self.pods.insert(id, Arc::new(run));
     }
@@ -239,7 +245,7 @@ impl Kubelet {
                     }
                 }
                 Stage::Stopping { ends, code } => {
-                    let latest = run.stop_requested().map_or(ends, |grace| cx.now + SignedDuration::from_secs(grace));
+                    let latest = run.stop_requested().map_or(ends, |grace| cx.now + seconds(grace));
                     let ends = ends.min(latest);
                     if ends > cx.now {
                         run.stage = Stage::Stopping { ends, code };
@@ -296,7 +302,7 @@ impl Kubelet {
         let Some(status) = status else { return false };
         self.track_process(cx, id, run, &status);
         report.set_status(cx, run, status, false);
-        let ended = matches!(run.status().phase.as_deref(), Some("Succeeded" | "Failed"));
+        let ended = run.has_ended();
         if ended {
             // Sidecars end with the other containers.
             self.finish_stop(cx, id, run, 0, report);
@@ -328,7 +334,7 @@ impl Kubelet {
         for name in &running {
             report.out.event(cx, EventNote::normal(&id.0, "Killing", format!("Stopping container {name}")));
         }
-        let (stop, grace) = (run.workload.delays(cx.settings).stop, SignedDuration::from_secs(grace));
+        let (stop, grace) = (run.workload.delays(cx.settings).stop, seconds(grace));
         let code = if stop > grace { 137 } else { 0 };
         run.stage = Stage::Stopping { ends: cx.now + stop.min(grace), code };
     }
@@ -349,7 +355,7 @@ impl Kubelet {
         self.release_volumes(&run.node, id, &run.pod);
         let shuts_down = self.change_node(&run.node, |node| {
             if node.pods.remove(id) {
-                node.used.remove(&run.pod);
+                node.used.remove(&Amounts::of_pod(&run.pod));
             }
             node.shutdown.is_some()
         });

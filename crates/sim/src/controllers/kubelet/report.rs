@@ -22,17 +22,18 @@ pub(super) struct Report<'a> {
 impl Report<'_> {
     /// Computes phase and conditions, and reports the status if it is new.
     pub(super) fn set_status(&mut self, cx: &Context<'_>, run: &mut PodRun, mut status: PodStatus, terminal: bool) {
-        let before = run.status();
+        let none = PodStatus::default();
+        let before = run.known_status().unwrap_or(&none);
         let facts = PodFacts { pod: &run.pod, sandbox: run.sandbox, terminal };
-        refresh(facts, &mut status, &before, cx.settings, cx.now);
+        refresh(facts, &mut status, before, cx.settings, cx.now);
         if terminal && run.shutdown.is_some() {
             mark_shutdown(&run.pod, &mut status, cx);
         }
-        if same_for_kubelet(&before, &status) {
+        if same_for_kubelet(before, &status) {
             return;
         }
         if self.connected && !run.gone {
-            self.out.writes.push(write_status(run, status.clone()));
+            self.out.writes.push(patch(&run.pod, status.clone()));
         }
         run.own = Some(Arc::new(status));
     }
@@ -48,7 +49,7 @@ impl Report<'_> {
         if at > cx.now {
             return self.out.look_at(at);
         }
-        self.out.writes.push(write_status(run, run.status()));
+        self.out.writes.push(write_status(run));
     }
 
     /// Tells the API server that a pod has ended. Gives whether that is done.
@@ -60,7 +61,7 @@ impl Report<'_> {
             return true;
         }
         if run.own.is_some() {
-            self.out.writes.push(write_status(run, run.status()));
+            self.out.writes.push(write_status(run));
         }
         if is_terminating(&run.pod) {
             let options = DeleteOptions { uid: Some(id.1.to_string()), grace: Some(0), ..DeleteOptions::default() };
@@ -71,18 +72,23 @@ impl Report<'_> {
 }
 
 /// The moment at which a kubelet compares the statuses of pods next. It lies between two reports of the node's status.
-pub(super) fn reconciled_at(cx: &Context<'_>, machine: &Machine) -> Timestamp {
+fn reconciled_at(cx: &Context<'_>, machine: &Machine) -> Timestamp {
     let period = cx.settings.kubelet.pod_status_period;
     next_tick(machine, period, period / 2, cx.now)
 }
 
-/// The patch of a pod's status: conditions that belong to others stay as the API server has them.
-fn write_status(run: &PodRun, mut status: PodStatus) -> Write {
+/// The write of the status that the kubelet knows. Conditions that belong to others stay as the API server has them.
+fn write_status(run: &PodRun) -> Write {
+    let mut status = run.status();
     merge_foreign(&run.pod, &mut status);
-    status.qos_class = run.pod.status.as_ref().and_then(|status| status.qos_class.clone());
-    let mut metadata = run.pod.metadata.clone();
+    patch(&run.pod, status)
+}
+
+/// The write of a status.
+fn patch(pod: &Pod, status: PodStatus) -> Write {
+    let mut metadata = pod.metadata.clone();
     metadata.resource_version = None;
-    Write::Status(Pod { metadata, spec: run.pod.spec.clone(), status: Some(status) }.into())
+    Write::Status(Pod { metadata, spec: pod.spec.clone(), status: Some(status) }.into())
 }
 
 /// The status of a pod that ended because its machine shuts down.

@@ -64,7 +64,7 @@ pub(super) struct StandIn {
 }
 
 impl Kubelet {
-    pub(super) fn stand_in_changed(&mut self, _cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes) {
+    pub(super) fn stand_in_changed(&mut self, change: &Change, wakes: &mut Wakes) {
         let (before, after) = change.of::<Pod>();
         let known = || before.is_some_and(|pod| self.stand_ins.get(&id_of(pod)).is_some());
         // Only the end of a finished pod is of interest.
@@ -73,10 +73,15 @@ impl Kubelet {
         }
     }
 
-    /// Jobs may end in another way from now on.
-    pub(super) fn stand_in_behaviours_changed(&mut self) {
-        let ending = self.stand_ins.iter().filter(|(_, stand_in)| matches!(stand_in.task, Task::EndJob(_)));
-        let keys: Vec<SimKey> = ending.map(|(id, _)| id.0.clone()).collect();
+    /// Jobs may end in another way from now on, and pods become ready that did not.
+    pub(super) fn stand_in_behaviours_changed(&mut self, cx: &Context<'_>) {
+        let waits = |id: &PodId, task: Task| match task {
+            Task::EndJob(_) => true,
+            Task::Look => cx.store.at::<Pod>(&id.0).is_some_and(|pod| phase(pod) == "Running" && !is_ready(pod)),
+            _ => false,
+        };
+        let waiting = self.stand_ins.iter().filter(|(id, stand_in)| waits(id, stand_in.task));
+        let keys: Vec<SimKey> = waiting.map(|(id, _)| id.0.clone()).collect();
         keys.into_iter().for_each(|key| self.wake(key, SignedDuration::ZERO));
     }
 

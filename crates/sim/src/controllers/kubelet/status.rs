@@ -194,19 +194,20 @@ pub(super) fn restarts(container: &Container, spec: &PodSpec, code: i32) -> bool
 /// The phase of a pod (`getPhase`). `terminal`: no container is started again.
 fn phase(pod: &Pod, status: &PodStatus, terminal: bool) -> &'static str {
     let Some(spec) = pod.spec.as_ref() else { return "Pending" };
-    let of = |list: &Option<Vec<ContainerStatus>>, index: usize| list.as_ref().and_then(|list| list.get(index)).cloned();
+    let init_statuses = status.init_container_statuses.as_deref().unwrap_or_default();
+    let statuses = status.container_statuses.as_deref().unwrap_or_default();
     let (mut pending_init, mut pending_sidecars, mut failed_init) = (0, 0, false);
     let (mut unknown, mut running, mut not_started, mut stopped, mut final_stops, mut succeeded) = (0, 0, 0, 0, 0, 0);
     for (index, container) in init_containers(spec).iter().enumerate() {
-        let status = of(&status.init_container_statuses, index);
+        let status = init_statuses.get(index);
         if is_sidecar(container) {
             match status {
                 None => unknown += 1,
-                Some(status) if is_running(&status) => {
+                Some(status) if is_running(status) => {
                     pending_sidecars += usize::from(status.started != Some(true));
                     running += 1;
                 }
-                Some(status) if ended(&status).is_some() || last_end(&status).is_some() => {}
+                Some(status) if ended(status).is_some() || last_end(status).is_some() => {}
                 Some(_) => {
                     pending_sidecars += 1;
                     not_started += 1;
@@ -214,7 +215,7 @@ fn phase(pod: &Pod, status: &PodStatus, terminal: bool) -> &'static str {
             }
             continue;
         }
-        match status.as_ref().filter(|status| !is_running(status)).and_then(|status| ended(status).or(last_end(status))) {
+        match status.filter(|status| !is_running(status)).and_then(|status| ended(status).or(last_end(status))) {
             None => pending_init += 1,
             Some(end) if end.exit_code != 0 => {
                 failed_init = failed_init || !restarts(container, spec, end.exit_code);
@@ -224,16 +225,16 @@ fn phase(pod: &Pod, status: &PodStatus, terminal: bool) -> &'static str {
         }
     }
     for (index, container) in spec.containers.iter().enumerate() {
-        let Some(status) = of(&status.container_statuses, index) else {
+        let Some(status) = statuses.get(index) else {
             unknown += 1;
             continue;
         };
-        match ended(&status).or(last_end(&status)) {
-            _ if is_running(&status) => running += 1,
+        match ended(status).or(last_end(status)) {
+            _ if is_running(status) => running += 1,
             Some(end) => {
                 stopped += 1;
                 final_stops += usize::from(!restarts(container, spec, end.exit_code));
-                succeeded += usize::from(end.exit_code == 0 && ended(&status).is_some());
+                succeeded += usize::from(end.exit_code == 0 && ended(status).is_some());
             }
             None => not_started += 1,
         }

@@ -18,6 +18,9 @@ use crate::step::DeleteOptions;
 use crate::workload::Behaviour;
 use crate::world::{Disk, MachineState};
 
+/// The components whose events the tests look at.
+const COMPONENTS: [&str; 3] = ["kubelet", "node-controller", "taint-eviction-controller"];
+
 const START: i64 = 1_767_225_600;
 
 fn at(second: i64) -> Timestamp {
@@ -96,6 +99,7 @@ fn history(simulation: &mut Simulation) -> String {
                 (change.key.to_string(), format!("{} Ready={ready} in use [{in_use}]", change.key.name))
             }
             Happening::Changed(_) => continue,
+            Happening::Reported(event) if !COMPONENTS.contains(&event.component) => continue,
             Happening::Reported(event) => (String::new(), format!("  {}: {}", event.note.reason, event.note.message)),
         };
         if last.insert(key.clone(), text.clone()).as_ref() != Some(&text) || key.is_empty() {
@@ -165,20 +169,54 @@ fn init_containers_and_probes_take_their_time() {
     assert_eq!(kinds, ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]);
 }
 
-/// Objects of a bound claim with an attachable volume.
-fn volume(simulation: &mut Simulation) {
-    let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": { "name": "data", "namespace": "n" }, "spec": { "volumeName": "v" } });
-    let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" },
-        "spec": { "accessModes": ["ReadWriteOnce"], "csi": { "driver": "disk.csi", "volumeHandle": "h" } } });
-    create(simulation, SimObject::from_json(&volume).expect("a volume"));
-    create(simulation, SimObject::from_json(&claim).expect("a claim"));
+/// What somebody else writes into the status is corrected when the kubelet compares, with the old time.
+#[test]
+fn a_kubelet_puts_its_status_back() {
+    let mut simulation = cluster(Settings::default());
+    create(&mut simulation, pod("p", "a", json!({})));
+    simulation.run_until(at(111)).expect("runs");
+    let mut changed = Pod::clone(simulation.store().get::<Pod>("n", "p").expect("a pod"));
+    for condition in changed.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
+        if condition.type_ == "Ready" {
+            (condition.status, condition.last_transition_time) = ("False".into(), pods::reported(at(111)));
+        }
+    }
+    let target = json!({ "type": "DisruptionTarget", "status": "True" });
+    let target = serde_json::from_value(target).expect("a condition");
+    changed.status.get_or_insert_default().conditions.get_or_insert_default().push(target);
+    simulation.request(Write::Status(changed.into())).expect("written");
+    simulation.take_journal();
+    simulation.run_until(at(200)).expect("runs");
+    check(&mut simulation, expect![[r#"
+        115.0 p: Running Ready=True [ready]
+    "#]]);
+    let pod = simulation.store().get::<Pod>("n", "p").expect("a pod");
+    let ready = pods::condition(pod, "Ready").expect("a condition");
+    assert_eq!(ready.last_transition_time, pods::reported(at(101)));
+    assert!(pods::condition(pod, "DisruptionTarget").is_some(), "conditions of others stay");
+    assert_eq!(simulation.next_at(), None);
 }
 
-fn bind_claim(simulation: &mut Simulation) {
-    let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": { "name": "data", "namespace": "n" }, "spec": { "volumeName": "v" },
+/// A claim that is bound to an attachable volume. The tests play the attach/detach controller: nodes without its
+/// annotation are none of its business.
+fn volume(simulation: &mut Simulation) {
+    for name in ["a", "b", "c"] {
+        let mut node = Node::clone(simulation.store().get::<Node>("", name).expect("a node"));
+        node.metadata.annotations = None;
+        simulation.request(Write::Replace(node.into())).expect("changed");
+    }
+    let mut claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data", "namespace": "n", "annotations": { "pv.kubernetes.io/bind-completed": "yes" } },
+        "spec": { "volumeName": "v", "accessModes": ["ReadWriteOnce"] } });
+    let created = simulation.request(Write::Create(SimObject::from_json(&claim).expect("a claim"))).expect("created");
+    let uid = created.map(|claim| claim.uid().to_owned()).unwrap_or_default();
+    let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" },
+        "spec": { "accessModes": ["ReadWriteOnce"], "csi": { "driver": "disk.csi", "volumeHandle": "h" },
+            "claimRef": { "kind": "PersistentVolumeClaim", "namespace": "n", "name": "data", "uid": uid } },
         "status": { "phase": "Bound" } });
+    create(simulation, SimObject::from_json(&volume).expect("a volume"));
+    simulation.request(Write::Status(SimObject::from_json(&volume).expect("a volume"))).expect("bound");
+    claim["status"] = json!({ "phase": "Bound" });
     simulation.request(Write::Status(SimObject::from_json(&claim).expect("a claim"))).expect("bound");
 }
 
@@ -202,14 +240,11 @@ fn with_volume() -> Value {
 
 #[test]
 fn an_attachable_volume_is_reported_attached_mounted_and_released() {
-    // The test binds and attaches the volume by itself.
-    let nodes = [ControllerId::NodeLifecycle, ControllerId::TaintEviction, ControllerId::PodGc, ControllerId::Kubelet];
-    let mut simulation = cluster(Settings::default().with_components(&nodes));
-    volume(&mut simulation);
+    let mut simulation = cluster(Settings::default());
     simulation.run_until(at(101)).expect("runs");
     create(&mut simulation, pod("p", "a", with_volume()));
     simulation.run_until(at(103)).expect("runs");
-    bind_claim(&mut simulation);
+    volume(&mut simulation);
     simulation.run_until(at(115)).expect("runs");
     attach(&mut simulation, "a", true);
     simulation.run_until(at(120)).expect("runs");
@@ -220,7 +255,10 @@ fn an_attachable_volume_is_reported_attached_mounted_and_released() {
     check(&mut simulation, expect![[r#"
         101.0 p: Pending Ready=- []
         101.0 p: Pending Ready=False [ContainerCreating]
-        101.0   FailedMount: Unable to attach or mount volumes: unmounted volumes=[d], unattached volumes=[], failed to process volumes=[d]: error processing PVC n/data: PVC is not bound
+        101.0   FailedMount: Unable to attach or mount volumes: unmounted volumes=[d], unattached volumes=[], failed to process volumes=[d]: error processing PVC n/data: failed to fetch PVC from API server: persistentvolumeclaims "data" not found
+        103.0 a Ready=True in use []
+        103.0 b Ready=True in use []
+        103.0 c Ready=True in use []
         110.0 a Ready=True in use [kubernetes.io/csi/disk.csi^h]
         116.0   Pulled: Container image "i" already present on machine and can be accessed by the pod
         116.0   Created: Container created
@@ -411,7 +449,6 @@ fn a_force_deleted_pod_runs_until_its_kubelet_knows() {
     ] {
         let mut simulation = cluster(Settings::default());
         volume(&mut simulation);
-        bind_claim(&mut simulation);
         create(&mut simulation, pod("p", "a", with_volume()));
         simulation.run_until(at(112)).expect("runs");
         attach(&mut simulation, "a", true);
@@ -630,7 +667,6 @@ fn jobs_on_stand_ins_end_as_they_are_told() {
 fn a_volume_of_a_stand_in_is_reported_at_once() {
     let mut simulation = stand_ins();
     volume(&mut simulation);
-    bind_claim(&mut simulation);
     create(&mut simulation, pod("p", "a", with_volume()));
     simulation.run_until(at(105)).expect("runs");
     attach(&mut simulation, "a", true);
@@ -638,6 +674,9 @@ fn a_volume_of_a_stand_in_is_reported_at_once() {
     delete(&mut simulation, "p", None);
     simulation.run_until(at(120)).expect("runs");
     check(&mut simulation, expect![[r#"
+        100.0 a Ready=True in use []
+        100.0 b Ready=True in use []
+        100.0 c Ready=True in use []
         100.0 p: Pending Ready=- []
         100.0 p: Pending Ready=False [ContainerCreating]
         100.0 a Ready=True in use [kubernetes.io/csi/disk.csi^h]
@@ -695,5 +734,86 @@ fn a_running_cluster_goes_on_from_its_objects() {
             assert!(due.is_some_and(|due| (485..=491).contains(&due)), "{due:?}");
             assert_eq!(simulation.next_at(), None);
         }
+    }
+}
+
+/// Does something at random to a cluster of three nodes.
+fn disturb(simulation: &mut Simulation, mut chance: impl FnMut(usize) -> usize, number: usize) {
+    const STATES: [MachineState; 4] =
+        [MachineState::Off, MachineState::Suspended, MachineState::Partitioned, MachineState::KubeletStopped];
+    let node = ["a", "b", "c"][chance(3)];
+    let pods: Vec<SimKey> = simulation.store().of_kind(ObjectKind::Pod).map(|(key, _)| key.clone()).collect();
+    match chance(8) {
+        0..=2 => create(simulation, pod(&format!("p{number}"), node, json!({}))),
+        3 => simulation.fail(node, STATES[chance(4)]).expect("a machine"),
+        4 => simulation.heal(node).expect("a machine"),
+        5 if chance(3) == 0 => {
+            // It may be deleted already.
+            let _ = simulation.request(Write::Delete(SimKey::node(node), DeleteOptions::default()));
+        }
+        6 => simulation.change_world(|world, _| {
+            let behaviour = [Behaviour::Healthy, Behaviour::CrashLoop, Behaviour::NeverReady][chance(3)];
+            let workload = crate::workload::Workload { behaviour, ..Default::default() };
+            world.set_workload(SimKey::pod("n", &format!("p{}", chance(30))), workload);
+        }),
+        _ if !pods.is_empty() => {
+            let grace = [None, Some(0), Some(5)][chance(3)];
+            let options = DeleteOptions { grace, ..DeleteOptions::default() };
+            simulation.request(Write::Delete(pods[chance(pods.len())].clone(), options)).expect("deleted");
+        }
+        _ => {}
+    }
+}
+
+/// Whatever happens: when everything is healed the cluster comes to rest, every pod runs, and every process has its pod.
+#[test]
+fn kubelets_recover_from_anything() {
+    for seed in 0..80_u64 {
+        let settings = if seed % 2 == 0 { Settings::default() } else { Settings::default().with_stand_ins() };
+        let play = || {
+            let mut simulation = Simulation::new(at(0), settings.clone(), Choices::seeded(seed));
+            for name in ["a", "b", "c"] {
+                simulation.add_machine(MachineSpec::named(name)).expect("added");
+            }
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut chance = |limit: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % limit
+            };
+            for number in 0..30 {
+                let pause = [10, 700, 7_000, 70_000, 400_000][chance(5)];
+                simulation.run_for(SignedDuration::from_millis(pause)).expect("runs");
+                disturb(&mut simulation, &mut chance, number);
+            }
+            for (name, number) in [("a", 0), ("b", 1), ("c", 2)] {
+                simulation.heal(name).expect("a machine");
+                // Kubelets that lost their Node register it when they start.
+                if simulation.store().get::<Node>("", name).is_none() {
+                    simulation.fail(name, MachineState::KubeletStopped).expect("a machine");
+                    simulation.run_for(SignedDuration::from_secs(1 + number)).expect("runs");
+                    simulation.heal(name).expect("a machine");
+                }
+            }
+            simulation.change_world(|world, _| {
+                for number in 0..30 {
+                    world.set_workload(SimKey::pod("n", &format!("p{number}")), Default::default());
+                }
+            });
+            simulation.run_for(SignedDuration::from_secs(3000)).expect("runs");
+            simulation
+        };
+        let mut simulation = play();
+        assert_eq!(simulation.next_at(), None, "seed {seed}: {:?}", simulation.pending().collect::<Vec<_>>());
+        let mut processes = 0;
+        for pod in simulation.store().all::<Pod>() {
+            assert_eq!(pods::phase(pod), "Running", "seed {seed}: {:?}", pod.metadata.name);
+            assert!(pods::is_ready(pod) && !pods::is_terminating(pod), "seed {seed}: {} {:?}", row(pod), pod.metadata.name);
+            let process = simulation.world().process(pod.metadata.uid.as_deref().unwrap_or_default());
+            assert_eq!(process.map(|process| &*process.node), node_of(pod), "seed {seed}: {:?}", pod.metadata.name);
+            processes += 1;
+        }
+        assert_eq!(simulation.world().processes().count(), processes, "seed {seed}: a process without a pod");
+        let text = |simulation: &Simulation| format!("{:?}", simulation.store().iter().collect::<Vec<_>>());
+        assert_eq!(text(&simulation), text(&play()), "seed {seed}: the same seed gives the same objects");
     }
 }

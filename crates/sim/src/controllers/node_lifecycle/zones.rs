@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
+use stead_model::times::CENTURY;
 
 use crate::settings::ControllerTimers;
 
@@ -62,7 +63,7 @@ impl Limiter {
 
 /// The time between two nodes.
 fn interval(rate: f64) -> SignedDuration {
-    SignedDuration::try_from_secs_f64(1.0 / rate).unwrap_or(SignedDuration::MAX)
+    SignedDuration::try_from_secs_f64(1.0 / rate).unwrap_or(CENTURY).min(CENTURY)
 }
 
 /// A zone.
