@@ -2,13 +2,14 @@
 //!
 //! All of it happens in one item, the scheduling loop. Each step does the thing that is due first: a binding, a deletion
 //! of preempted pods, or one attempt to schedule the pod at the head of the queue. Every change of an object goes into the cache at once
-//! (`cache.rs`), and moves the rejected pods that it may help (`hints.rs`).
+//! (`cache.rs`, `pod_changes.rs`), and moves the rejected pods that it may help (`hints.rs`).
 
 mod attempt;
 mod binding;
 mod cache;
 mod hints;
 mod plugin_set;
+mod pod_changes;
 mod preemption;
 mod queue;
 mod resume;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as RawPod;
+use stead_placement::Plugin;
 
 use crate::error::ApiError;
 use crate::object::{SimKey, SimObject};
@@ -132,8 +134,8 @@ impl Scheduler {
                 | ClusterEvent::NodeAllocatable(_, node)
                 | ClusterEvent::NodeLabels(_, node)
                 | ClusterEvent::NodeTaints(_, node) => self.cache.admits(&node.name, pod),
-                ClusterEvent::PodAdded(_) | ClusterEvent::PodLabels(..) => {
-                    plugins.iter().any(|plugin| event.may_help(plugin, pod))
+                ClusterEvent::PodAdded(other) | ClusterEvent::PodLabels(_, other) => {
+                    hints::is_related(pod, other, plugins.contains(Plugin::PodTopologySpread))
                 }
                 ClusterEvent::ClassAdded { waits } => *waits,
                 _ => true,

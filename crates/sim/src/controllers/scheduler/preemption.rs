@@ -70,7 +70,7 @@ impl Scheduler {
             let last = if victims.len() > 1 { victims.pop() } else { None };
             writes.extend(self.mark(cx, &mut victims, &message));
             let at = cx.now + cx.settings.timers.scheduler_bind;
-            self.evictions.push(Eviction { preemptor: queued.key.clone(), message, at, marked: victims, last });
+            self.evict_later(Eviction { preemptor: queued.key.clone(), message, at, marked: victims, last });
         }
         let text = refusal.message.as_deref().unwrap_or_default();
         let nomination = Nomination::Set(&nominee.node);
@@ -121,9 +121,15 @@ impl Scheduler {
             let mut marked = vec![last];
             writes.extend(self.mark(cx, &mut marked, &eviction.message));
             let at = cx.now + cx.settings.timers.scheduler_bind;
-            self.evictions.push(Eviction { at, marked, ..eviction });
+            self.evict_later(Eviction { at, marked, ..eviction });
         }
         Some(writes)
+    }
+
+    fn evict_later(&mut self, eviction: Eviction) {
+        if !eviction.marked.is_empty() || eviction.last.is_some() {
+            self.evictions.push(eviction);
+        }
     }
 
     /// Whether victims of a pod are being deleted (`IsPodRunningPreemption`).
