@@ -147,7 +147,7 @@ impl Scheduler {
         }
         let timers = &cx.settings.timers;
         if plan.is_empty() {
-            self.bindings.add(queued, node, BindingStage::Bind, cx.now + timers.scheduler_bind);
+            self.bindings.add(queued, node, BindingStage::Bind, cx.now + timers.scheduler_call);
             return Vec::new();
         }
         let mut writes = Vec::new();

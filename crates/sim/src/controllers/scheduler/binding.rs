@@ -123,7 +123,7 @@ impl Scheduler {
             }
             BindingStage::Volumes(plan, until) => match check_volumes(cx, key, &binding.node, plan) {
                 Ok(true) => {
-                    let at = cx.now + cx.settings.timers.scheduler_bind;
+                    let at = cx.now + cx.settings.timers.scheduler_call;
                     self.bindings.put(PodBinding { stage: BindingStage::Bind, ..binding }, Some(at));
                     Vec::new()
                 }

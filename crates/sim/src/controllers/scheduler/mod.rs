@@ -78,8 +78,12 @@ impl Controller for Scheduler {
         } else if self.free_at.is_none_or(|at| at <= cx.now)
             && let Some(queued) = self.queue.pop(cx.now, &rules)
         {
-            self.free_at = Some(cx.now + cx.settings.timers.scheduler_attempt);
             writes = self.attempt(cx, queued);
+            let timers = &cx.settings.timers;
+            // The loop waits until the status of a rejected pod is written.
+            let rejected = matches!(writes.as_slice(), [.., Write::Event(_), Write::Status(_)]);
+            let call = if rejected { timers.scheduler_call } else { SignedDuration::ZERO };
+            self.free_at = Some(cx.now + timers.scheduler_attempt + call);
         }
         Step::writes(writes).and_again(self.next_step(cx))
     }
@@ -122,10 +126,11 @@ impl Scheduler {
     /// (`MoveAllToActiveOrBackoffQueue`).
     fn wake(&mut self, cx: &Context<'_>, event: &ClusterEvent<'_>, most: Option<i32>) {
         let hints = cx.settings.since(32);
-        let mut helped: Vec<SimKey> = Vec::new();
+        let (mut helped, mut held): (Vec<SimKey>, Vec<SimKey>) = (Vec::new(), Vec::new());
         for (queued, plugins) in self.queue.rejected_by(event.interested(hints)) {
             let pod = &queued.pod;
-            if most.is_some_and(|most| pod.spec.priority > most) || self.is_preempting(&queued.key) {
+            let removed = matches!(event, ClusterEvent::PodRemoved(_));
+            if most.is_some_and(|most| pod.spec.priority > most) || queued.held && !removed {
                 continue;
             }
             let helps = match event {
@@ -140,9 +145,14 @@ impl Scheduler {
                 ClusterEvent::ClassAdded { waits } => *waits,
                 _ => true,
             };
-            if helps {
+            if helps && self.is_preempting(&queued.key) {
+                held.push(queued.key.clone());
+            } else if helps {
                 helped.push(queued.key.clone());
             }
+        }
+        for key in held {
+            self.queue.hold(&key);
         }
         let rules = self.rules(cx);
         for key in helped {
