@@ -60,6 +60,8 @@ pub struct Cluster {
     workloads: Arc<Workloads>,
     budgets: Arc<BTreeMap<Key, Budget>>,
     device_resources: Arc<BTreeMap<Box<str>, BTreeSet<Box<str>>>>,
+    /// Whether the pods of a node are in the order of their last events, as in a running kube-scheduler.
+    live: bool,
     /// The index of the fast path, from its first use on.
     pub(crate) index: Option<Box<Index>>,
 }
@@ -83,6 +85,16 @@ impl Cluster {
     /// An empty cluster of a Kubernetes version.
     pub fn with_version(version: KubernetesVersion) -> Cluster {
         Cluster { version, rules: VersionRules::of(version), ..Cluster::default() }
+    }
+
+    /// An empty cluster that follows a running kube-scheduler: every event of a pod is told. Which of several equal pods
+    /// is preempted depends on the order of these events, and otherwise on that of the API server's list.
+    pub fn live(version: KubernetesVersion) -> Cluster {
+        Cluster { live: true, ..Cluster::with_version(version) }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
     }
 
     /// Sets the profiles of the cluster's kube-scheduler.
@@ -331,6 +343,13 @@ impl Cluster {
         self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: Some(i) });
         if let Some(index) = &mut self.index {
             index.add_pod(i, pod);
+        }
+    }
+
+    /// Tells that a pod on a node has changed in a way that does not affect placement.
+    pub fn touch_pod(&mut self, key: &PodKey) {
+        if let Some(i) = self.pods.get(key).and_then(|counted| counted.slot) {
+            self.slot_mut(i).touch(key);
         }
     }
 

@@ -67,6 +67,11 @@ impl<'a> State<'a> {
         })
     }
 
+    /// Whether the pods of a node are in the order of their last events.
+    pub(crate) fn is_live(&self) -> bool {
+        self.cluster.is_live()
+    }
+
     /// Adds a pod to a node (1) or removes it (-1) in the counts of PreFilter.
     pub(crate) fn update(&mut self, other: &Pod, info: &'a crate::node::Node, n: i64) {
         if let Some(s) = &mut self.restrictions {

@@ -130,6 +130,14 @@ impl NodeInfo {
         Some(pod)
     }
 
+    /// Moves a pod to the end, as kube-scheduler does when it replaces a pod.
+    pub(crate) fn touch(&mut self, key: &PodKey) {
+        if let Some(at) = self.pods.iter().position(|p| p.key == *key) {
+            let pod = self.pods.swap_remove(at);
+            self.pods.push(pod);
+        }
+    }
+
     fn count(&mut self, pod: &Pod, sign: i64) {
         let r = &pod.spec.resources;
         self.requested.add(&r.taken, sign);

@@ -145,8 +145,10 @@ fn victims_on<'a>(
         state.update(victim, node, -1);
     }
     state.filter_with_nominated(&without, node)?;
-    // kube-scheduler has them in the order of the API server's list.
-    potential.sort_by(|a, b| a.key.cmp(&b.key));
+    if !state.is_live() {
+        // After its start kube-scheduler has them in the order of the API server's list.
+        potential.sort_by(|a, b| a.key.cmp(&b.key));
+    }
     sort_slice(&mut potential, more_important);
     let (protected, others) = split_by_budget(potential, budgets);
     let both = !protected.is_empty() && !others.is_empty();

@@ -76,10 +76,10 @@ pub struct ControllerTimers {
     pub disruption_timeout: SignedDuration,
     /// From the deletion of a namespace to the first pass over its objects.
     pub namespace_deletion_delay: SignedDuration,
-    /// From the start of one scheduling attempt to that of the next.
+    /// How long the scheduler takes to decide about a pod.
     pub scheduler_attempt: SignedDuration,
-    /// From the choice of a node to the Binding.
-    pub scheduler_bind: SignedDuration,
+    /// How long a request of the scheduler to the API server takes.
+    pub scheduler_call: SignedDuration,
     /// The scheduler's first back-off.
     pub scheduler_backoff: SignedDuration,
     /// The scheduler's longest back-off.
@@ -384,7 +384,7 @@ impl ControllerTimers {
             disruption_timeout: seconds(120),
             namespace_deletion_delay: seconds(5),
             scheduler_attempt: millis(1),
-            scheduler_bind: millis(3),
+            scheduler_call: millis(3),
             scheduler_backoff: seconds(1),
             scheduler_backoff_max: seconds(10),
             unschedulable_timeout: seconds(300),

@@ -77,7 +77,8 @@ impl Scheduler {
             return Ok(Some(Arc::clone(known)));
         }
         let found = refusal(self.cache.cluster(), pod)?.map(Arc::new);
-        if let Some(found) = &found {
+        // Preemption also depends on the order of a node's pods, which every event changes.
+        if let Some(found) = found.as_ref().filter(|found| found.nominees.is_empty()) {
             refusals.known.insert(Arc::clone(&pod.spec), Arc::clone(found));
         }
         Ok(found)
@@ -146,7 +147,7 @@ impl Scheduler {
         }
         let timers = &cx.settings.timers;
         if plan.is_empty() {
-            self.bindings.add(queued, node, BindingStage::Bind, cx.now + timers.scheduler_bind);
+            self.bindings.add(queued, node, BindingStage::Bind, cx.now + timers.scheduler_call);
             return Vec::new();
         }
         let mut writes = Vec::new();

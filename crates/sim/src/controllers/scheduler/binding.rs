@@ -123,7 +123,7 @@ impl Scheduler {
             }
             BindingStage::Volumes(plan, until) => match check_volumes(cx, key, &binding.node, plan) {
                 Ok(true) => {
-                    let at = cx.now + cx.settings.timers.scheduler_bind;
+                    let at = cx.now + cx.settings.timers.scheduler_call;
                     self.bindings.put(PodBinding { stage: BindingStage::Bind, ..binding }, Some(at));
                     Vec::new()
                 }
@@ -157,11 +157,12 @@ impl Scheduler {
     /// Ends a binding with an error (`handleBindingCycleError`).
     fn binding_failed(&mut self, cx: &mut Context<'_>, key: &SimKey, message: &str) -> Vec<Write> {
         let Some(binding) = self.bindings.take(key) else { return Vec::new() };
-        if !binding.forgotten
-            && let Some(pod) = self.cache.change().remove_pod(&pod_key(key))
-        {
-            self.wake(cx, &ClusterEvent::PodRemoved(&pod), None);
+        if !binding.forgotten {
+            self.cache.change().remove_pod(&pod_key(key));
         }
+        // Also where the pod was forgotten before: what was reserved for it is free only now.
+        let pod = binding.queued.pod.on(&binding.node);
+        self.wake(cx, &ClusterEvent::PodRemoved(&pod), None);
         self.attempt_failed(cx, binding.queued, PluginSet::default(), "SchedulerError", message, Nomination::Clear)
     }
 

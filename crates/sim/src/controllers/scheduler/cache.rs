@@ -1,18 +1,18 @@
-//! What the scheduler knows about the cluster, and what follows from a change of it (`eventhandlers.go`).
+//! What the scheduler knows about the cluster, and what follows from a change of objects other than pods
+//! (`eventhandlers.go`).
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node as RawNode, PersistentVolume, Pod as RawPod};
+use k8s_openapi::api::core::v1::{Node as RawNode, PersistentVolume};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity};
 use stead_model::KubernetesVersion;
-use stead_placement::{Cluster, Node, Pod, PodKey, PodSpec};
+use stead_placement::{Cluster, Node, Pod, PodKey};
 use stead_semantics::quantity::Quantity;
 
 use super::hints::{self, ClusterEvent};
-use super::{Scheduler, is_own, seen};
+use super::Scheduler;
 use crate::object::{ObjectKind, SimKey, SimObject};
-use crate::pods::{is_terminating, node_of};
 use crate::step::Context;
 use crate::store::Change;
 
@@ -38,14 +38,14 @@ pub(super) struct Cache {
 impl Cache {
     /// An empty one.
     pub(super) fn of(version: KubernetesVersion) -> Cache {
-        Cache { cluster: Cluster::with_version(version), revision: 0 }
+        Cache { cluster: Cluster::live(version), revision: 0 }
     }
 
     pub(super) fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The cluster, to look for a place: that does not change it.
+    /// The cluster, for what does not change where pods can go.
     pub(super) fn placer(&mut self) -> &mut Cluster {
         &mut self.cluster
     }
@@ -65,7 +65,7 @@ impl Cache {
     }
 
     /// Knows a pod without a node only if one is nominated for it.
-    fn set_pending(&mut self, pod: &Arc<Pod>) {
+    pub(super) fn set_pending(&mut self, pod: &Arc<Pod>) {
         if pod.nominated.is_some() {
             self.change().set_pod(Pod::clone(pod));
         } else if self.cluster.pod(&pod.key).is_some() {
@@ -80,164 +80,6 @@ pub(super) fn pod_key(key: &SimKey) -> PodKey {
 }
 
 impl Scheduler {
-    pub(super) fn pod_changed(&mut self, cx: &Context<'_>, change: &Change) {
-        let key = &change.key;
-        let (before, after) = change.of::<RawPod>();
-        match (seen(before), seen(after)) {
-            (None, None) => {}
-            (None, Some(new)) if node_of(new).is_some() => self.add_assigned(cx, key, new),
-            (None, Some(new)) => self.enqueue(cx, key, new),
-            (Some(old), Some(new)) if node_of(old).is_some() => self.update_assigned(cx, key, old, new),
-            (Some(_), Some(new)) if node_of(new).is_some() => {
-                self.queue.remove(key);
-                self.add_assigned(cx, key, new);
-            }
-            (Some(old), Some(new)) => self.update_pending(cx, key, old, new),
-            (Some(old), None) if node_of(old).is_some() => self.remove_assigned(cx, key),
-            (Some(old), None) => self.remove_pending(cx, key, old),
-        }
-    }
-
-    /// A pod that has a node: it was bound, perhaps by this scheduler, or was created so.
-    fn add_assigned(&mut self, cx: &Context<'_>, key: &SimKey, raw: &RawPod) {
-        let assumed = self.bindings.take(key).filter(|binding| !binding.forgotten);
-        let known = assumed
-            .filter(|binding| Some(&*binding.queued.pod.uid) == raw.metadata.uid.as_deref())
-            .filter(|binding| Some(&*binding.node) == node_of(raw))
-            .and_then(|_| self.cache.cluster().pod(&pod_key(key)).cloned());
-        let labels = raw.metadata.labels.as_ref();
-        let pod = match known {
-            Some(known) if labels.map_or(known.labels().is_empty(), |labels| labels == known.labels()) => known,
-            // A Binding can add labels, and nothing else.
-            Some(known) => {
-                let spec = PodSpec { labels: labels.cloned().unwrap_or_default(), ..PodSpec::clone(&known.spec) };
-                let pod = Pod { spec: Arc::new(spec), ..Pod::clone(&known) };
-                self.set_assigned(key, pod)
-            }
-            None => match Pod::compile(raw, cx.settings.version) {
-                Ok(pod) => self.set_assigned(key, pod),
-                Err(_) => return,
-            },
-        };
-        self.wake(cx, &ClusterEvent::PodAdded(&pod), None);
-    }
-
-    fn set_assigned(&mut self, key: &SimKey, pod: Pod) -> Arc<Pod> {
-        let shared = Arc::new(pod.clone());
-        self.cache.change().set_pod(pod);
-        self.cache.cluster().pod(&pod_key(key)).cloned().unwrap_or(shared)
-    }
-
-    fn update_assigned(&mut self, cx: &Context<'_>, key: &SimKey, old: &RawPod, new: &RawPod) {
-        let Some(known) = self.cache.cluster().pod(&pod_key(key)).cloned() else {
-            // It was malformed, or its deletion was seen too early.
-            return self.add_assigned(cx, key, new);
-        };
-        if is_same(old, new) {
-            if let Some(pod) = with_status(&known, new) {
-                self.cache.change().set_pod(pod);
-            }
-            return;
-        }
-        let Ok(pod) = Pod::compile(new, cx.settings.version) else { return };
-        let pod = self.set_assigned(key, pod);
-        if pod.labels() != known.labels() {
-            self.wake(cx, &ClusterEvent::PodLabels(&known, &pod), None);
-        }
-        if cx.settings.since(33) && hints::shrank(&known, &pod) {
-            self.wake(cx, &ClusterEvent::PodShrunk(&known, &pod), None);
-        }
-    }
-
-    fn remove_assigned(&mut self, cx: &Context<'_>, key: &SimKey) {
-        if let Some(pod) = self.cache.change().remove_pod(&pod_key(key)) {
-            self.wake(cx, &ClusterEvent::PodRemoved(&pod), None);
-        }
-    }
-
-    /// Adds a pod without a node to the queue.
-    fn enqueue(&mut self, cx: &Context<'_>, key: &SimKey, raw: &RawPod) {
-        if !is_own(raw) {
-            return;
-        }
-        let Ok(pod) = Pod::compile(raw, cx.settings.version) else { return };
-        let pod = Arc::new(pod);
-        self.cache.set_pending(&pod);
-        self.queue.add(key, pod, cx.now);
-        self.disturbed = true;
-    }
-
-    fn update_pending(&mut self, cx: &Context<'_>, key: &SimKey, old: &RawPod, new: &RawPod) {
-        if !is_own(old) {
-            return;
-        }
-        if self.bindings.is_assumed(key, new.metadata.uid.as_deref()) {
-            if is_terminating(new) && !is_terminating(old) {
-                self.forget_assumed(cx, key);
-            }
-            return;
-        }
-        let Some(queued) = self.queue.get(key) else { return self.enqueue(cx, key, new) };
-        let known = Arc::clone(&queued.pod);
-        let pod = if is_same(old, new) {
-            with_status(&known, new).map_or_else(|| Arc::clone(&known), Arc::new)
-        } else {
-            match Pod::compile(new, cx.settings.version) {
-                Ok(pod) => Arc::new(pod),
-                Err(_) => return,
-            }
-        };
-        if !Arc::ptr_eq(&pod, &known) {
-            self.queue.update(key, Arc::clone(&pod));
-        }
-        if pod.nominated != known.nominated {
-            self.cache.set_pending(&pod);
-        }
-        self.wake_updated(cx, key, &known, &pod, (old, new));
-        if known.nominated.is_some() && known.nominated != pod.nominated {
-            self.wake(cx, &ClusterEvent::PodRemoved(&known), Some(pod.spec.priority));
-        }
-    }
-
-    /// Moves a rejected or gated pod that was changed in a way that may help it.
-    fn wake_updated(&mut self, cx: &Context<'_>, key: &SimKey, old: &Pod, new: &Pod, raw: (&RawPod, &RawPod)) {
-        let Some(rejected_by) = self.queue.get(key).map(|queued| queued.rejected_by) else { return };
-        let helps = |event: ClusterEvent<'_>| {
-            rejected_by.both(event.interested(true)).iter().any(|plugin| event.may_help(plugin, new))
-        };
-        let opened = !old.gates.is_empty() && new.gates.is_empty();
-        let worth = if cx.settings.since(32) {
-            opened
-                || old.labels() != new.labels() && helps(ClusterEvent::PodLabels(old, new))
-                || hints::shrank(old, new) && helps(ClusterEvent::PodShrunk(old, new))
-                || old.spec.tolerations.0.len() != new.spec.tolerations.0.len()
-                    && helps(ClusterEvent::PodTolerations(new))
-        } else {
-            let (old, new) = (&raw.0.metadata, &raw.1.metadata);
-            old.annotations != new.annotations
-                || old.deletion_timestamp != new.deletion_timestamp
-                || !is_same(raw.0, raw.1)
-        };
-        if worth {
-            let rules = self.rules(cx);
-            self.queue.requeue(key, cx.now, &rules);
-            self.disturbed = true;
-        }
-    }
-
-    fn remove_pending(&mut self, cx: &Context<'_>, key: &SimKey, raw: &RawPod) {
-        if !is_own(raw) {
-            return;
-        }
-        let queued = self.queue.remove(key);
-        if self.bindings.is_assumed(key, raw.metadata.uid.as_deref()) {
-            return self.forget_assumed(cx, key);
-        }
-        let Some(pod) = queued.map(|queued| queued.pod).filter(|pod| pod.nominated.is_some()) else { return };
-        self.cache.change().remove_pod(&pod.key);
-        self.wake(cx, &ClusterEvent::PodRemoved(&pod), Some(pod.spec.priority));
-    }
-
     pub(super) fn node_changed(&mut self, cx: &Context<'_>, change: &Change) {
         let (before, after) = change.of::<RawNode>();
         let name = &*change.key.name;
@@ -378,41 +220,6 @@ impl Scheduler {
             _ => {}
         }
     }
-}
-
-/// Whether two versions of a pod differ in nothing but their status and in metadata that placement does not look at.
-fn is_same(old: &RawPod, new: &RawPod) -> bool {
-    let resized = |pod: &RawPod| {
-        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
-        statuses.iter().any(|status| status.resources.is_some() || status.allocated_resources.is_some())
-    };
-    old.metadata.labels == new.metadata.labels
-        && old.metadata.owner_references == new.metadata.owner_references
-        && (old.metadata.generation.is_some() && old.metadata.generation == new.metadata.generation
-            || old.spec == new.spec)
-        && !resized(old)
-        && !resized(new)
-}
-
-/// A known pod with its present status; none if placement sees no difference.
-fn with_status(known: &Arc<Pod>, raw: &RawPod) -> Option<Pod> {
-    let status = raw.status.as_ref();
-    let nominated = status.and_then(|status| status.nominated_node_name.as_deref()).filter(|name| !name.is_empty());
-    let terminating = is_terminating(raw);
-    let target = || status?.conditions.as_ref()?.iter().find(|condition| condition.type_ == "DisruptionTarget");
-    let preempted = terminating
-        && target().is_some_and(|target| {
-            target.status == "True" && target.reason.as_deref() == Some("PreemptionByScheduler")
-        });
-    let started = status.and_then(|status| status.start_time.as_ref()).map(|time| time.0.as_nanosecond());
-    let nominated = nominated.filter(|_| known.node.is_none());
-    let same = known.nominated.as_deref() == nominated
-        && known.terminating == terminating
-        && known.preempted == preempted
-        && known.started == started;
-    (!same).then(|| {
-        Pod { nominated: nominated.map(Into::into), terminating, preempted, started, ..Pod::clone(known) }
-    })
 }
 
 /// Whether two versions of a node are the same to placement. Most changes of a node are heartbeats.

@@ -1,7 +1,7 @@
 //! Which event may help which rejected pod: `EventsToRegister` of the plugins and their queueing hints.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
-use stead_placement::{AffinityTerm, Node, NodeInfo, Plugin, Pod, Resources, SpreadConstraint, Volume};
+use stead_placement::{AffinityTerm, HostPort, Node, NodeInfo, Plugin, Pod, Resources, SpreadConstraint, Volume};
 use stead_semantics::labels::Labels;
 use stead_semantics::taints::{find_untolerated, tolerates};
 
@@ -230,14 +230,21 @@ fn spreads_with(pod: &Pod, other: &Pod) -> bool {
     pod.key.namespace == other.key.namespace && hard(pod).any(|constraint| constraint.selector.matches(other.labels()))
 }
 
-/// Whether all terms select the pod; none select no pod. As in kube-scheduler a namespace selector is matched against no
-/// labels.
+/// Whether a term selects the pod. As in kube-scheduler a namespace selector is matched against no labels.
+fn selects(term: &AffinityTerm, pod: &Pod) -> bool {
+    (term.namespaces.contains(&*pod.key.namespace) || term.namespace_selector.matches(&Labels::new()))
+        && term.selector.matches(pod.labels())
+}
+
+/// Whether all terms select the pod; none select no pod.
 fn all_select(terms: &[AffinityTerm], pod: &Pod) -> bool {
-    let selects = |term: &AffinityTerm| {
-        (term.namespaces.contains(&*pod.key.namespace) || term.namespace_selector.matches(&Labels::new()))
-            && term.selector.matches(pod.labels())
-    };
-    !terms.is_empty() && terms.iter().all(selects)
+    !terms.is_empty() && terms.iter().all(|term| selects(term, pod))
+}
+
+/// Before 1.32: whether another pod that was added or changed may help
+/// (`getUnschedulablePodsWithCrossTopologyTerm`).
+pub(super) fn is_related(pod: &Pod, other: &Pod, spread: bool) -> bool {
+    spread && pod.key.namespace == other.key.namespace || pod.spec.affinity.iter().any(|term| selects(term, other))
 }
 
 fn pod_labels_changed(plugin: Plugin, pod: &Pod, old: &Pod, new: &Pod) -> bool {
@@ -258,8 +265,8 @@ fn pod_labels_changed(plugin: Plugin, pod: &Pod, old: &Pod, new: &Pod) -> bool {
 fn pod_removed(plugin: Plugin, pod: &Pod, other: &Pod) -> bool {
     match plugin {
         Plugin::NodePorts => {
-            let wanted = |want: &&stead_placement::HostPort| other.spec.host_ports.iter().any(|used| clash(want, used));
-            pod.spec.host_ports.iter().any(|want| wanted(&want))
+            let taken = |want: &HostPort| other.spec.host_ports.iter().any(|used| clash(want, used));
+            pod.spec.host_ports.iter().any(taken)
         }
         Plugin::VolumeRestrictions => shares_volume(pod, other),
         Plugin::PodTopologySpread => spreads_with(pod, other),
@@ -272,7 +279,7 @@ fn pod_removed(plugin: Plugin, pod: &Pod, other: &Pod) -> bool {
     }
 }
 
-fn clash(a: &stead_placement::HostPort, b: &stead_placement::HostPort) -> bool {
+fn clash(a: &HostPort, b: &HostPort) -> bool {
     let any = |ip: &str| ip == "0.0.0.0";
     a.port == b.port && a.protocol == b.protocol && (any(&a.ip) || any(&b.ip) || a.ip == b.ip)
 }

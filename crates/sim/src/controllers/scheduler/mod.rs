@@ -2,13 +2,14 @@
 //!
 //! All of it happens in one item, the scheduling loop. Each step does the thing that is due first: a binding, a deletion
 //! of preempted pods, or one attempt to schedule the pod at the head of the queue. Every change of an object goes into the cache at once
-//! (`cache.rs`), and moves the rejected pods that it may help (`hints.rs`).
+//! (`cache.rs`, `pod_changes.rs`), and moves the rejected pods that it may help (`hints.rs`).
 
 mod attempt;
 mod binding;
 mod cache;
 mod hints;
 mod plugin_set;
+mod pod_changes;
 mod preemption;
 mod queue;
 mod resume;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as RawPod;
+use stead_placement::Plugin;
 
 use crate::error::ApiError;
 use crate::object::{SimKey, SimObject};
@@ -76,8 +78,12 @@ impl Controller for Scheduler {
         } else if self.free_at.is_none_or(|at| at <= cx.now)
             && let Some(queued) = self.queue.pop(cx.now, &rules)
         {
-            self.free_at = Some(cx.now + cx.settings.timers.scheduler_attempt);
             writes = self.attempt(cx, queued);
+            let timers = &cx.settings.timers;
+            // The loop waits until the status of a rejected pod is written.
+            let rejected = matches!(writes.as_slice(), [.., Write::Event(_), Write::Status(_)]);
+            let call = if rejected { timers.scheduler_call } else { SignedDuration::ZERO };
+            self.free_at = Some(cx.now + timers.scheduler_attempt + call);
         }
         Step::writes(writes).and_again(self.next_step(cx))
     }
@@ -120,10 +126,11 @@ impl Scheduler {
     /// (`MoveAllToActiveOrBackoffQueue`).
     fn wake(&mut self, cx: &Context<'_>, event: &ClusterEvent<'_>, most: Option<i32>) {
         let hints = cx.settings.since(32);
-        let mut helped: Vec<SimKey> = Vec::new();
+        let (mut helped, mut held): (Vec<SimKey>, Vec<SimKey>) = (Vec::new(), Vec::new());
         for (queued, plugins) in self.queue.rejected_by(event.interested(hints)) {
             let pod = &queued.pod;
-            if most.is_some_and(|most| pod.spec.priority > most) || self.is_preempting(&queued.key) {
+            let removed = matches!(event, ClusterEvent::PodRemoved(_));
+            if most.is_some_and(|most| pod.spec.priority > most) || queued.held && !removed {
                 continue;
             }
             let helps = match event {
@@ -132,15 +139,20 @@ impl Scheduler {
                 | ClusterEvent::NodeAllocatable(_, node)
                 | ClusterEvent::NodeLabels(_, node)
                 | ClusterEvent::NodeTaints(_, node) => self.cache.admits(&node.name, pod),
-                ClusterEvent::PodAdded(_) | ClusterEvent::PodLabels(..) => {
-                    plugins.iter().any(|plugin| event.may_help(plugin, pod))
+                ClusterEvent::PodAdded(other) | ClusterEvent::PodLabels(_, other) => {
+                    hints::is_related(pod, other, plugins.contains(Plugin::PodTopologySpread))
                 }
                 ClusterEvent::ClassAdded { waits } => *waits,
                 _ => true,
             };
-            if helps {
+            if helps && self.is_preempting(&queued.key) {
+                held.push(queued.key.clone());
+            } else if helps {
                 helped.push(queued.key.clone());
             }
+        }
+        for key in held {
+            self.queue.hold(&key);
         }
         let rules = self.rules(cx);
         for key in helped {

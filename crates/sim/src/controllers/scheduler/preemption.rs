@@ -69,8 +69,9 @@ impl Scheduler {
             writes.extend(losers);
             let last = if victims.len() > 1 { victims.pop() } else { None };
             writes.extend(self.mark(cx, &mut victims, &message));
-            let at = cx.now + cx.settings.timers.scheduler_bind;
-            self.evictions.push(Eviction { preemptor: queued.key.clone(), message, at, marked: victims, last });
+            // The condition and the deletion.
+            let at = cx.now + cx.settings.timers.scheduler_call * 2;
+            self.evict_later(Eviction { preemptor: queued.key.clone(), message, at, marked: victims, last });
         }
         let text = refusal.message.as_deref().unwrap_or_default();
         let nomination = Nomination::Set(&nominee.node);
@@ -120,13 +121,21 @@ impl Scheduler {
         if let Some(last) = eviction.last.take() {
             let mut marked = vec![last];
             writes.extend(self.mark(cx, &mut marked, &eviction.message));
-            let at = cx.now + cx.settings.timers.scheduler_bind;
-            self.evictions.push(Eviction { at, marked, ..eviction });
+            let at = cx.now + cx.settings.timers.scheduler_call * 2;
+            self.evict_later(Eviction { at, marked, ..eviction });
         }
         Some(writes)
     }
 
-    /// Whether victims of a pod are being deleted (`IsPodRunningPreemption`).
+    fn evict_later(&mut self, eviction: Eviction) {
+        if !eviction.marked.is_empty() || eviction.last.is_some() {
+            self.evictions.push(eviction);
+        }
+    }
+
+    /// Whether victims of a pod are being deleted (`IsPodRunningPreemption`). It is not tried until then, and is woken
+    /// afterwards only by the removal of a pod if something would have woken it meanwhile (DefaultPreemption's
+    /// PreEnqueue).
     pub(super) fn is_preempting(&self, key: &SimKey) -> bool {
         self.evictions.iter().any(|eviction| eviction.preemptor == *key)
     }

@@ -114,6 +114,8 @@ pub(super) struct QueuedPod {
     errors: u32,
     /// The plugins that rejected it in the last attempt.
     pub(super) rejected_by: PluginSet,
+    /// Whether it was woken while its victims were being deleted: only the removal of a pod wakes it now.
+    pub(super) held: bool,
 }
 
 impl QueuedPod {
@@ -129,6 +131,7 @@ impl QueuedPod {
             rejections: 0,
             errors: 0,
             rejected_by: PluginSet::default(),
+            held: false,
         }
     }
 
@@ -272,6 +275,7 @@ impl SchedulingQueue {
         rules: &QueueRules,
     ) {
         queued.rejected_by = rejected_by;
+        queued.held = false;
         queued.turn.since = now;
         queued.turn.number = self.next_number();
         if rejected_by.is_empty() {
@@ -292,6 +296,14 @@ impl SchedulingQueue {
         groups.filter(|(plugins, _)| !plugins.is_empty()).flat_map(move |(plugins, keys)| {
             keys.iter().filter_map(move |(key, ())| self.get(key).map(|queued| (queued, plugins)))
         })
+    }
+
+    /// Keeps a pod in the pool although it was woken.
+    pub(super) fn hold(&mut self, key: &SimKey) {
+        if let Some(queued) = self.get(key).filter(|queued| queued.place == QueuePlace::Pool && !queued.held) {
+            let queued = QueuedPod { held: true, ..queued.clone() };
+            self.pods.insert(key.clone(), Arc::new(queued));
+        }
     }
 
     /// Moves a pod out of the pool, since trying it again is worth it.

@@ -1,7 +1,7 @@
 //! The scheduler in a cluster without any other component: tests play kubelets, volume binders and users.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde_json::{Value, json};
 use stead_model::KubernetesVersion;
@@ -206,8 +206,9 @@ fn a_rejected_pod_waits_for_an_event_that_helps() {
                    available: 1 Preemption is not helpful for scheduling.";
     assert_eq!(played.scheduled("q"), ("False", "Unschedulable", message));
     assert_eq!(played.events("q"), [(format!("FailedScheduling: {message}"), 1)]);
-    // A label of a node helps nobody.
-    played.edit::<k8s_openapi::api::core::v1::Node>("a", |node| {
+    // A node that is too small, and a label of a node, help nobody.
+    played.create(node("small", "1"));
+    played.edit::<Node>("a", |node| {
         node.metadata.labels.get_or_insert_default().insert("x".into(), "y".into());
     });
     played.run_to(20_000);
@@ -278,7 +279,7 @@ fn a_change_of_taints_wakes_pods_that_lack_resources() {
     let mut played = Played::new(36, [node("a", "1"), pod("p", "2")]);
     played.run_to(15_000);
     let taint = json!([{ "key": "k", "effect": "PreferNoSchedule" }]);
-    played.edit::<k8s_openapi::api::core::v1::Node>("a", |node| {
+    played.edit::<Node>("a", |node| {
         node.spec.get_or_insert_default().taints = serde_json::from_value(taint).expect("taints");
     });
     played.run_to(15_100);
@@ -389,7 +390,7 @@ fn a_failed_provisioning_starts_over_after_a_back_off() {
     played.edit::<PersistentVolumeClaim>("c", |claim| {
         claim.metadata.annotations = Some([("x".to_owned(), "y".to_owned())].into());
     });
-    played.edit::<k8s_openapi::api::core::v1::Node>("a", |node| {
+    played.edit::<Node>("a", |node| {
         node.spec.get_or_insert_default().unschedulable = Some(true);
     });
     played.run_to(1_002);
@@ -463,12 +464,41 @@ fn victims_are_deleted_beside_the_loop_the_last_one_after_the_others() {
         let marked = pods.iter().filter(|pod| pods::condition(pod, "DisruptionTarget").is_some()).count();
         (marked, pods.iter().filter(|pod| pods::is_terminating(pod)).count())
     };
-    let seen = [2, 4, 5, 7, 8].map(|millis| {
+    let seen = [2, 7, 8, 13, 14].map(|millis| {
         played.run_to(millis);
         deleted(&played)
     });
     assert_eq!(seen, [(2, 0), (2, 0), (3, 2), (3, 2), (3, 3)]);
     assert_eq!((played.failures("urgent"), played.nominated("urgent")), (1, Some("a")));
+}
+
+#[test]
+fn a_preemptor_that_is_woken_too_early_waits_for_the_removal_of_a_pod() {
+    for (early, failures) in [(true, [1, 1, 2]), (false, [1, 2, 3])] {
+        let victim = with(pod("victim", "2"), "/spec/nodeName", json!("a"));
+        let urgent = with(pod("urgent", "2"), "/spec/priority", json!(10));
+        let mut played = Played::new(36, [node("a", "2"), victim, urgent]);
+        let taint = |played: &mut Played, value: &str| {
+            let taints = json!([{ "key": "k", "value": value, "effect": "PreferNoSchedule" }]);
+            played.edit::<Node>("a", |node| {
+                node.spec.get_or_insert_default().taints = serde_json::from_value(taints).expect("taints");
+            });
+        };
+        // The victim is deleted at 8 ms.
+        played.run_to(4);
+        if early {
+            taint(&mut played, "1");
+        }
+        played.run_to(10_000);
+        let first = played.failures("urgent");
+        taint(&mut played, "2");
+        played.run_to(20_000);
+        let second = played.failures("urgent");
+        played.create(with(pod("short", "0"), "/spec/nodeName", json!("a")));
+        played.delete(SimKey::pod("n", "short"));
+        played.run_to(20_100);
+        assert_eq!([first, second, played.failures("urgent")], failures, "{early}");
+    }
 }
 
 #[test]
