@@ -66,7 +66,11 @@ impl Controller for GarbageCollector {
     fn step(&mut self, cx: &mut Context<'_>, item: &Item) -> Step {
         let Item::Object(key) = item else { return Step::none() };
         let Some(object) = cx.store.object(key) else { return Step::none() };
-        Step::writes(self.writes(cx.store, key, object))
+        let writes = self.writes(cx.store, key, object);
+        let is_own = |write: &Write| matches!(write, Write::Replace(written) if written.key() == *key);
+        // After a change of its owners an object is looked at again.
+        let again = (!object.is_terminating() && writes.iter().any(is_own)).then_some(cx.settings.timers.retry);
+        Step { writes, again }
     }
 
     fn resume(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) {
@@ -144,10 +148,11 @@ impl GarbageCollector {
         };
         let dependents = || store.owned_by(object.uid()).filter_map(|dependent| store.object(dependent));
         if classes.contains(&Owner::Waiting) && dependents().next().is_some() {
-            // In a circle of owners nobody may wait for the other.
+            // In a circle of owners nobody may wait for the other. The deletion that Kubernetes tries after that is for
+            // the version before, so it fails, and the object is looked at again.
             let circle = dependents().any(|dependent| is_deleted_with(dependent.metadata(), FOREGROUND));
             let unblocked = circle.then(|| not_blocking(object)).flatten();
-            return unblocked.into_iter().chain([delete(DeletePropagation::Foreground)]).collect();
+            return vec![unblocked.unwrap_or_else(|| delete(DeletePropagation::Foreground))];
         }
         let has = |finalizer: &str| has_finalizer(object.metadata(), finalizer);
         vec![delete(match () {

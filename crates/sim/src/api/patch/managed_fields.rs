@@ -20,7 +20,9 @@ pub(super) fn fields_of(value: &Value, place: Place<'_>) -> Map<String, Value> {
             ListType::Map(keys) => {
                 for item in items {
                     let mut below = fields_of(item, place);
-                    below.insert(".".into(), json!({}));
+                    if !below.is_empty() {
+                        below.insert(".".into(), json!({}));
+                    }
                     set.insert(item_key(item, keys), Value::Object(below));
                 }
             }
@@ -53,21 +55,49 @@ pub(super) fn merge(live: &mut Value, applied: &Value, place: Place<'_>) {
         }
         (Value::Array(items), Value::Array(applied)) => match place.list_type() {
             ListType::Atomic => items.clone_from(applied),
-            ListType::Set => {
-                let added: Vec<Value> = applied.iter().filter(|value| !items.contains(value)).cloned().collect();
-                items.extend(added);
-            }
+            ListType::Set => *items = merged(items, applied, |a, b| a == b, |_, new| new.clone()),
             ListType::Map(keys) => {
-                for item in applied {
-                    let same = |other: &&mut Value| keys.iter().all(|key| key_of(other, key) == key_of(item, key));
-                    match items.iter_mut().find(same) {
-                        Some(found) => merge(found, item, place),
-                        None => items.push(item.clone()),
-                    }
-                }
+                let same = |a: &Value, b: &Value| keys.iter().all(|key| key_of(a, key) == key_of(b, key));
+                *items = merged(items, applied, same, |old, new| {
+                    let mut item = old.clone();
+                    merge(&mut item, new, place);
+                    item
+                });
             }
         },
         (live, applied) => *live = applied.clone(),
+    }
+}
+
+/// The items of two lists (`visitListItems`): items of both are merged and have the order of the applied list, items of
+/// one stay where they are between these.
+fn merged(
+    live: &[Value],
+    applied: &[Value],
+    same: impl Fn(&Value, &Value) -> bool,
+    merge: impl Fn(&Value, &Value) -> Value,
+) -> Vec<Value> {
+    let is_in = |list: &[Value], item: &Value| list.iter().any(|other| same(other, item));
+    let mut shared = applied.iter().filter(|item| is_in(live, item)).peekable();
+    let (mut left, mut right) = (live.iter().peekable(), applied.iter().peekable());
+    let mut items: Vec<Value> = Vec::new();
+    loop {
+        // An item of both that is not the next one of these comes later.
+        if let (Some(item), Some(_)) = (left.peek(), right.peek())
+            && is_in(applied, item)
+            && shared.peek().is_some_and(|next| !same(next, item))
+        {
+            left.next();
+        } else if let Some(item) = left.next_if(|item| !is_in(applied, item)) {
+            items.push(item.clone());
+        } else if let Some(item) = right.next() {
+            left.next_if(|other| same(other, item));
+            shared.next_if(|next| same(next, item));
+            let old = live.iter().find(|other| same(other, item));
+            items.push(old.map_or_else(|| item.clone(), |old| merge(old, item)));
+        } else if left.next().is_none() {
+            return items;
+        }
     }
 }
 

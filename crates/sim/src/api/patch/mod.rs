@@ -57,8 +57,11 @@ impl ApiServer {
         }
         let mut object = SimObject::from_json(&value).map_err(bad_request)?;
         if object.key() != *key {
-            return Err(bad_request("the name of the object does not match the name on the URL"));
+            let name = object.metadata().name.as_deref().unwrap_or_default();
+            let message = format!("the name of the object ({name}) does not match the name on the URL ({})", key.name);
+            return Err(bad_request(message));
         }
+        check_uid(&object, before)?;
         self.replace(request, &mut object, part, None)
     }
 
@@ -87,7 +90,8 @@ impl ApiServer {
                 return Err(ApiError::Conflict { key, message });
             }
             let mut new = SimObject::from_json(&applied).map_err(bad_request)?;
-            new.metadata_mut().managed_fields = Some(vec![entry(&key, manager, part, set, request.now)]);
+            let entry = Some(entry(&key, manager, part, set, request.now)).filter(owns_something);
+            new.metadata_mut().managed_fields = Some(Vec::from_iter(entry));
             return self.create(request, &mut new).map(Some);
         };
         let mut value = before.to_json();
@@ -100,12 +104,13 @@ impl ApiServer {
             managed_fields::prune(&mut value, before, &kept);
         }
         let mut object = SimObject::from_json(&value).map_err(bad_request)?;
+        check_uid(&object, before)?;
         // An apply that owns the same fields as before keeps its time.
         let same = own.filter(|own| fields(own) == Some(&set)).cloned();
         let new = same.unwrap_or_else(|| entry(&key, manager, part, set, request.now));
         let mut entries: Vec<ManagedFieldsEntry> =
             entries.into_iter().filter(|entry| !is_of(entry, manager, part)).collect();
-        entries.push(new);
+        entries.extend(Some(new).filter(owns_something));
         object.metadata_mut().managed_fields = Some(entries);
         self.replace(request, &mut object, part, Some(manager))
     }
@@ -113,6 +118,15 @@ impl ApiServer {
 
 fn bad_request(error: impl ToString) -> ApiError {
     ApiError::BadRequest { message: error.to_string() }
+}
+
+/// A patch cannot change the UID; it is for another object of the same name.
+fn check_uid(object: &SimObject, before: &SimObject) -> Result<(), ApiError> {
+    if object.uid() == before.uid() {
+        return Ok(());
+    }
+    let message = format!("metadata.uid: Invalid value: {:?}: field is immutable", object.uid());
+    Err(ApiError::Invalid { key: before.key(), message })
 }
 
 /// The fields of an applied object that the request may set.
@@ -194,6 +208,11 @@ pub(super) fn disown_changes(object: &mut SimObject, before: &SimObject, manager
             entry.fields_v1 = Some(FieldsV1(Value::Object(kept)));
         }
     }
+    object.metadata_mut().managed_fields.iter_mut().for_each(|entries| entries.retain(owns_something));
+}
+
+fn owns_something(entry: &ManagedFieldsEntry) -> bool {
+    fields(entry).is_none_or(|set| !set.is_empty())
 }
 
 #[cfg(test)]
@@ -354,7 +373,7 @@ mod tests {
                 ObjectPart::Spec,
                 Err(409),
             ),
-            ("another UID", Patch::Merge(json!({ "metadata": { "uid": "u" } })), ObjectPart::Spec, Err(409)),
+            ("another UID", Patch::Merge(json!({ "metadata": { "uid": "u" } })), ObjectPart::Spec, Err(422)),
         ] {
             assert_eq!(replicas(patch, part), expected, "{what}");
         }
@@ -398,6 +417,15 @@ mod tests {
             ("s", config(json!({}), one.clone())),
         ]);
         assert_eq!((found["metadata"]["labels"].clone(), names(&found)), (labels, vec!["a".to_owned()]));
+        // Items have the order of the last apply; those of others stay where they are.
+        let reversed = json!([{ "name": "b", "image": "i:1" }, { "name": "a", "image": "i:1" }]);
+        let other = json!([{ "name": "c", "image": "i:1" }]);
+        let found = applied(&[
+            ("s", config(json!({}), two.clone())),
+            ("t", config(json!({}), other)),
+            ("s", config(json!({}), reversed)),
+        ]);
+        assert_eq!(names(&found), ["b", "c", "a"]);
         // A field of an item; defaults of the item stay.
         let found = applied(&[("s", config(json!({}), with_env)), ("s", config(json!({}), one))]);
         let container = &found["spec"]["template"]["spec"]["containers"][0];

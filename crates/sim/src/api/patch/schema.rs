@@ -130,9 +130,11 @@ impl<'a> Place<'a> {
 
     /// Whether the map or struct at this place is one value.
     pub(super) fn is_atomic(self) -> bool {
-        !is_custom(self.kind)
+        self.is_known()
             && match (self.parent, self.field) {
                 ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution" | "required") => true,
+                // The items of these lists.
+                ("metadata", "ownerReferences") | (_, "imagePullSecrets") => true,
                 (_, field) => ATOMIC.contains(&field) || field.ends_with("SecretRef"),
             }
     }
