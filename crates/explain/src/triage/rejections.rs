@@ -14,7 +14,7 @@ use super::workloads::ShortWorkload;
 pub(super) fn rejection_by_condition(evidence: &Evidence<'_>, short: &ShortWorkload<'_>) -> Option<(Root, String)> {
     let message = by_condition(evidence, short)?;
     if !message.is_empty() {
-        return Some((rejected(short.key, &message), reason(&message).to_owned()));
+        return Some(by_message(short.key, &message));
     }
     let quota = by_quota(evidence, short);
     Some(quota.unwrap_or_else(|| (Root::new(StuckCause::CreateRejected, short.key.clone()), String::new())))
@@ -23,8 +23,13 @@ pub(super) fn rejection_by_condition(evidence: &Evidence<'_>, short: &ShortWorkl
 /// The reason why missing pods of a workload are not created: by events, and by the quotas once nothing changes any more
 /// (`settled`).
 pub(super) fn rejection(evidence: &Evidence<'_>, short: &ShortWorkload<'_>, settled: bool) -> Option<(Root, String)> {
-    let told = by_event(evidence, short).map(|message| (rejected(short.key, &message), reason(&message).to_owned()));
+    let told = by_event(evidence, short).map(|message| by_message(short.key, &message));
     told.or_else(|| settled.then(|| by_quota(evidence, short)).flatten())
+}
+
+/// The root and the reason in what the API server answered the controller of a workload.
+pub(super) fn by_message(workload: &ObjectKey, message: &str) -> (Root, String) {
+    (rejected(workload, message), reason(message).to_owned())
 }
 
 fn by_quota(evidence: &Evidence<'_>, short: &ShortWorkload<'_>) -> Option<(Root, String)> {
@@ -98,6 +103,7 @@ pub(super) fn not_progressing(deployment: &Deployment) -> Option<&str> {
 /// The message without what every such message begins with.
 fn reason(message: &str) -> &str {
     let message = message.strip_prefix("(combined from similar events): ").unwrap_or(message);
+    let message = message.strip_prefix("Error creating job: ").unwrap_or(message);
     let begins = ["is forbidden: ", "is invalid: "];
     let message = begins.iter().find_map(|begin| Some(message.split_once(begin)?.1)).unwrap_or(message);
     // The quota is named before.

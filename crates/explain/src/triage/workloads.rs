@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use stead_model::{ObjectKey, controller_of};
 
-use super::StuckCause;
 use super::evidence::Evidence;
 use super::rejections::{not_progressing, rejection, rejection_by_condition};
 use super::roots::{Root, Roots};
+use super::{StuckCause, cron_jobs};
 
 /// A workload that does not have what it should have.
 pub(super) struct ShortWorkload<'a> {
@@ -43,7 +43,7 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
             roots.assign(short.key, root, &detail);
         }
     }
-    cron_jobs(evidence, roots);
+    cron_jobs::assign(evidence, roots);
 }
 
 /// For each workload, the most severe root of its pods.
@@ -172,19 +172,4 @@ fn without_stuck_pods(
     let deployment = key.and_then(|key| evidence.objects.find::<Deployment>(&key.namespace, &key.name));
     let stalled = deployment.and_then(not_progressing).filter(|_| !existing.changing);
     stalled.map(|message| (root, message.to_owned()))
-}
-
-/// Assigns the CronJobs that start no other Job while one of theirs is stuck.
-fn cron_jobs(evidence: &Evidence<'_>, roots: &mut Roots) {
-    for (key, cron) in evidence.objects.all::<CronJob>() {
-        let forbids = cron.spec.concurrency_policy.as_deref() == Some("Forbid");
-        let suspended = cron.spec.suspend == Some(true);
-        let active = cron.status.as_ref().and_then(|status| status.active.as_deref()).unwrap_or_default();
-        let jobs = active.iter().filter_map(|job| job.name.as_deref());
-        let mut stuck = jobs.map(|name| ObjectKey::new("Job", &key.namespace, name));
-        let root = stuck.find_map(|job| roots.of(&job).cloned()).filter(|_| forbids && !suspended);
-        if let Some(root) = root {
-            roots.assign(key, root, "");
-        }
-    }
 }
