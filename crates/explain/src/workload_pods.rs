@@ -41,6 +41,11 @@ impl WorkloadPod {
     }
 }
 
+/// Whether nothing is wrong with a workload.
+pub(crate) fn is_well(faults: &[String], ready: usize, wanted: u64) -> bool {
+    faults.is_empty() && u64::try_from(ready).is_ok_and(|ready| ready >= wanted)
+}
+
 /// Why no node can run a pod, in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

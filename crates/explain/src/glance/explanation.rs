@@ -9,7 +9,7 @@ use stead_model::{Condition, Glance, GlanceApi, ModelError, ObjectKey, Objects, 
 use crate::references::{ChosenTopology, chosen, controller, entry, titled};
 use crate::suggested_command::{ClientAtHand, SuggestsCommands};
 use crate::topology::{Rules, Workloads, there_are};
-use crate::workload_pods::{Observer, WorkloadPod};
+use crate::workload_pods::{Observer, WorkloadPod, is_well};
 
 /// A Glance and its APIs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -76,7 +76,7 @@ pub struct GlanceApiState {
 impl GlanceApiState {
     /// Whether nothing is wrong with it.
     pub fn is_well(&self) -> bool {
-        self.faults.is_empty() && u64::try_from(self.ready).is_ok_and(|ready| ready >= self.wanted)
+        is_well(&self.faults, self.ready, self.wanted)
     }
 }
 
