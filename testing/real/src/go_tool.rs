@@ -62,7 +62,9 @@ impl GoTool {
     fn build(&self, folder: &Path) -> std::io::Result<()> {
         let work = folder.with_extension(format!("build-{}", std::process::id()));
         std::fs::create_dir_all(&work)?;
-        std::fs::write(work.join("go.mod"), format!("module tools\n\nrequire {} {}\n", self.module, self.version))?;
+        // From Go 1.17 on, only the modules that are compiled are read: some of the others are not served.
+        let module = format!("module tools\n\ngo 1.26.0\n\nrequire {} {}\n", self.module, self.version);
+        std::fs::write(work.join("go.mod"), module)?;
         let package = format!("{}/{}", self.module, self.package);
         let output = Command::new("go")
             .args(["build", "-mod=mod", "-trimpath", "-o", self.name(), &package])
