@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::Binaries;
 use crate::skip::skip;
@@ -48,6 +49,12 @@ impl GoTool {
         if Command::new("go").arg("version").output().is_err() {
             skip(&format!("Go is not installed: it builds {} {}", self.name(), self.version));
             return None;
+        }
+        // Tests of one process ask for the same tool at the same time.
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        if program.is_file() {
+            return Some(program);
         }
         match self.build(&folder) {
             Ok(()) => Some(program),
