@@ -15,6 +15,7 @@
 mod component_flags;
 mod error;
 mod event;
+mod json;
 mod key;
 mod kinds;
 mod kubernetes_version;
@@ -29,6 +30,7 @@ mod reader;
 mod recreation;
 pub mod stateful_set;
 pub mod times;
+mod tokenizer;
 mod tokens;
 mod tolerations;
 mod topology_use;

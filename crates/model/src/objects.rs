@@ -10,11 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 
 use crate::error::ModelError;
+use crate::json::JsonRef;
 use crate::key::ObjectKey;
 use crate::kinds::placement_kinds;
 use crate::kubernetes_version::KubernetesVersion;
 use crate::outline::PodOutline;
-use crate::tokens::{JsonRef, Tokens};
+use crate::tokens::Tokens;
 use crate::typed::{ParsedJson, Typed, parse_json};
 use crate::unread::{ObjectText, UnreadObject};
 
@@ -55,12 +56,19 @@ impl Object {
 
     /// Reads something out of the JSON, without keeping the rest.
     fn read_json<T>(&self, read: impl FnOnce(JsonRef<'_>) -> T) -> Result<T, serde_json::Error> {
-        let text = self.text.as_ref().filter(|_| self.raw.get().is_none());
-        let tokens = match text {
-            Some(text) => Tokens::of_text(text.text.as_str())?,
-            None => Tokens::of_value(self.raw()),
-        };
-        Ok(read(tokens.root()))
+        self.read_json_without(|_, _| false, read)
+    }
+
+    /// The same where fields that are not needed, by depth and name, may be missing.
+    fn read_json_without<T>(
+        &self,
+        is_not_needed: impl Fn(usize, &str) -> bool,
+        read: impl FnOnce(JsonRef<'_>) -> T,
+    ) -> Result<T, serde_json::Error> {
+        match self.text.as_ref().filter(|_| self.raw.get().is_none()) {
+            Some(text) => Ok(read(Tokens::of_text(text.text.as_str(), is_not_needed)?.root())),
+            None => Ok(read(JsonRef::Value(self.raw()))),
+        }
     }
 }
 
@@ -104,12 +112,12 @@ impl<'a> ObjectRef<'a> {
 
     /// Its metadata, whatever its kind.
     pub fn metadata(self) -> Result<ObjectMeta, ModelError> {
-        let empty = Tokens::of_value(&Value::Null);
         let parse = |json: JsonRef<'_>| {
-            let metadata = json.field("metadata").unwrap_or(empty.root());
+            let metadata = json.field("metadata").unwrap_or(JsonRef::Value(&Value::Null));
             parse_json(self.key, ParsedJson(metadata)).map_err(|error| error.below("metadata"))
         };
-        self.object.read_json(parse).unwrap_or_else(|error| Err(self.not_json(&error)))
+        let others = |depth: usize, name: &str| depth == 0 && name != "metadata";
+        self.object.read_json_without(others, parse).unwrap_or_else(|error| Err(self.not_json(&error)))
     }
 
     /// The object as its Kubernetes type, which is kept.
@@ -157,7 +165,8 @@ impl<'a> ObjectRef<'a> {
 
     /// What a walk over all pods looks at.
     pub fn outline(self) -> &'a PodOutline {
-        self.object.outline.get_or_init(|| Box::new(self.object.read_json(PodOutline::of).unwrap_or_default()))
+        let read = || self.object.read_json_without(PodOutline::does_not_need, PodOutline::of);
+        self.object.outline.get_or_init(|| Box::new(read().unwrap_or_default()))
     }
 
     /// Calls `visit` with each field that is a time in UTC, at any depth.
