@@ -123,28 +123,28 @@ struct Existing {
     changing: bool,
 }
 
-/// The pods of each workload. The JSON is read directly: this looks at every pod of a cluster.
+/// The pods of each workload. This looks at every pod of a cluster, so none is parsed.
 fn existing(evidence: &Evidence<'_>) -> BTreeMap<ObjectKey, Existing> {
-    let mut out: BTreeMap<ObjectKey, Existing> = BTreeMap::new();
-    let mut chains: BTreeMap<ObjectKey, Vec<ObjectKey>> = BTreeMap::new();
+    let mut by_owner: BTreeMap<(&str, &str, &str), (&ObjectKey, Existing)> = BTreeMap::new();
     for pod in evidence.objects.of_kind("Pod") {
-        let raw = pod.raw();
-        if matches!(raw["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+        let outline = pod.outline();
+        if matches!(outline.phase(), Some("Succeeded" | "Failed")) {
             continue;
         }
-        let mut owners = raw["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let Some(owner) = owners.next() else { continue };
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let owner = ObjectKey::new(text("kind"), &pod.key().namespace, text("name"));
-        let created = raw["metadata"]["creationTimestamp"].as_str().and_then(|at| at.parse().ok());
+        let Some((kind, name)) = outline.first_owner() else { continue };
+        let created = outline.created();
         let young = created.is_some() && !evidence.lasted(created, evidence.thresholds.not_ready);
-        let unready = |condition: &serde_json::Value| condition["type"] == "Ready" && condition["status"] != "True";
-        let mut conditions = raw["status"]["conditions"].as_array().into_iter().flatten();
-        let changing = young || conditions.any(unready) || raw["metadata"]["deletionTimestamp"].is_string();
-        for workload in chains.entry(owner).or_insert_with(|| evidence.workloads(pod.key())) {
-            let known = out.entry(workload.clone()).or_default();
-            known.pods += 1;
-            known.changing |= changing;
+        let owner = (pod.key().namespace.as_str(), kind, name);
+        let (_, known) = by_owner.entry(owner).or_insert((pod.key(), Existing::default()));
+        known.pods += 1;
+        known.changing |= young || outline.is_unready() || outline.is_terminating();
+    }
+    let mut out: BTreeMap<ObjectKey, Existing> = BTreeMap::new();
+    for (pod, pods) in by_owner.into_values() {
+        for workload in evidence.workloads(pod) {
+            let known = out.entry(workload).or_default();
+            known.pods += pods.pods;
+            known.changing |= pods.changing;
         }
     }
     out
