@@ -3,6 +3,19 @@
 //! It accepts what serde_json accepts when it ignores a value, at several times its speed: a large dump consists of values
 //! that nobody asks for.
 
+/// The bytes of a string that mean something else: quotes, backslashes and control characters.
+static IS_SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        table[control] = true;
+        control += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
+
 /// The end of the value that starts at a position, or after white space there; none where there is no valid value. `open` is
 /// working memory.
 pub(crate) fn value(text: &[u8], start: usize, open: &mut Vec<u8>) -> Option<usize> {
@@ -67,11 +80,11 @@ fn key(text: &[u8], at: usize) -> Option<usize> {
 fn string(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
-        match *text.get(at)? {
+        at += text.get(at..)?.iter().position(|byte| IS_SPECIAL[usize::from(*byte)])?;
+        match text[at] {
             b'"' => return Some(at + 1),
             b'\\' => at = escape(text, at + 1)?,
-            0..0x20 => return None,
-            _ => at += 1,
+            _ => return None,
         }
     }
 }

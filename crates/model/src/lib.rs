@@ -38,6 +38,7 @@ mod typed;
 mod unread;
 mod volumes;
 mod workload;
+mod workload_outline;
 
 pub use component_flags::{Component, ComponentFlag, component_flags};
 pub use error::ModelError;
@@ -73,3 +74,4 @@ pub use volumes::{
     PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,
 };
 pub use workload::WorkloadView;
+pub use workload_outline::WorkloadOutline;

@@ -12,7 +12,7 @@ pub struct PodOutline {
     node: Option<Box<str>>,
     nominated_node: Option<Box<str>>,
     phase: Option<Word>,
-    created: Option<Timestamp>,
+    created: Option<Box<str>>,
     is_terminating: bool,
     is_ready: bool,
     is_unready: bool,
@@ -42,7 +42,7 @@ impl PodOutline {
             node: text(at(spec, "nodeName")).map(Box::from),
             nominated_node: text(at(status, "nominatedNodeName")).map(Box::from),
             phase: text(at(status, "phase")).map(word),
-            created: text(at(metadata, "creationTimestamp")).and_then(|at| at.parse().ok()),
+            created: text(at(metadata, "creationTimestamp")).map(Box::from),
             is_terminating: at(metadata, "deletionTimestamp").is_some_and(|at| at.text().is_some()),
             is_ready: conditions().any(|condition| readiness(condition) == Some(true)),
             is_unready: conditions().any(|condition| readiness(condition) == Some(false)),
@@ -77,7 +77,7 @@ impl PodOutline {
 
     /// When it was created.
     pub fn created(&self) -> Option<Timestamp> {
-        self.created
+        self.created.as_deref()?.parse().ok()
     }
 
     /// Whether its deletion was requested.
@@ -109,6 +109,14 @@ impl PodOutline {
     pub fn controller(&self) -> Option<(&str, &str)> {
         let owner = self.owners.iter().find(|owner| owner.is_controller)?;
         Some((owner.kind.as_deref()?, owner.name.as_deref()?))
+    }
+
+    /// The kind and the name of its controller, or of its only owner.
+    pub fn controller_or_only_owner(&self) -> Option<(&str, &str)> {
+        match &*self.owners {
+            [only] => Some((only.kind.as_deref()?, only.name.as_deref()?)),
+            _ => self.controller(),
+        }
     }
 
     /// The kind and the name of its first owner; empty where they are missing.

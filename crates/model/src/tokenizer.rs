@@ -12,6 +12,19 @@ use crate::tokens::Token;
 /// Kubernetes objects are nested less deeply. serde_json refuses what is nested more than 127 times.
 const MAX_DEPTH: usize = 100;
 
+/// The bytes of a string that mean something else: quotes, backslashes and control characters.
+static IS_SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        table[control] = true;
+        control += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
+
 /// The tokens of a text; none where it is not JSON, or unusual. Fields that are left out, by depth and name, are null; what
 /// they contain is not checked.
 pub(crate) fn tokenize(text: &str, is_left_out: impl Fn(usize, &str) -> bool) -> Option<Vec<Token<'_>>> {
@@ -149,14 +162,14 @@ impl<'a, F: Fn(usize, &str) -> bool> Tokenizer<'a, F> {
         let bytes = self.text.as_bytes();
         let (mut at, mut escaped) = (self.at + 1, false);
         loop {
-            match bytes.get(at)? {
+            at += bytes.get(at..)?.iter().position(|byte| IS_SPECIAL[usize::from(*byte)])?;
+            match bytes[at] {
                 b'"' => return Some((at + 1, escaped)),
                 b'\\' => {
                     escaped = true;
                     at += 2;
                 }
-                0..0x20 => return None,
-                _ => at += 1,
+                _ => return None,
             }
         }
     }
