@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::ReplicationController;
-use stead_model::{ObjectKey, controller_of};
+use stead_model::ObjectKey;
 
 use super::StuckCause;
 use super::evidence::Evidence;
@@ -69,17 +69,9 @@ fn of_replica_set(set: &ReplicaSet) -> Option<String> {
 
 /// The ReplicaSets of a Deployment that should have pods.
 fn replica_sets<'a>(evidence: &Evidence<'a>, short: &ShortWorkload<'_>) -> Vec<(&'a ObjectKey, &'a ReplicaSet)> {
-    let owned = |set: &ReplicaSet| {
-        controller_of(&set.metadata).is_some_and(|owner| owner.kind == short.key.kind && owner.name == short.key.name)
-    };
     let wanted = |set: &ReplicaSet| set.spec.as_ref().and_then(|spec| spec.replicas) != Some(0);
-    let keys = evidence.objects.of_kind_in("ReplicaSet", &short.key.namespace).map(|object| object.key());
-    let keys: Vec<ObjectKey> = keys.cloned().collect();
-    let sets = keys.iter().filter_map(|key| {
-        let object = evidence.objects.object(key)?;
-        Some((object.key(), object.typed::<ReplicaSet>().ok()?))
-    });
-    sets.filter(|(_, set)| owned(set) && wanted(set)).collect()
+    let sets = evidence.controlled_sets(short.key).iter().filter_map(|set| Some((set.key(), set.typed().ok()?)));
+    sets.filter(|(_, set)| wanted(set)).collect()
 }
 
 /// What the API server said when the workload's controller last created a pod.
