@@ -30,6 +30,9 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-semantics", Core, &[]),
     ("stead-model", Core, &["stead-semantics"]),
     ("stead-placement", Core, &["stead-semantics", "stead-model"]),
+    ("stead-sim", Core, &["stead-semantics", "stead-model", "stead-placement"]),
+    ("stead-kubectl", Core, &["stead-semantics", "stead-model"]),
+    ("stead-whatif", Core, &["stead-semantics", "stead-model", "stead-sim", "stead-kubectl"]),
     ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-loops", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
     ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement"]),
@@ -70,6 +73,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-oracle", Testing, &["stead-explain", "stead-faults", "stead-model", "stead-placement", "stead-real"]),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),
+    ("stead-agree", Testing, &["stead-kubectl", "stead-model", "stead-sim", "stead-whatif"]),
     ("stead-dist", Testing, &["stead-manifests"]),
     (
         "stead-scenarios",

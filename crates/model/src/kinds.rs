@@ -108,6 +108,7 @@ pub const KINDS: &[Kind] = kinds! {
         "StatefulSet" "statefulsets" "statefulsets" true Some("statefulSets");
         "Deployment" "deployments" "deployments" true None;
         "DaemonSet" "daemonsets" "daemonsets" true None;
+        "ControllerRevision" "controllerrevisions" "controllerrevisions" true None;
     }
     "policy/v1" {
         "PodDisruptionBudget" "poddisruptionbudgets" "poddisruptionbudgets" true Some("podDisruptionBudgets");
@@ -118,6 +119,9 @@ pub const KINDS: &[Kind] = kinds! {
     "batch/v1" {
         "Job" "jobs" "jobs" true None;
         "CronJob" "cronjobs" "cronjobs" true None;
+    }
+    "discovery.k8s.io/v1" {
+        "EndpointSlice" "endpointslices" "endpointslices" true None;
     }
     "coordination.k8s.io/v1" {
         "Lease" "leases" "leases" true None;

@@ -15,6 +15,7 @@
 mod component_flags;
 mod error;
 mod event;
+pub mod fork;
 mod json;
 mod key;
 mod kinds;

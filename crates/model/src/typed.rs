@@ -1,12 +1,13 @@
 //! Reading an object into its Kubernetes type.
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota,
     Service,
 };
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::DeviceClass;
@@ -62,7 +63,7 @@ macro_rules! typed {
 }
 
 typed! {
-    CSIDriver CSINode CSIStorageCapacity CronJob DaemonSet Deployment DeviceClass Job Lease LimitRange Namespace Node
+    CSIDriver CSINode CSIStorageCapacity ControllerRevision CronJob DaemonSet Deployment DeviceClass EndpointSlice Job Lease LimitRange Namespace Node
     PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget PriorityClass ReplicaSet ReplicationController
     ResourceQuota RuntimeClass Service StatefulSet StorageClass VolumeAttachment
 }

@@ -9,7 +9,6 @@ use stead_semantics::labels::{Labels, Selector};
 
 use crate::error::{InField, InputError, ObjectName};
 use crate::fast::Index;
-use crate::fork::{Chunks, Sorted};
 use crate::node::{Node, NodeInfo};
 use crate::pod::{Pod, PodKey};
 use crate::profile::{DEFAULT_SCHEDULER, Profile, Profiles};
@@ -18,6 +17,7 @@ use crate::specs::Specs;
 use crate::storage::{Attachment, Capacity, Claim, CsiNode, PersistentVolume, StorageClass, StorageState};
 use crate::version_rules::VersionRules;
 use crate::workloads::{Budget, Key, Workloads};
+use stead_model::fork::{Chunks, Sorted};
 
 /// How many nodes have an image, for ImageLocality.
 #[derive(Debug, Clone)]
@@ -50,6 +50,8 @@ pub struct Cluster {
     specs: Specs,
     /// Pods whose node does not exist, by the node's name. They are counted on the node when it is added.
     strays: BTreeMap<Box<str>, BTreeSet<PodKey>>,
+    /// The number of pods on nodes, by their priority.
+    priorities: BTreeMap<i32, usize>,
     /// Pods without a node, by the node that preemption nominated for them.
     nominated: BTreeMap<Box<str>, Vec<Arc<Pod>>>,
     images: Arc<BTreeMap<Arc<str>, ImageState>>,
@@ -245,6 +247,7 @@ impl Cluster {
         for pod in &info.pods {
             self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: None });
             self.strays.entry(name.into()).or_default().insert(pod.key.clone());
+            self.forget_priority(pod);
             if let Some(index) = &mut self.index {
                 index.remove_pod(i, pod);
             }
@@ -324,10 +327,25 @@ impl Cluster {
     /// Counts a pod on a node.
     fn put(&mut self, pod: &Arc<Pod>, i: u32) {
         self.slot_mut(i).add(Arc::clone(pod));
+        *self.priorities.entry(pod.spec.priority).or_default() += 1;
         self.pods.insert(pod.key.clone(), Counted { pod: Arc::clone(pod), slot: Some(i) });
         if let Some(index) = &mut self.index {
             index.add_pod(i, pod);
         }
+    }
+
+    fn forget_priority(&mut self, pod: &Pod) {
+        if let Some(count) = self.priorities.get_mut(&pod.spec.priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.priorities.remove(&pod.spec.priority);
+            }
+        }
+    }
+
+    /// Whether some pod on a node has a lower priority than this one.
+    pub(crate) fn has_below(&self, priority: i32) -> bool {
+        self.priorities.keys().next().is_some_and(|lowest| *lowest < priority)
     }
 
     /// Removes a pod.
@@ -335,6 +353,7 @@ impl Cluster {
         let Counted { pod, slot } = self.pods.remove(|k| k.cmp(key))?;
         if let Some(i) = slot {
             self.slot_mut(i).remove(key);
+            self.forget_priority(&pod);
             if let Some(index) = &mut self.index {
                 index.remove_pod(i, &pod);
             }
@@ -369,7 +388,8 @@ impl Cluster {
         !self.nominated.is_empty()
     }
 
-    pub(crate) fn nominated_to(&self, node: &str) -> &[Arc<Pod>] {
+    /// The pods without a node that preemption nominated a node for, in the order of their nomination.
+    pub fn nominated_to(&self, node: &str) -> &[Arc<Pod>] {
         self.nominated.get(node).map_or(&[], Vec::as_slice)
     }
 
@@ -478,9 +498,11 @@ impl Cluster {
 
     /// Adds or replaces a service.
     pub fn set_service(&mut self, o: &core::Service) {
-        if let Some(selector) = o.spec.as_ref().and_then(|s| s.selector.clone()) {
-            self.workloads_mut().services.insert(key(&o.metadata), selector);
-        }
+        let key = key(&o.metadata);
+        match o.spec.as_ref().and_then(|s| s.selector.clone()) {
+            Some(selector) => self.workloads_mut().services.insert(key, selector),
+            None => self.workloads_mut().services.remove(&key),
+        };
     }
 
     /// Adds or replaces a replication controller.
@@ -522,5 +544,117 @@ impl Cluster {
         let mut names = BTreeSet::from([format!("deviceclass.resource.kubernetes.io/{name}").into()]);
         names.extend(o.spec.extended_resource_name.as_deref().map(Into::into));
         Arc::make_mut(&mut self.device_resources).insert(name.into(), names);
+    }
+
+    /// Removes a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        Arc::make_mut(&mut self.namespaces).remove(name);
+    }
+
+    /// Removes a storage class.
+    pub fn remove_class(&mut self, name: &str) {
+        self.storage_mut().classes.remove(name);
+    }
+
+    /// Removes a CSINode.
+    pub fn remove_csi_node(&mut self, name: &str) {
+        self.storage_mut().csi_nodes.remove(name);
+    }
+
+    /// Removes a CSI driver.
+    pub fn remove_csi_driver(&mut self, name: &str) {
+        self.storage_mut().tracks_capacity.remove(name);
+    }
+
+    /// Removes a CSIStorageCapacity.
+    pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
+        self.storage_mut().capacities.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a VolumeAttachment.
+    pub fn remove_attachment(&mut self, name: &str) {
+        self.storage_mut().attachments.remove(name);
+    }
+
+    /// Removes a service.
+    pub fn remove_service(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().services.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a replication controller.
+    pub fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().replication_controllers.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a replica set.
+    pub fn remove_replica_set(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().replica_sets.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a stateful set.
+    pub fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
+        self.workloads_mut().stateful_sets.remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a disruption budget.
+    pub fn remove_budget(&mut self, namespace: &str, name: &str) {
+        Arc::make_mut(&mut self.budgets).remove(&(namespace.into(), name.into()));
+    }
+
+    /// Removes a device class.
+    pub fn remove_device_class(&mut self, name: &str) {
+        Arc::make_mut(&mut self.device_resources).remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn named<T>(make: impl FnOnce(ObjectMeta) -> T) -> T {
+        let name = |name: &str| Some(name.to_owned());
+        make(ObjectMeta { name: name("x"), namespace: name("n"), ..ObjectMeta::default() })
+    }
+
+    #[test]
+    fn what_is_removed_is_as_if_it_had_never_been_there() {
+        let mut c = Cluster::new();
+        let state = |c: &Cluster| format!("{:?}{:?}{:?}{:?}", c.storage, c.workloads, c.budgets, c.namespaces);
+        let empty = state(&c);
+        c.set_namespace(&named(|metadata| core::Namespace { metadata, ..Default::default() }));
+        let class = named(|metadata| raw_storage::v1::StorageClass { metadata, ..Default::default() });
+        c.set_class(&class).expect("a class");
+        c.set_csi_node(&named(|metadata| raw_storage::v1::CSINode { metadata, ..Default::default() }));
+        c.set_csi_driver(&named(|metadata| raw_storage::v1::CSIDriver { metadata, ..Default::default() }));
+        let capacity = named(|metadata| raw_storage::v1::CSIStorageCapacity { metadata, ..Default::default() });
+        c.set_capacity(&capacity).expect("a capacity");
+        let mut attachment = named(|metadata| raw_storage::v1::VolumeAttachment { metadata, ..Default::default() });
+        attachment.spec.source.persistent_volume_name = Some("v".into());
+        c.set_attachment(&attachment);
+        let mut service = named(|metadata| core::Service { metadata, ..Default::default() });
+        service.spec.get_or_insert_default().selector = Some(Labels::new());
+        c.set_service(&service);
+        c.set_replication_controller(&named(|metadata| core::ReplicationController { metadata, ..Default::default() }));
+        let set = named(|metadata| apps::v1::ReplicaSet { metadata, ..Default::default() });
+        c.set_replica_set(&set).expect("a replica set");
+        let set = named(|metadata| apps::v1::StatefulSet { metadata, ..Default::default() });
+        c.set_stateful_set(&set).expect("a stateful set");
+        let budget = named(|metadata| policy::v1::PodDisruptionBudget { metadata, ..Default::default() });
+        c.set_budget(&budget).expect("a budget");
+        assert_ne!(state(&c), empty);
+        c.remove_namespace("x");
+        c.remove_class("x");
+        c.remove_csi_node("x");
+        c.remove_csi_driver("x");
+        c.remove_capacity("n", "x");
+        c.remove_attachment("x");
+        c.remove_service("n", "x");
+        c.remove_replication_controller("n", "x");
+        c.remove_replica_set("n", "x");
+        c.remove_stateful_set("n", "x");
+        c.remove_budget("n", "x");
+        assert_eq!(state(&c), empty);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It follows kube-scheduler step by step, without caches. The fast path (`fast/`) is tested against it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -15,9 +15,9 @@ use crate::pod::{NamedNodes, Pod, SpreadConstraint};
 use crate::preemption;
 use crate::profile::{Point, Profile};
 use crate::status::{
-    AttemptFault, Code, ExtensionPoint, Filtered, Plugin, Rejection, RejectionReason, SchedulingError,
+    AttemptFault, Code, ExtensionPoint, Filtered, Plugin, ReasonCounts, Rejection, RejectionReason, SchedulingError,
 };
-use crate::verdict::{NodeScores, Unmodelled, Verdict};
+use crate::verdict::{NodeScores, Refusal, Unmodelled, Verdict};
 use crate::wording::{NO_DEVICE_STATE, NO_NODES, fit_message, prefilter_message};
 
 /// The state that PreFilter computes. Pods can be added and removed, as for nominated pods and preemption victims.
@@ -200,50 +200,103 @@ fn named(cluster: &Cluster, pod: &Pod, info: &NodeInfo) -> Option<Rejection> {
 
 /// Evaluates a pod as kube-scheduler would: all rejections, scores, ties, the message and preemption.
 pub fn evaluate(cluster: &Cluster, pod: &Pod) -> Result<Verdict, Unmodelled> {
+    let mut rejected = BTreeMap::new();
+    let found = search(cluster, pod, |info, rejection| {
+        rejected.insert(Arc::clone(&info.node.name), rejection);
+    })?;
+    Ok(match found {
+        Found::Nodes(fitting) => {
+            let mut verdict = Verdict { rejected, ..Verdict::default() };
+            verdict.score(cluster, pod, &fitting);
+            verdict
+        }
+        Found::None(refusal) => {
+            // An error says nothing about nodes.
+            let rejected = if refusal.error.is_some() { BTreeMap::new() } else { rejected };
+            let Refusal { message, nominees, clears_nomination, error, .. } = refusal;
+            Verdict { rejected, message, nominees, clears_nomination, error, ..Verdict::default() }
+        }
+    })
+}
+
+/// Why no node is feasible, as [`evaluate`] finds it, at a fraction of the cost; none if some node is feasible.
+pub fn refusal(cluster: &Cluster, pod: &Pod) -> Result<Option<Refusal>, Unmodelled> {
+    Ok(match search(cluster, pod, |_, _| {})? {
+        Found::None(refusal) => Some(refusal),
+        Found::Nodes(fitting) => {
+            // Scoring can fail, too.
+            let mut verdict = Verdict::default();
+            verdict.score(cluster, pod, &fitting);
+            verdict.error.map(Refusal::failed)
+        }
+    })
+}
+
+/// The result of PreFilter, Filter and PostFilter.
+enum Found<'a> {
+    /// The feasible nodes.
+    Nodes(Vec<&'a NodeInfo>),
+    /// None, and why.
+    None(Refusal),
+}
+
+/// Looks for feasible nodes, and tells about each rejected one.
+fn search<'a>(
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+    mut rejected: impl FnMut(&'a NodeInfo, Rejection),
+) -> Result<Found<'a>, Unmodelled> {
     check_modelled(cluster, pod)?;
-    let mut verdict = Verdict::default();
     if cluster.node_count() == 0 {
-        verdict.message = Some(NO_NODES.into());
-        return Ok(verdict);
+        let message = Some(NO_NODES.into());
+        return Ok(Found::None(Refusal { message, clears_nomination: true, ..Refusal::default() }));
     }
     let state = match State::new(cluster, pod) {
         Ok(state) => state,
-        Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..verdict }),
-        Err(AttemptFault::Rejected(rejection)) => return Ok(rejected_before_filtering(cluster, pod, rejection)),
+        Err(AttemptFault::Error(error)) => return Ok(Found::None(Refusal::failed(error))),
+        Err(AttemptFault::Rejected(rejection)) => {
+            cluster.nodes().for_each(|info| rejected(info, rejection.clone()));
+            return Ok(Found::None(rejected_before_filtering(cluster, pod, &rejection)));
+        }
     };
     let nominated = pod.nominated.as_deref().and_then(|n| cluster.node(n));
     if let Some(info) = nominated.filter(|i| state.filter_with_nominated(i, &i.node).is_ok()) {
-        verdict.score(cluster, pod, &[info]);
-        return Ok(verdict);
+        return Ok(Found::Nodes(vec![info]));
     }
     let mut fitting = Vec::new();
+    let mut codes = Vec::with_capacity(cluster.node_count());
+    let mut reasons = ReasonCounts::default();
+    let mut plugins = BTreeSet::new();
     for info in cluster.nodes() {
-        if let Some(rejection) = named(cluster, pod, info) {
-            verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
-            continue;
-        }
-        match state.filter_with_nominated(info, &info.node) {
-            Ok(()) => fitting.push(info),
-            Err(AttemptFault::Rejected(rejection)) => {
-                verdict.rejected.insert(Arc::clone(&info.node.name), rejection);
+        let fault = match named(cluster, pod, info) {
+            Some(rejection) => Err(AttemptFault::Rejected(rejection)),
+            None => state.filter_with_nominated(info, &info.node),
+        };
+        match fault {
+            Ok(()) => {
+                fitting.push(info);
+                codes.push(None);
             }
-            Err(AttemptFault::Error(error)) => return Ok(Verdict { error: Some(error), ..Verdict::default() }),
+            Err(AttemptFault::Rejected(rejection)) => {
+                codes.push(Some(rejection.code));
+                reasons.add_all(&rejection);
+                plugins.insert(rejection.plugin);
+                rejected(info, rejection);
+            }
+            Err(AttemptFault::Error(error)) => return Ok(Found::None(Refusal::failed(error))),
         }
     }
-    if fitting.is_empty() {
-        let outcome = preemption::preempt(&state, cluster, pod, &verdict.rejected);
-        let reasons = verdict.rejected.values().flat_map(|r| &r.reasons);
-        let mut message = fit_message(cluster.node_count(), reasons);
-        if let Some(more) = &outcome.message {
-            message.push(' ');
-            message.push_str(more);
-        }
-        verdict.message = Some(message);
-        verdict.nominees = outcome.nominees;
-    } else {
-        verdict.score(cluster, pod, &fitting);
+    if !fitting.is_empty() {
+        return Ok(Found::Nodes(fitting));
     }
-    Ok(verdict)
+    let outcome = preemption::preempt(&state, cluster, pod, &codes);
+    let mut message = fit_message(cluster.node_count(), reasons.iter());
+    if let Some(more) = &outcome.message {
+        message.push(' ');
+        message.push_str(more);
+    }
+    let preemption::Outcome { nominees, clears_nomination, .. } = outcome;
+    Ok(Found::None(Refusal { plugins, message: Some(message), nominees, clears_nomination, error: None }))
 }
 
 pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodelled> {
@@ -267,15 +320,21 @@ pub(crate) fn check_modelled(cluster: &Cluster, pod: &Pod) -> Result<(), Unmodel
 }
 
 /// A rejection by a PreFilter plugin holds for every node.
-fn rejected_before_filtering(cluster: &Cluster, pod: &Pod, rejection: Rejection) -> Verdict {
-    let rejected = cluster.nodes().map(|i| (Arc::clone(&i.node.name), rejection.clone())).collect();
-    let post_filter = if cluster.rules().dynamic_resources {
-        NO_DEVICE_STATE.to_owned()
+fn rejected_before_filtering(cluster: &Cluster, pod: &Pod, rejection: &Rejection) -> Refusal {
+    let (post_filter, clears_nomination) = if cluster.rules().dynamic_resources {
+        (NO_DEVICE_STATE.to_owned(), false)
     } else {
-        preemption::without_candidates(cluster, pod, &rejected)
+        preemption::without_candidates(cluster, pod, rejection.code)
     };
-    let message = Some(prefilter_message(cluster.node_count(), &rejection, &post_filter));
-    Verdict { message, rejected, ..Verdict::default() }
+    let message = Some(prefilter_message(cluster.node_count(), rejection, &post_filter));
+    Refusal { plugins: BTreeSet::from([rejection.plugin]), message, clears_nomination, ..Refusal::default() }
+}
+
+impl Refusal {
+    /// An attempt that ended with an error.
+    fn failed(error: SchedulingError) -> Refusal {
+        Refusal { error: Some(error), clears_nomination: true, ..Refusal::default() }
+    }
 }
 
 impl Verdict {
@@ -289,6 +348,7 @@ impl Verdict {
         {
             let error = SchedulingError::PreferredNodeAffinity(fault.clone());
             self.error = Some(error.in_plugin(ExtensionPoint::PreScore, Plugin::NodeAffinity));
+            self.clears_nomination = true;
             return;
         }
         let mut columns: Vec<(Plugin, Vec<i64>)> = Vec::new();

@@ -16,7 +16,6 @@ mod csi_migration;
 mod cycle;
 mod error;
 mod fast;
-mod fork;
 mod go_sort;
 mod node;
 mod objects;
@@ -37,10 +36,11 @@ mod workloads;
 pub use answer::PlacementAnswer;
 pub use batch::{Batch, BatchError, place_all};
 pub use cluster::{Cluster, UnknownNode};
-pub use cycle::{Attempt, SpreadCounts, evaluate};
+pub use cycle::{Attempt, SpreadCounts, evaluate, refusal};
 pub use error::InputError;
 pub use fast::Placement;
 pub use node::{Node, NodeInfo};
+pub use plugins::volume_binding::VolumePlan;
 pub use pod::{AffinityTerm, HostPort, NamedNodes, Owner, Pod, PodKey, PodSpec, SpreadConstraint, Tolerations, Volume};
 pub use profile::{DEFAULT_SCHEDULER, Profile, Profiles};
 pub use resources::{PodResources, ResourceName, Resources};
@@ -50,6 +50,6 @@ pub use status::{
     SchedulingError,
 };
 pub use storage::{Capacity, Claim, PersistentVolume, StorageClass, StorageState, TopologyTerm, VolumeSource};
-pub use verdict::{NodeScores, Nominee, Unmodelled, Verdict};
+pub use verdict::{NodeScores, Nominee, Refusal, Unmodelled, Verdict};
 pub use version_rules::ReasonWording;
 pub use workloads::{Budget, Workloads};

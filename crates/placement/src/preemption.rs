@@ -1,7 +1,6 @@
 //! DefaultPreemption: which pods would be evicted from which node to make room for the pod.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -9,7 +8,7 @@ use crate::cycle::State;
 use crate::go_sort::sort_slice;
 use crate::node::NodeInfo;
 use crate::pod::Pod;
-use crate::status::{AttemptFault, Code, Plugin, Rejection, RejectionReason, SchedulingError};
+use crate::status::{AttemptFault, Code, Plugin, ReasonCounts, Rejection, RejectionReason, SchedulingError};
 use crate::verdict::Nominee;
 use crate::wording::{not_eligible_message, preemption_errors, preemption_message};
 use crate::workloads::Budget;
@@ -19,6 +18,8 @@ use crate::workloads::Budget;
 pub(crate) struct Outcome {
     pub(crate) message: Option<String>,
     pub(crate) nominees: Vec<Nominee>,
+    /// Whether the pod loses its nominated node: no node can be cleared for it. It keeps it while it waits for victims.
+    pub(crate) clears_nomination: bool,
 }
 
 /// Why a pod may not preempt others now.
@@ -30,26 +31,28 @@ pub(crate) enum NotEligible {
     PodTerminating,
 }
 
-pub(crate) fn preempt<'a>(
-    state: &State<'a>,
-    cluster: &'a Cluster,
-    pod: &Pod,
-    rejected: &BTreeMap<Arc<str>, Rejection>,
-) -> Outcome {
+/// The codes of the rejections of all nodes, in the order of their names; none for a node that fits.
+pub(crate) type NodeCodes = [Option<Code>];
+
+pub(crate) fn preempt<'a>(state: &State<'a>, cluster: &'a Cluster, pod: &Pod, codes: &NodeCodes) -> Outcome {
     let say = |message: String| Outcome { message: Some(message), ..Outcome::default() };
-    if let Err(why) = eligible(cluster, pod, rejected) {
+    let code_of = |node: &str| cluster.nodes().zip(codes).find(|(info, _)| *info.node.name == *node)?.1.as_ref();
+    if let Err(why) = eligible(cluster, pod, |node| code_of(node).copied()) {
         return say(not_eligible_message(cluster.rules(), why));
     }
     let budgets: Vec<&Budget> = cluster.budgets().collect();
     let mut candidates: Vec<(Nominee, Vec<Arc<Pod>>)> = Vec::new();
-    let mut statuses: Vec<Rejection> = Vec::new();
+    let mut statuses = ReasonCounts::default();
     let mut errors: Vec<SchedulingError> = Vec::new();
-    let mut unresolvable = 0;
-    for info in cluster.nodes() {
-        if rejected.get(&info.node.name).is_none_or(|r| r.code != Code::Unschedulable) {
-            unresolvable += 1;
-            continue;
-        }
+    let helped = codes.iter().filter(|code| **code == Some(Code::Unschedulable)).count();
+    statuses.add(&RejectionReason::PreemptionNotHelpful, codes.len() - helped);
+    // A look at every pod of every node is slow.
+    if !cluster.has_below(pod.spec.priority) {
+        statuses.add(&RejectionReason::NoPreemptionVictims, helped);
+        let message = preemption_message(cluster.rules(), codes.len(), statuses.iter());
+        return Outcome { clears_nomination: true, ..say(message) };
+    }
+    for (info, _) in cluster.nodes().zip(codes).filter(|(_, code)| **code == Some(Code::Unschedulable)) {
         match victims_on(state, info, pod, &budgets) {
             Ok((victims, violations)) if !victims.is_empty() => {
                 let nominee = Nominee {
@@ -60,42 +63,42 @@ pub(crate) fn preempt<'a>(
                 candidates.push((nominee, victims));
             }
             Ok(_) => errors.push(SchedulingError::NoVictimOnNode((*info.node.name).into())),
-            Err(AttemptFault::Rejected(rejection)) => statuses.push(rejection),
+            Err(AttemptFault::Rejected(rejection)) => statuses.add_all(&rejection),
             Err(AttemptFault::Error(error)) => errors.push(error),
         }
     }
     if !candidates.is_empty() {
-        return Outcome { nominees: best(candidates), message: None };
+        return Outcome { nominees: best(candidates), ..Outcome::default() };
     }
     if !errors.is_empty() {
         errors.dedup();
         return say(preemption_errors(&errors));
     }
-    let reasons = statuses.iter().flat_map(|r| &r.reasons);
-    let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, unresolvable);
-    say(preemption_message(cluster.rules(), cluster.node_count(), reasons.chain(unhelpful)))
+    let message = preemption_message(cluster.rules(), codes.len(), statuses.iter());
+    Outcome { clears_nomination: true, ..say(message) }
 }
 
-/// What preemption adds to the message where every node is rejected beyond its help.
-pub(crate) fn without_candidates(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> String {
+/// What preemption adds to the message where every node is rejected beyond its help, and whether the pod loses its
+/// nominated node.
+pub(crate) fn without_candidates(cluster: &Cluster, pod: &Pod, code: Code) -> (String, bool) {
     let nodes = cluster.node_count();
-    match eligible(cluster, pod, rejected) {
-        Err(why) => not_eligible_message(cluster.rules(), why),
+    match eligible(cluster, pod, |node| cluster.node(node).map(|_| code)) {
+        Err(why) => (not_eligible_message(cluster.rules(), why), false),
         Ok(()) => {
-            let unhelpful = std::iter::repeat_n(&RejectionReason::PreemptionNotHelpful, nodes);
-            preemption_message(cluster.rules(), nodes, unhelpful)
+            let unhelpful = std::iter::once((&RejectionReason::PreemptionNotHelpful, nodes));
+            (preemption_message(cluster.rules(), nodes, unhelpful), true)
         }
     }
 }
 
 /// Checks whether the pod may preempt others now.
-fn eligible(cluster: &Cluster, pod: &Pod, rejected: &BTreeMap<Arc<str>, Rejection>) -> Result<(), NotEligible> {
+fn eligible(cluster: &Cluster, pod: &Pod, code_of: impl Fn(&str) -> Option<Code>) -> Result<(), NotEligible> {
     if pod.spec.never_preempts {
         return Err(NotEligible::NeverPreempts);
     }
     let Some(node) = &pod.nominated else { return Ok(()) };
     // The nominated node is no longer possible: the pod may try others.
-    if rejected.get(&**node).is_none_or(|r| r.code == Code::Unresolvable) {
+    if code_of(node).is_none_or(|code| code == Code::Unresolvable) {
         return Ok(());
     }
     let waiting = |info: &NodeInfo| info.pods.iter().any(|p| p.spec.priority < pod.spec.priority && p.preempted);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::fork::Sorted;
 use crate::pod::PodSpec;
+use stead_model::fork::Sorted;
 
 /// The specs of a cluster's pods. Most pods are replicas, and the spec is most of a pod's memory.
 #[derive(Debug, Clone, Default)]

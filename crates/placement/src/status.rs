@@ -228,6 +228,29 @@ impl Rejection {
     }
 }
 
+/// How many nodes have each reason. There are few reasons and many nodes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReasonCounts(Vec<(RejectionReason, usize)>);
+
+impl ReasonCounts {
+    /// Counts a reason for some nodes.
+    pub(crate) fn add(&mut self, reason: &RejectionReason, nodes: usize) {
+        match self.0.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, count)) => *count += nodes,
+            None => self.0.push((reason.clone(), nodes)),
+        }
+    }
+
+    /// Counts the reasons of a node.
+    pub(crate) fn add_all(&mut self, rejection: &Rejection) {
+        rejection.reasons.iter().for_each(|reason| self.add(reason, 1));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RejectionReason, usize)> {
+        self.0.iter().map(|(reason, count)| (reason, *count))
+    }
+}
+
 /// An error that ends the scheduling attempt for all nodes. `Display` gives kube-scheduler's wording.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SchedulingError {

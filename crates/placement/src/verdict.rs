@@ -1,6 +1,6 @@
 //! The result for one pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::pod::PodKey;
@@ -19,6 +19,23 @@ pub struct Verdict {
     pub message: Option<String>,
     /// The nodes that preemption could equally well nominate, if no node is feasible.
     pub nominees: Vec<Nominee>,
+    /// Whether the failed attempt takes the nominated node from the pod, if it has one.
+    pub clears_nomination: bool,
+    /// The error that ended kube-scheduler's attempt.
+    pub error: Option<SchedulingError>,
+}
+
+/// Why no node is feasible for a pod: a [`Verdict`] without the nodes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Refusal {
+    /// The plugins that reject the pod.
+    pub plugins: BTreeSet<Plugin>,
+    /// The message of the FailedScheduling event; none after an error.
+    pub message: Option<String>,
+    /// The nodes that preemption could equally well nominate.
+    pub nominees: Vec<Nominee>,
+    /// Whether the failed attempt takes the nominated node from the pod, if it has one.
+    pub clears_nomination: bool,
     /// The error that ended kube-scheduler's attempt.
     pub error: Option<SchedulingError>,
 }

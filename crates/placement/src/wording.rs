@@ -146,11 +146,11 @@ fn preemption_prefix(rules: &VersionRules) -> &'static str {
 }
 
 /// The FailedScheduling message: the number of nodes with each reason, sorted as text.
-pub(crate) fn fit_message<'a>(nodes: usize, reasons: impl Iterator<Item = &'a RejectionReason>) -> String {
+pub(crate) fn fit_message<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a RejectionReason, usize)>) -> String {
     let mut counts: BTreeMap<&RejectionReason, usize> = BTreeMap::new();
     // Nodes without a reported reason are counted among all nodes only.
-    for reason in reasons.filter(|r| r.is_reported()) {
-        *counts.entry(reason).or_default() += 1;
+    for (reason, n) in reasons.filter(|(r, n)| r.is_reported() && *n > 0) {
+        *counts.entry(reason).or_default() += n;
     }
     let mut lines: Vec<String> = counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
     lines.sort();
@@ -184,7 +184,7 @@ pub(crate) fn not_eligible_message(rules: &VersionRules, why: NotEligible) -> St
 pub(crate) fn preemption_message<'a>(
     rules: &VersionRules,
     nodes: usize,
-    reasons: impl Iterator<Item = &'a RejectionReason>,
+    reasons: impl Iterator<Item = (&'a RejectionReason, usize)>,
 ) -> String {
     format!("{} {}", preemption_prefix(rules), fit_message(nodes, reasons))
 }

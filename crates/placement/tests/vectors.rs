@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod as RawPod;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use stead_model::KubernetesVersion;
-use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate};
+use stead_placement::{Cluster, PlacementAnswer, Pod, Snapshot, evaluate, refusal};
 
 #[derive(Deserialize)]
 struct Case {
@@ -115,6 +115,9 @@ fn the_fast_path_agrees_with_kube_scheduler() {
         feasible.sort_unstable();
         assert_eq!(feasible, case.want.feasible, "{}", case.id);
         assert_eq!(got.best().map(|n| &**n).collect::<Vec<_>>(), case.want.best, "{}", case.id);
+        let refusal = refusal(&cluster, &pod).expect("nothing unmodelled");
+        let (message, error) = refusal.map(|r| (r.message, r.error.map(|e| e.to_string()))).unwrap_or_default();
+        assert_eq!((message, error), (case.want.message, case.want.error), "{}", case.id);
     }
 }
 

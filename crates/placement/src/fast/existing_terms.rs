@@ -6,9 +6,9 @@ use stead_semantics::labels::Labels;
 
 use super::label_index::LabelIndex;
 use super::tally::Tally;
-use crate::fork::{Chunks, Sorted};
 use crate::plugins::interpod::HARD_AFFINITY_WEIGHT;
 use crate::pod::{AffinityTerm, Pod, PodSpec};
+use stead_model::fork::{Chunks, Sorted};
 
 /// The effect of an existing pod's term on a pod that it selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

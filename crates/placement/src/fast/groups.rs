@@ -11,8 +11,8 @@ use stead_semantics::labels::{Labels, Selector};
 use super::classes::{ClassKey, Identity};
 use super::label_index::LabelIndex;
 use super::tally::Tally;
-use crate::fork::{Chunks, Sorted};
 use crate::pod::{AffinityTerm, Pod, PodSpec};
+use stead_model::fork::{Chunks, Sorted};
 
 /// The namespaces and labels that an affinity term selects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -56,8 +56,8 @@ pub(crate) struct Index {
     nodes: Classes<NodeRules, NodeColumns>,
     rooms: Classes<Room, RoomColumns>,
     images: Classes<Images, ImageColumns>,
-    /// By slot, the rank of the node's name; none after nodes were added or removed.
-    ranks: Option<Arc<[u32]>>,
+    /// The slots in the order of their nodes' names; none after nodes were added or removed.
+    by_name: Option<Arc<[u32]>>,
     scratch: Scratch,
 }
 
@@ -78,7 +78,7 @@ impl Index {
         self.topologies.node_changed(slot, node);
         self.node_changes.push(slot);
         self.room_changes.push(slot);
-        self.ranks = None;
+        self.by_name = None;
     }
 
     /// Counts a pod on a node.
@@ -95,15 +95,8 @@ impl Index {
         self.room_changes.push(slot);
     }
 
-    fn ranks(&mut self, cluster: &Cluster) -> Arc<[u32]> {
-        let ranks = self.ranks.get_or_insert_with(|| {
-            let mut ranks = vec![u32::MAX; cluster.slots.len()];
-            for (slot, rank) in cluster.slots_by_name().zip(0..) {
-                ranks[slot as usize] = rank;
-            }
-            ranks.into()
-        });
-        Arc::clone(ranks)
+    fn by_name(&mut self, cluster: &Cluster) -> Arc<[u32]> {
+        Arc::clone(self.by_name.get_or_insert_with(|| cluster.slots_by_name().collect()))
     }
 
     /// Takes the result of the reference path.

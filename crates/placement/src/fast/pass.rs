@@ -52,7 +52,7 @@ pub(super) struct Pass<'a> {
 impl Index {
     /// Computes the feasible and the best nodes. Returns false if the reference path is needed.
     pub(super) fn pass(&mut self, cluster: &Cluster, pod: &Pod) -> bool {
-        let ranks = self.ranks(cluster);
+        let by_name = self.by_name(cluster);
         let Index { groups, existing_terms, topologies, scratch, .. } = self;
         groups.limit_counters();
         let spec = &pod.spec;
@@ -80,7 +80,7 @@ impl Index {
             let images = self.images.of(spec);
             images.refresh(&self.node_changes, cluster, spec);
             pass.score_images(images);
-            pass.find_best(&ranks);
+            pass.find_best(&by_name);
         }
         true
     }
@@ -116,7 +116,7 @@ impl Pass<'_> {
         self.scratch.totals.iter_mut().zip(&images.scores).for_each(|(t, score)| *t += score);
     }
 
-    fn find_best(&mut self, ranks: &[u32]) {
+    fn find_best(&mut self, by_name: &[u32]) {
         // Scoring by NodeAffinity fails, which ends the attempt.
         if self.spec.preferred_fault.is_some() {
             return;
@@ -126,12 +126,7 @@ impl Pass<'_> {
             *total = if *fits == 0 { i32::MIN } else { *total };
         }
         let highest = totals.iter().copied().max().unwrap_or(i32::MIN);
-        let slots = totals.iter().zip(0..);
-        best.extend(slots.filter(|(total, _)| **total == highest).map(|(_, slot)| slot));
-        // The slots of a cluster that was read from a list are sorted.
-        if !best.is_sorted_by_key(|slot| ranks[*slot as usize]) {
-            best.sort_unstable_by_key(|slot| ranks[*slot as usize]);
-        }
+        best.extend(by_name.iter().copied().filter(|slot| totals[*slot as usize] == highest));
     }
 }
 

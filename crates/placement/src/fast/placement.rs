@@ -42,6 +42,11 @@ impl<'a> Placement<'a> {
         self.best.iter().map(|slot| self.name(*slot as usize))
     }
 
+    /// The best node at an index, in the order of [`Placement::best`].
+    pub fn nth_best(&self, index: usize) -> Option<&'a Arc<str>> {
+        self.best.get(index).map(|slot| self.name(*slot as usize))
+    }
+
     /// One of the best nodes, the same one for the same seed.
     pub fn choose(&self, seed: u64) -> Option<&'a Arc<str>> {
         (!self.best.is_empty()).then(|| self.name(self.best[pick(self.best.len(), seed)] as usize))

@@ -105,13 +105,19 @@ impl<'a> State<'a> {
 
     /// Whether the unbound claims can get volumes on the node, and whether there is capacity for them.
     fn check_waiting(&self, cluster: &Cluster, node: &Node) -> Result<(bool, bool), AttemptFault> {
+        self.search(cluster, node).map(|search| (search.satisfied, search.room))
+    }
+
+    /// Looks for volumes for the unbound claims.
+    fn search(&self, cluster: &Cluster, node: &Node) -> Result<Search<'a>, AttemptFault> {
         let storage = cluster.storage();
         let attributes = cluster.rules().attributes_class;
-        let (mut to_match, mut to_provision) = (Vec::new(), Vec::new());
+        let mut search = Search { satisfied: true, room: true, bindings: Vec::new(), provisions: Vec::new() };
+        let mut to_match = Vec::new();
         for claim in &self.waiting {
             match &claim.selected_node {
-                Some(selected) if **selected != *node.name => return Ok((false, true)),
-                Some(_) => to_provision.push(*claim),
+                Some(selected) if **selected != *node.name => return Ok(Search { satisfied: false, ..search }),
+                Some(_) => search.provisions.push(*claim),
                 None => to_match.push(*claim),
             }
         }
@@ -124,22 +130,66 @@ impl<'a> State<'a> {
                 return Err(AttemptFault::Error(SchedulingError::AttributesClassUnsupported { namespace, claim }));
             }
             match find_volume(storage, claim, node, &chosen, attributes) {
-                Some(volume) => chosen.push(&volume.name),
-                None => to_provision.push(claim),
+                Some(volume) => {
+                    chosen.push(&volume.name);
+                    search.bindings.push((claim, volume.name.clone()));
+                }
+                None => search.provisions.push(claim),
             }
         }
-        for claim in to_provision {
+        for claim in &search.provisions {
             let Some(class) = storage.class(&claim.class) else {
                 return Err(AttemptFault::Error(SchedulingError::StorageClassNotFound { class: claim.class.clone() }));
             };
             if class.provisioner.is_empty() || *class.provisioner == *NO_PROVISIONER || !class.allows(&node.labels) {
-                return Ok((false, true));
+                return Ok(Search { satisfied: false, ..search });
             }
             if !has_room(storage, &class.provisioner, claim, node) {
-                return Ok((true, false));
+                return Ok(Search { room: false, ..search });
             }
         }
-        Ok((true, true))
+        Ok(search)
+    }
+}
+
+/// The result of a search for volumes on a node.
+struct Search<'a> {
+    /// Whether every claim can get a volume.
+    satisfied: bool,
+    /// Whether there is capacity for the volumes to provision.
+    room: bool,
+    /// Claims that get an existing volume.
+    bindings: Vec<(&'a Claim, Box<str>)>,
+    /// Claims that get a new volume.
+    provisions: Vec<&'a Claim>,
+}
+
+/// The volumes that the unbound claims of a pod get on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VolumePlan {
+    /// Claims and the existing volumes that they are bound to.
+    pub bindings: Vec<(Box<str>, Box<str>)>,
+    /// Claims that a volume is provisioned for.
+    pub provisions: Vec<Box<str>>,
+}
+
+impl VolumePlan {
+    /// Whether all claims of the pod are bound.
+    pub fn is_empty(&self) -> bool {
+        self.bindings.is_empty() && self.provisions.is_empty()
+    }
+}
+
+impl Cluster {
+    /// The volumes that the unbound claims of a pod get on a node; none where the pod does not fit there.
+    pub fn volume_plan(&self, pod: &Pod, node: &str) -> Option<VolumePlan> {
+        let node = &self.node(node)?.node;
+        let Some(state) = State::new(self, pod).ok()? else { return Some(VolumePlan::default()) };
+        let search = state.search(self, node).ok().filter(|search| search.satisfied && search.room)?;
+        Some(VolumePlan {
+            bindings: search.bindings.into_iter().map(|(claim, volume)| (claim.name.clone(), volume)).collect(),
+            provisions: search.provisions.iter().map(|claim| claim.name.clone()).collect(),
+        })
     }
 }
 
@@ -206,4 +256,58 @@ fn has_room(storage: &StorageState, provisioner: &str, claim: &Claim, node: &Nod
             && c.limit.is_some_and(|limit| limit >= size)
             && c.nodes.as_ref().is_some_and(|n| n.matches(&node.labels))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1 as core;
+    use k8s_openapi::api::storage::v1 as storage;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let mut cluster = Cluster::new();
+        for name in ["a", "b"] {
+            let node: core::Node =
+                from_value(json!({ "metadata": { "name": name, "labels": { "host": name } } })).expect("a node");
+            cluster.set_node(Node::compile(&node).expect("a node"));
+        }
+        let class: storage::StorageClass = from_value(json!({ "metadata": { "name": "local" },
+            "provisioner": "topolvm.io", "volumeBindingMode": "WaitForFirstConsumer" }))
+        .expect("a class");
+        cluster.set_class(&class).expect("a class");
+        let volume: core::PersistentVolume = from_value(json!({ "metadata": { "name": "pv-a" },
+            "spec": { "storageClassName": "local", "capacity": { "storage": "5Gi" }, "accessModes": ["ReadWriteOnce"],
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [
+                    { "matchExpressions": [{ "key": "host", "operator": "In", "values": ["a"] }] }] } } },
+            "status": { "phase": "Available" } }))
+        .expect("a volume");
+        cluster.set_volume(&volume).expect("a volume");
+        for (name, size) in [("large", "5Gi"), ("small", "1Gi")] {
+            let claim: core::PersistentVolumeClaim =
+                from_value(json!({ "metadata": { "name": name, "namespace": "n" },
+                "spec": { "storageClassName": "local", "accessModes": ["ReadWriteOnce"],
+                    "resources": { "requests": { "storage": size } } } }))
+                .expect("a claim");
+            cluster.set_claim(&claim).expect("a claim");
+        }
+        cluster
+    }
+
+    #[test]
+    fn the_smallest_claim_gets_an_existing_volume_and_the_others_a_new_one() {
+        let cluster = cluster();
+        let pod: core::Pod = from_value(json!({ "metadata": { "name": "p", "namespace": "n" },
+            "spec": { "containers": [], "volumes": [
+                { "name": "l", "persistentVolumeClaim": { "claimName": "large" } },
+                { "name": "s", "persistentVolumeClaim": { "claimName": "small" } }] } }))
+        .expect("a pod");
+        let pod = Pod::compile(&pod, cluster.version()).expect("a pod");
+        let on = |node: &str| cluster.volume_plan(&pod, node).expect("the pod fits");
+        let expected = VolumePlan { bindings: vec![("small".into(), "pv-a".into())], provisions: vec!["large".into()] };
+        assert_eq!(on("a"), expected);
+        assert_eq!(on("b"), VolumePlan { bindings: Vec::new(), provisions: vec!["small".into(), "large".into()] });
+        assert_eq!(cluster.volume_plan(&pod, "c"), None);
+    }
 }

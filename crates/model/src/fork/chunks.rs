@@ -7,7 +7,7 @@ const SIZE: usize = 64;
 
 /// A vector that grows at its end. Clones share all chunks that neither side changes.
 #[derive(Debug, Clone)]
-pub(crate) struct Chunks<T> {
+pub struct Chunks<T> {
     chunks: Vec<Arc<Vec<T>>>,
 }
 
@@ -18,22 +18,31 @@ impl<T> Default for Chunks<T> {
 }
 
 impl<T: Clone> Chunks<T> {
-    pub(crate) fn len(&self) -> usize {
+    /// The number of values.
+    pub fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * SIZE + last.len())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    pub(crate) fn push(&mut self, value: T) {
+    /// Appends a value.
+    pub fn push(&mut self, value: T) {
         match self.chunks.last_mut() {
             Some(last) if last.len() < SIZE => Arc::make_mut(last).push(value),
             _ => self.chunks.push(Arc::new(vec![value])),
         }
     }
 
-    pub(crate) fn get_mut(&mut self, i: usize) -> &mut T {
+    /// The value at an index, to change it.
+    pub fn get_mut(&mut self, i: usize) -> &mut T {
         &mut Arc::make_mut(&mut self.chunks[i / SIZE])[i % SIZE]
     }
 }

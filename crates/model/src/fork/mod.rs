@@ -3,5 +3,5 @@
 mod chunks;
 mod sorted;
 
-pub(crate) use chunks::Chunks;
-pub(crate) use sorted::Sorted;
+pub use chunks::Chunks;
+pub use sorted::Sorted;

@@ -8,7 +8,7 @@ const SIZE: usize = 128;
 
 /// A sorted map. Clones share all chunks that neither side changes.
 #[derive(Debug, Clone)]
-pub(crate) struct Sorted<K, V> {
+pub struct Sorted<K, V> {
     /// No chunk is empty.
     chunks: Vec<Arc<Vec<(K, V)>>>,
     len: usize,
@@ -21,12 +21,27 @@ impl<K, V> Default for Sorted<K, V> {
 }
 
 impl<K, V> Sorted<K, V> {
-    pub(crate) fn len(&self) -> usize {
+    /// The number of entries.
+    pub fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// The entries from the first on whose key is not less than what the caller compares with.
+    pub fn iter_from(&self, compare: impl Fn(&K) -> Ordering) -> impl Iterator<Item = &(K, V)> {
+        let (chunk, at) = self.locate(compare);
+        let (Ok(at) | Err(at)) = at;
+        let first = self.chunks.get(chunk).map_or(&[][..], |chunk| &chunk[at..]);
+        first.iter().chain(self.chunks.iter().skip(chunk + 1).flat_map(|chunk| chunk.iter()))
     }
 
     /// The chunk that a key belongs to, and its index or insertion point there. The caller compares keys, so that no
@@ -50,25 +65,27 @@ impl<K, V> Sorted<K, V> {
         at.ok().map(|at| &self.chunks[chunk][at])
     }
 
-    pub(crate) fn find(&self, compare: impl Fn(&K) -> Ordering) -> Option<&V> {
+    /// The value of the key that the caller compares with.
+    pub fn find(&self, compare: impl Fn(&K) -> Ordering) -> Option<&V> {
         self.entry(compare).map(|(_, value)| value)
     }
 
     /// The key as it was inserted.
-    pub(crate) fn key(&self, compare: impl Fn(&K) -> Ordering) -> Option<&K> {
+    pub fn key(&self, compare: impl Fn(&K) -> Ordering) -> Option<&K> {
         self.entry(compare).map(|(key, _)| key)
     }
 }
 
 impl<K: Ord, V> Sorted<K, V> {
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+    /// The value of a key.
+    pub fn get(&self, key: &K) -> Option<&V> {
         self.find(|k| k.cmp(key))
     }
 }
 
 impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
     /// Sets a value and returns the previous one.
-    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (chunk, at) = self.locate(|k| k.cmp(&key));
         let Some(entries) = self.chunks.get_mut(chunk) else {
             self.chunks.push(Arc::new(vec![(key, value)]));
@@ -91,7 +108,8 @@ impl<K: Ord + Clone, V: Clone> Sorted<K, V> {
         None
     }
 
-    pub(crate) fn remove(&mut self, compare: impl Fn(&K) -> Ordering) -> Option<V> {
+    /// Removes the key that the caller compares with, and returns its value.
+    pub fn remove(&mut self, compare: impl Fn(&K) -> Ordering) -> Option<V> {
         let (chunk, at) = self.locate(compare);
         let at = at.ok()?;
         let (_, value) = Arc::make_mut(&mut self.chunks[chunk]).remove(at);
@@ -125,6 +143,10 @@ mod tests {
         }
         assert_eq!(ours.len(), theirs.len());
         assert!(ours.iter().map(|(k, v)| (k, v)).eq(&theirs));
+        for from in (0..3100).step_by(7) {
+            let found = ours.iter_from(|k| k.cmp(&from)).map(|(k, v)| (k, v));
+            assert!(found.eq(theirs.range(from..)), "from {from}");
+        }
     }
 
     #[test]
