@@ -29,8 +29,7 @@ pub async fn server_version(client: &Client) -> Option<String> {
 /// Reads the version of the control plane and its configuration. What cannot be read is left out: answers then use the
 /// defaults.
 pub async fn control_plane(client: &Client) -> ControlPlane {
-    let mut out = ControlPlane::default();
-    out.version = server_version(client).await;
+    let mut out = ControlPlane { version: server_version(client).await, ..ControlPlane::default() };
     // Somebody without permissions gets "forbidden" for kinds that do not exist, too.
     let groups = client.send::<APIGroupList>(ApiRequest::get("/apis")).await;
     if !groups.is_ok_and(|list| list.groups.iter().any(|group| group.name == "config.openshift.io")) {

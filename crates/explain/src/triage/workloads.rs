@@ -113,7 +113,7 @@ fn incomplete<'a, T: Typed>(
     evidence: &Evidence<'a>,
     is_complete: fn(&WorkloadOutline) -> bool,
 ) -> impl Iterator<Item = (&'a ObjectKey, &'a T)> {
-    let workloads = evidence.objects.of_kind(T::KIND).filter(move |object| !is_complete(&object.workload_outline()));
+    let workloads = evidence.objects.of_kind(T::KIND).filter(move |object| !is_complete(object.workload_outline()));
     workloads.filter_map(|object| Some((object.key(), object.typed().ok()?)))
 }
 
