@@ -32,8 +32,6 @@ pub struct GlanceExplanation {
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    #[serde(skip)]
-    pub(super) namespace: String,
 }
 
 impl SuggestsCommands for GlanceExplanation {
@@ -133,7 +131,6 @@ pub fn explain(
         remarks,
         apis,
         notes,
-        namespace: key.namespace.clone(),
     }))
 }
 

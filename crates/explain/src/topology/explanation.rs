@@ -53,8 +53,6 @@ pub struct TopologyExplanation {
     /// The label that pods are shown by.
     #[serde(skip)]
     pub(super) domain: Option<String>,
-    #[serde(skip)]
-    pub(super) namespace: String,
 }
 
 impl SuggestsCommands for TopologyExplanation {
@@ -149,7 +147,6 @@ pub fn explain(
         upstream,
         notes: notes(kinds),
         domain,
-        namespace: key.namespace.clone(),
     };
     out.summary = summary(&out, &there_are(objects, &key.namespace));
     Ok(out)
