@@ -14,14 +14,6 @@ pub(crate) const VERSION: &str = "v1.36.4";
 /// The etcd that this Kubernetes was made with.
 const ETCD: &str = "go.etcd.io/etcd/server/v3@v3.6.5";
 
-/// How to build.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Build programs even if they exist
-    #[arg(long)]
-    pub(crate) again: bool,
-}
-
 /// The programs: the name of each and the Go package it is built from.
 const PROGRAMS: [(&str, &str); 8] = [
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -34,13 +26,13 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
 ];
 
-/// Builds the programs of these names that do not exist yet; all of them if no name is given.
-pub(crate) fn build(args: &Args, only: &[&str]) -> Result<Outcome> {
+/// Builds the programs of these names that do not exist yet, or `again`; all of them if no name is given.
+pub(crate) fn build(again: bool, only: &[&str]) -> Result<Outcome> {
     let directory = Binaries::directory().context("none of STEAD_REAL, XDG_CACHE_HOME and HOME is set")?;
     let wanted: Vec<_> = PROGRAMS
         .iter()
         .filter(|(name, _)| only.is_empty() || only.contains(name))
-        .filter(|(name, _)| args.again || !directory.join(name).is_file())
+        .filter(|(name, _)| again || !directory.join(name).is_file())
         .collect();
     let steps = wanted.len() + 1;
     if !wanted.is_empty() {

@@ -145,3 +145,13 @@ fn delegate(package: &[&str], command: &str, rest: &Rest) -> Result<Outcome> {
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        crate::Task::command().debug_assert();
+    }
+}

@@ -10,8 +10,9 @@ use crate::kubernetes::{self, go};
 /// What to build.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    newest: kubernetes::Args,
+    /// Build programs even if they exist
+    #[arg(long)]
+    again: bool,
     /// Build API server, controller manager and scheduler of this older version instead: 1.29
     #[arg(long, value_name = "VERSION")]
     kubernetes: Option<String>,
@@ -55,7 +56,7 @@ const STAGING: [&str; 28] = [
 ];
 
 pub(crate) fn build(args: &Args) -> Result<Outcome> {
-    let Some(wanted) = &args.kubernetes else { return kubernetes::build(&args.newest, &[]) };
+    let Some(wanted) = &args.kubernetes else { return kubernetes::build(args.again, &[]) };
     let Some((minor, version)) = VERSIONS.into_iter().find(|(minor, _)| minor == wanted) else {
         bail!("--kubernetes {wanted}: only {} can be built", VERSIONS.map(|(minor, _)| minor).join(", "));
     };
@@ -68,7 +69,7 @@ pub(crate) fn build(args: &Args) -> Result<Outcome> {
     println!("Kubernetes {version} (about ten minutes on two cores)");
     for program in PROGRAMS {
         let target = directory.join(program);
-        if target.is_file() && !args.newest.again {
+        if target.is_file() && !args.again {
             continue;
         }
         println!("{program}");

@@ -66,7 +66,7 @@ fn known(text: &str) -> Result<String> {
 
 pub(crate) fn build(args: &Args) -> Result<Outcome> {
     let Some(release) = RELEASES.iter().find(|release| release.name() == args.kubernetes) else {
-        return kubernetes::build(&kubernetes::Args { again: args.again }, &["oracle"]);
+        return kubernetes::build(args.again, &["oracle"]);
     };
     let directory = Binaries::directory().context("none of STEAD_REAL, XDG_CACHE_HOME and HOME is set")?;
     let target = directory.join(format!("oracle-{}", release.name()));

@@ -14,7 +14,7 @@ pub enum Error {
     #[error("{0}")]
     Unreachable(String),
     /// The server did not answer in time.
-    #[error("no answer within {} s", .0.as_secs())]
+    #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// The credentials of the kubeconfig could not be obtained, for example because a login plugin failed.
     #[error("cannot get credentials: {0}")]

@@ -30,6 +30,11 @@ impl Budget {
         otherwise(file.to_owned(), source)
     }
 
+    /// How many of so many bytes may still be read.
+    pub(crate) fn at_most(&self, bytes: u64) -> usize {
+        usize::try_from(bytes.min(self.left.get())).unwrap_or_default()
+    }
+
     /// A reader whose bytes count.
     pub(crate) fn count<R: Read>(&self, stream: R) -> Counted<'_, R> {
         Counted { budget: self, stream }

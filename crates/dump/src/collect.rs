@@ -24,12 +24,32 @@ pub(crate) enum Origin {
 }
 
 /// Identifies an object. The order is the order of a dump's items.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq)]
 struct Identity {
     group: Arc<str>,
     kind: Arc<str>,
     namespace: Arc<str>,
     name: Box<str>,
+}
+
+impl Ord for Identity {
+    fn cmp(&self, other: &Identity) -> Ordering {
+        // Most are the same text in memory.
+        let shared = |one: &Arc<str>, other: &Arc<str>| match Arc::ptr_eq(one, other) {
+            true => Ordering::Equal,
+            false => one.cmp(other),
+        };
+        shared(&self.group, &other.group)
+            .then_with(|| shared(&self.kind, &other.kind))
+            .then_with(|| shared(&self.namespace, &other.namespace))
+            .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for Identity {
+    fn partial_cmp(&self, other: &Identity) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// The `apiVersion` and `kind` of a typed list's items, which omit them.
@@ -71,8 +91,41 @@ const MAX_LISTS: usize = 4;
 struct Header {
     version: Option<Range<usize>>,
     kind: Option<Range<usize>>,
-    metadata: Option<Range<usize>>,
+    metadata: Option<Metadata>,
     items: Option<ListItems>,
+}
+
+/// The parts of an object's metadata.
+struct Metadata {
+    part: Range<usize>,
+    name: Option<Range<usize>>,
+    namespace: Option<Range<usize>>,
+    resource_version: Option<Range<usize>>,
+}
+
+impl Metadata {
+    /// Goes past the metadata of an object.
+    fn read(scanner: &mut Scanner<'_>) -> Result<Metadata, NotJson> {
+        let is_object = scanner.peek() == Some(b'{');
+        let mut metadata =
+            Metadata { part: scanner.position()..0, name: None, namespace: None, resource_version: None };
+        if is_object {
+            scanner.object(|scanner, key| {
+                let part = scanner.value()?;
+                match key {
+                    "name" => metadata.name = Some(part),
+                    "namespace" => metadata.namespace = Some(part),
+                    "resourceVersion" => metadata.resource_version = Some(part),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        } else {
+            scanner.value()?;
+        }
+        metadata.part.end = scanner.position();
+        Ok(metadata)
+    }
 }
 
 enum ListItems {
@@ -505,11 +558,14 @@ fn header(scanner: &mut Scanner<'_>, unsplit: Option<fn(Range<usize>) -> ListIte
             });
             return Ok(());
         }
+        if key == "metadata" {
+            header.metadata = Some(Metadata::read(scanner)?);
+            return Ok(());
+        }
         let part = scanner.value()?;
         match key {
             "apiVersion" => header.version = Some(part),
             "kind" => header.kind = Some(part),
-            "metadata" => header.metadata = Some(part),
             "items" => header.items = Some(ListItems::NotAList(part)),
             _ => {}
         }
@@ -532,25 +588,14 @@ fn not_an_object(document: &Part, text: Text<'_>, at: &ItemSource) -> Option<Dum
 
 /// The name, the namespace and the resource version of an object.
 fn metadata(header: &Header, text: Text<'_>, at: &ItemSource) -> Result<(String, String, Option<Box<str>>), DumpError> {
-    let part = header.metadata.as_ref().filter(|part| &text.whole[(*part).clone()] != "null");
-    let part = part.ok_or_else(|| missing(at, "metadata"))?;
-    if text.whole.as_bytes()[part.start] != b'{' {
-        return Err(text.wrong_type(part, "metadata", "an object", at));
+    let metadata = header.metadata.as_ref().filter(|metadata| &text.whole[metadata.part.clone()] != "null");
+    let metadata = metadata.ok_or_else(|| missing(at, "metadata"))?;
+    if text.whole.as_bytes()[metadata.part.start] != b'{' {
+        return Err(text.wrong_type(&metadata.part, "metadata", "an object", at));
     }
-    let (mut name, mut namespace, mut version) = (None, None, None);
-    let found = Scanner::new(text.whole, part.start).object(|scanner, key| {
-        let part = scanner.value()?;
-        match key {
-            "name" => name = Some(part),
-            "namespace" => namespace = Some(part),
-            "resourceVersion" => version = Some(part),
-            _ => {}
-        }
-        Ok(())
-    });
-    found.map_err(|NotJson| text.json_error(at.document))?;
-    let name = text.string(name.as_ref(), "metadata.name", at)?;
-    let namespace = text.string(namespace.as_ref(), "metadata.namespace", at)?;
+    let name = text.string(metadata.name.as_ref(), "metadata.name", at)?;
+    let namespace = text.string(metadata.namespace.as_ref(), "metadata.namespace", at)?;
+    let version = metadata.resource_version.clone();
     let version = version.and_then(|part| json::text(&text.whole[part]).map(|version| Box::from(&*version)));
     let name = name.ok_or_else(|| missing(at, "metadata.name"))?;
     Ok((name.into_owned(), namespace.unwrap_or_default().into_owned(), version))

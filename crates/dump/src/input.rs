@@ -30,14 +30,15 @@ const NESTED_ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar.xz", ".zip"];
 
 pub(crate) fn read_path(path: &Path, budget: &Budget, collector: &mut Collector<'_>) -> Result<(), DumpError> {
     if path.as_os_str() == "-" {
-        return read_stream("standard input", io::stdin().lock(), budget, collector);
+        return read_stream("standard input", io::stdin().lock(), 0, budget, collector);
     }
     let name = path.display().to_string();
     let fail = |source| DumpError::Read { file: name.clone(), source };
-    if fs::metadata(path).map_err(fail)?.is_dir() {
+    let metadata = fs::metadata(path).map_err(fail)?;
+    if metadata.is_dir() {
         return read_directory(path, &name, budget, collector);
     }
-    read_stream(&name, open(path)?, budget, collector)
+    read_stream(&name, open(path)?, metadata.len(), budget, collector)
 }
 
 /// Opens a regular file. Opening a FIFO would block until a process writes to it, and a device may
@@ -67,8 +68,14 @@ fn special(file: FileType) -> Option<FileKind> {
 }
 
 /// Reads a file that the user named: a text or an archive, plain or gzipped, detected by its first
-/// bytes.
-fn read_stream(name: &str, stream: impl Read, budget: &Budget, collector: &mut Collector<'_>) -> Result<(), DumpError> {
+/// bytes. It has about `size` bytes.
+fn read_stream(
+    name: &str,
+    stream: impl Read,
+    size: u64,
+    budget: &Budget,
+    collector: &mut Collector<'_>,
+) -> Result<(), DumpError> {
     let fail = |source| budget.error(name, source, read_error);
     let (plain, _) = decompress(stream).map_err(fail)?;
     let mut plain = budget.count(plain);
@@ -81,7 +88,7 @@ fn read_stream(name: &str, stream: impl Read, budget: &Budget, collector: &mut C
     if is_tar {
         return read_archive(name, whole, budget, collector);
     }
-    let text = read_text(name, whole, budget).map_err(|broken| broken.error)?;
+    let text = read_text(name, whole, size, budget).map_err(|broken| broken.error)?;
     collector.text(&Arc::from(name), &Arc::new(text), Origin::Named)?;
     Ok(())
 }
@@ -111,8 +118,9 @@ struct BrokenText {
     readable: String,
 }
 
-fn read_text(file: &str, mut stream: impl Read, budget: &Budget) -> Result<String, BrokenText> {
-    let mut bytes = Vec::new();
+fn read_text(file: &str, mut stream: impl Read, size: u64, budget: &Budget) -> Result<String, BrokenText> {
+    // A buffer that grows would be copied several times. The end is found by reading a little more than there is.
+    let mut bytes = Vec::with_capacity(budget.at_most(size) + 64);
     let broken = |error, bytes: &[u8]| BrokenText { error, readable: String::from_utf8_lossy(bytes).into_owned() };
     if let Err(source) = stream.read_to_end(&mut bytes) {
         return Err(broken(budget.error(file, source, read_error), &bytes));
@@ -273,12 +281,12 @@ impl Tree {
         collector: &mut Collector<'_>,
     ) -> Result<(), DumpError> {
         if is_description(inside) {
-            let text = read_text(file, stream, budget).map_err(|broken| broken.error)?;
+            let text = read_text(file, stream, 0, budget).map_err(|broken| broken.error)?;
             let described = collector.described(file, &text)?;
             self.described += usize::from(described);
             return Ok(());
         }
-        let (text, outcome) = match read_text(file, stream, budget) {
+        let (text, outcome) = match read_text(file, stream, 0, budget) {
             // The readable part of a broken file still shows whether the file matters.
             Err(broken) => (Arc::new(broken.readable), Err(broken.error)),
             Ok(text) if outline::all_unwanted(&text, collector.wanted) => (Arc::new(text), Ok(Vec::new())),

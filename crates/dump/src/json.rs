@@ -1,12 +1,11 @@
 //! Finds the parts of JSON text without building values.
 //!
-//! Of a large list, most items are only asked for a few fields. What is inside a value is left to serde_json, which also
-//! checks that it is valid.
+//! Of a large list, most items are only asked for a few fields. `skip` goes past the others.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::de::IgnoredAny;
+use crate::skip;
 
 /// The text is not JSON. Parsing the whole of it again gives the position.
 #[derive(Debug)]
@@ -16,11 +15,13 @@ pub(crate) struct NotJson;
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
+    /// The open brackets of the value that is skipped: memory that is used again.
+    open: Vec<u8>,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str, at: usize) -> Scanner<'a> {
-        Scanner { text, at }
+        Scanner { text, at, open: Vec::new() }
     }
 
     pub(crate) fn position(&self) -> usize {
@@ -48,9 +49,7 @@ impl<'a> Scanner<'a> {
     pub(crate) fn value(&mut self) -> Result<Range<usize>, NotJson> {
         self.peek();
         let start = self.at;
-        let mut values = serde_json::Deserializer::from_str(&self.text[start..]).into_iter::<IgnoredAny>();
-        values.next().ok_or(NotJson)?.map_err(|_| NotJson)?;
-        self.at = start + values.byte_offset();
+        self.at = skip::value(self.text.as_bytes(), start, &mut self.open).ok_or(NotJson)?;
         Ok(start..self.at)
     }
 

@@ -8,6 +8,7 @@
 //! This crate knows what every Kubernetes object has (`apiVersion`, `kind`, `metadata`) and nothing
 //! about specific kinds. The caller decides which kinds matter and what their fields mean.
 
+mod block_yaml;
 mod budget;
 mod collect;
 mod describe;
@@ -18,6 +19,7 @@ mod outline;
 mod redact;
 mod sanitize;
 mod scalar;
+mod skip;
 mod write;
 mod yaml;
 mod yaml_writer;

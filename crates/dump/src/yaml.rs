@@ -3,6 +3,7 @@
 //! Built on the parser's events rather than on its typed deserializer: a dump has no schema, so the
 //! meaning of a plain scalar decides everything (see `scalar`). `yaml_writer` writes events as JSON
 //! text as they come; a text with anchors, which no Kubernetes tool prints, is built as a value.
+//! `block_yaml` reads what Kubernetes tools print, without the parser.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Value};
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
 
+use crate::block_yaml;
 use crate::error::{YamlError, YamlProblem};
 use crate::scalar;
 use crate::yaml_writer::{self, Written};
@@ -27,6 +29,18 @@ const MAX_COPIED: usize = 4 << 20;
 /// # Errors
 /// The number of the invalid document and the problem, or the error that `document` returns.
 pub(crate) fn documents<E>(
+    text: &str,
+    error: impl Fn(usize, YamlError) -> E,
+    mut document: impl FnMut(usize, String) -> Result<(), E>,
+) -> Result<(), E> {
+    match block_yaml::documents(text) {
+        Some(found) => found.into_iter().zip(1..).try_for_each(|(json, number)| document(number, json)),
+        None => parsed_documents(text, error, document),
+    }
+}
+
+/// The same with a YAML parser.
+pub(crate) fn parsed_documents<E>(
     text: &str,
     error: impl Fn(usize, YamlError) -> E,
     mut document: impl FnMut(usize, String) -> Result<(), E>,

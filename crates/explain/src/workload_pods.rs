@@ -8,7 +8,7 @@ use stead_model::{ModelError, NodeView, ObjectKey, Objects, PodView};
 
 use crate::explanation::{OfferedFix, PodState, explain_placement};
 use crate::remedies::join;
-use crate::suggested_command::ClientAtHand;
+use crate::suggested_command::{ClientAtHand, SuggestedCommand};
 use crate::topology::pods_of_workload;
 use crate::wrap::{hanging, wrapped};
 
@@ -36,9 +36,15 @@ pub struct WorkloadPod {
 impl WorkloadPod {
     /// Writes the commands of its fix for this client.
     pub(crate) fn use_client(&mut self, client: &ClientAtHand) {
-        let best = self.waiting.as_mut().and_then(|waiting| waiting.best.as_mut());
-        best.into_iter().flat_map(|fix| &mut fix.commands).for_each(|command| command.use_client(client));
+        let Some(waiting) = &mut self.waiting else { return };
+        let fix = waiting.best.iter_mut().flat_map(|fix| &mut fix.commands);
+        fix.chain([&mut waiting.details]).for_each(|command| command.use_client(client));
     }
+}
+
+/// Whether nothing is wrong with a workload.
+pub(crate) fn is_well(faults: &[String], ready: usize, wanted: u64) -> bool {
+    faults.is_empty() && u64::try_from(ready).is_ok_and(|ready| ready >= wanted)
 }
 
 /// Why no node can run a pod, in short.
@@ -52,6 +58,9 @@ pub struct WaitingForNode {
     pub best: Option<OfferedFix>,
     /// How many other fixes there are.
     pub others: usize,
+    /// The command that shows all of it.
+    #[serde(skip)]
+    details: SuggestedCommand,
 }
 
 /// How many waiting pods are explained: the others wait for the same reason as a rule, and each costs a search.
@@ -113,7 +122,9 @@ impl<'a> Observer<'a> {
         }
         let others = explained.fixes.len().saturating_sub(1);
         let reasons = explained.reasons.iter().map(|r| format!("{} x {}", r.nodes.len(), r.reason)).collect();
-        described.waiting = Some(WaitingForNode { reasons, best: explained.fixes.into_iter().next(), others });
+        let best = explained.fixes.into_iter().next();
+        let details = SuggestedCommand::stead(format!("explain pod/{} -n {}", key.name, key.namespace));
+        described.waiting = Some(WaitingForNode { reasons, best, others, details });
         Ok(())
     }
 }
@@ -152,7 +163,7 @@ fn state(pod: PodView, ready: bool) -> String {
 }
 
 /// Writes why no node can run a pod, below it.
-pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &WorkloadPod) {
+pub(crate) fn render_waiting(out: &mut String, pod: &WorkloadPod) {
     let Some(waiting) = &pod.waiting else { return };
     let _ = writeln!(out, "  {}: no node can run it", pod.name);
     match &waiting.best {
@@ -175,5 +186,5 @@ pub(crate) fn render_waiting(out: &mut String, namespace: &str, pod: &WorkloadPo
         1 => "details by node, and 1 other fix".to_owned(),
         n => format!("details by node, and {n} other fixes"),
     };
-    let _ = writeln!(out, "    {more}: stead explain pod/{} -n {namespace}", pod.name);
+    let _ = writeln!(out, "    {more}: {}", waiting.details);
 }

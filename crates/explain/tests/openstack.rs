@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use expect_test::{Expect, expect, expect_file};
 use serde_json::{Value, json};
-use stead_explain::{glance, topology};
+use stead_explain::{ClientAtHand, SuggestsCommands, glance, topology};
 use stead_model::{ObjectKey, Objects};
 
 /// The example's objects, and the kinds that it has.
@@ -51,6 +51,25 @@ fn the_reports_topologies_and_glance() {
     }
     expect_file!["golden/glance.txt"].assert_eq(&glance_text("Glance", "glance", same));
     expect_file!["golden/glanceapi-azone.txt"].assert_eq(&glance_text("GlanceAPI", "glance-azone-edge", same));
+}
+
+#[test]
+fn commands_of_waiting_pods_are_written_for_the_client_at_hand() {
+    let (items, kinds) = example();
+    let key = ObjectKey::new("Topology", "openstack", "glance-default-spread-pods");
+    let mut explained = topology::explain(&Objects::from_items(items), &key, &kinds).expect("it can be read");
+    let context = Some("prod".to_owned());
+    explained.use_client(&ClientAtHand { as_plugin: true, context, ..ClientAtHand::default() });
+    check(
+        &topology::render(&explained),
+        &["stead ", "kubectl "],
+        expect![[r#"
+            kubectl --context prod -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            details by node, and 4 other fixes: kubectl stead explain pod/glance-default-external-api-2 -n openstack --context prod
+            kubectl --context prod -n openstack patch topology glance-default-spread-pods --type=json -p '[{"op":"add","path":"/spec/topologySpreadConstraints/0/whenUnsatisfiable","value":"ScheduleAnyway"}]'
+            details by node, and 4 other fixes: kubectl stead explain pod/glance-default-internal-api-1 -n openstack --context prod
+        "#]],
+    );
 }
 
 const PLANE: &str = "openstack-control-plane";

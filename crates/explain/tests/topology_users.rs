@@ -295,6 +295,46 @@ fn a_control_plane() {
 }
 
 #[test]
+fn a_topology_that_does_not_exist_is_reported_once() {
+    let mut user = object("CinderAPI", "api", "", json!({ "topologyRef": to("spread") }));
+    user["status"] = json!({ "conditions": [{ "type": "TopologyReady", "status": "False", "message": "the reason" }] });
+    check_topology(
+        "spread",
+        vec![user.clone()],
+        expect![[r#"
+            topology openstack/spread: does not exist; everything that refers to it waits for it; namespace
+              openstack has no Topology
+
+            Used by
+              CinderAPI api, its own: CinderAPI api, spec.topologyRef
+                - CinderAPI api has no workload yet
+
+            note: no Topology, OpenStackControlPlane, StatefulSet, Pod were read: some consumers may be missing
+        "#]],
+    );
+    check_topology(
+        "spread",
+        vec![user, topology_object(json!([]))],
+        expect![[r#"
+            topology openstack/spread: used by CinderAPI api
+
+            Rules
+              - pods are spread over the values of the node label topology.kubernetes.io/zone: none may have
+                more than 1 pod more than the value with the fewest (maxSkew); a pod that would violate this is
+                scheduled anyway (ScheduleAnyway); the pods of each consumer are counted separately (no
+                labelSelector)
+
+            Used by
+              CinderAPI api, its own: CinderAPI api, spec.topologyRef
+                - CinderAPI api cannot apply it (TopologyReady is False): the reason
+                - CinderAPI api has no workload yet
+
+            note: no OpenStackControlPlane, StatefulSet, Pod were read: some consumers may be missing
+        "#]],
+    );
+}
+
+#[test]
 fn what_an_operator_still_applies_is_a_use() {
     let mut api = object("CinderAPI", "cinder-api", "", json!({}));
     api["status"] = json!({ "lastAppliedTopology": { "name": "spread", "namespace": NS } });

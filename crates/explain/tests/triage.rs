@@ -308,6 +308,63 @@ fn minimal_objects_are_enough() {
     }
 }
 
+/// The event is of 12:00.
+#[test]
+fn a_cron_job_whose_jobs_are_rejected_is_stuck_until_one_is_created() {
+    let cron = |spec: Value, scheduled: &str| {
+        json!({ "apiVersion": "batch/v1", "kind": "CronJob",
+            "metadata": { "name": "backup", "namespace": "n", "uid": "u", "creationTimestamp": OLD }, "spec": spec,
+            "status": { "lastScheduleTime": scheduled } })
+    };
+    let runs = |scheduled: &str| cron(json!({ "schedule": "0 * * * *", "jobTemplate": {} }), scheduled);
+    let suspended = cron(json!({ "schedule": "0 * * * *", "jobTemplate": {}, "suspend": true }), OLD);
+    let job = |owner: &str, created: &str| {
+        json!({ "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "backup-1", "namespace": "n", "creationTimestamp": created, "ownerReferences": [
+                { "apiVersion": "batch/v1", "kind": "CronJob", "name": owner, "uid": "u", "controller": true }] },
+            "status": { "conditions": [{ "type": "Complete", "status": "True" }] } })
+    };
+    let failed = |message: &str| event("CronJob", "backup", "FailedCreate", &format!("Error creating job: {message}"));
+    let quota = failed(
+        "jobs.batch \"backup-1\" is forbidden: exceeded quota: few, requested: count/jobs.batch=1, used: \
+         count/jobs.batch=2, limited: count/jobs.batch=2",
+    );
+    let denied = failed("admission webhook \"policy.example.org\" denied the request: no owner label");
+    let other = event("CronJob", "backup", "UnexpectedJob", "Saw a job that the controller did not create: x");
+    for (items, expected) in [
+        (vec![runs(OLD), quota.clone()], vec!["QuotaExceeded resourcequota/n/few: cronjob/n/backup"]),
+        (vec![runs(OLD), denied.clone()], vec!["CreateRejected cronjob/n/backup: cronjob/n/backup"]),
+        (
+            vec![runs(OLD), denied.clone(), job("backup", OLD)],
+            vec!["CreateRejected cronjob/n/backup: cronjob/n/backup"],
+        ),
+        (vec![runs(OLD), denied.clone(), job("other", NOW)], vec!["CreateRejected cronjob/n/backup: cronjob/n/backup"]),
+        // A later attempt succeeded.
+        (vec![runs(OLD), denied.clone(), job("backup", NOW)], vec![]),
+        (vec![runs("2026-01-01T12:00:01Z"), denied.clone()], vec![]),
+        (vec![suspended, denied], vec![]),
+        (vec![runs(OLD), other], vec![]),
+    ] {
+        assert_eq!(found(items), expected);
+    }
+    let summary = |items: Vec<Value>| {
+        let kinds: BTreeSet<String> = KINDS.iter().map(|kind| kind.kind.to_owned()).collect();
+        let clock = Clock::at(NOW.parse().expect("a time"));
+        let found =
+            triage(&Objects::from_items(items), &kinds, &clock, &Thresholds::default(), &TriageScope::default());
+        found.causes.iter().map(|cause| cause.summary.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        summary(vec![runs(OLD), quota]),
+        ["quota n/few allows no more Jobs: requested: count/jobs.batch=1, used: count/jobs.batch=2, limited: \
+          count/jobs.batch=2"]
+    );
+    assert_eq!(
+        summary(vec![runs(OLD), failed("admission webhook \"w\" denied the request: no")]),
+        ["the API server rejects the Jobs of cronjob n/backup: admission webhook \"w\" denied the request: no"]
+    );
+}
+
 #[test]
 fn thresholds_are_honoured() {
     let mut leaving = running("leaving", "a", "True");

@@ -20,12 +20,16 @@ pub struct ControlPlane {
     pub warnings: Vec<String>,
 }
 
+/// The version of the control plane, such as `v1.31.4`; none where the server does not tell it.
+pub async fn server_version(client: &Client) -> Option<String> {
+    let info = client.send::<Info>(ApiRequest::get("/version")).await;
+    info.ok().map(|info| info.git_version).filter(|version| !version.is_empty())
+}
+
 /// Reads the version of the control plane and its configuration. What cannot be read is left out: answers then use the
 /// defaults.
 pub async fn control_plane(client: &Client) -> ControlPlane {
-    let mut out = ControlPlane::default();
-    let info = client.send::<Info>(ApiRequest::get("/version")).await;
-    out.version = info.ok().map(|info| info.git_version).filter(|version| !version.is_empty());
+    let mut out = ControlPlane { version: server_version(client).await, ..ControlPlane::default() };
     // Somebody without permissions gets "forbidden" for kinds that do not exist, too.
     let groups = client.send::<APIGroupList>(ApiRequest::get("/apis")).await;
     if !groups.is_ok_and(|list| list.groups.iter().any(|group| group.name == "config.openshift.io")) {

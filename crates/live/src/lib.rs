@@ -18,7 +18,7 @@ mod resource;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use control_plane::{ControlPlane, control_plane};
+pub use control_plane::{ControlPlane, control_plane, server_version};
 pub use error::ReadError;
 use futures::future::LocalBoxFuture;
 use futures::{StreamExt, TryStreamExt};

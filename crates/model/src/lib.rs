@@ -16,6 +16,7 @@ mod component_flags;
 mod error;
 mod event;
 pub mod fork;
+mod json;
 mod key;
 mod kinds;
 mod kubernetes_version;
@@ -30,6 +31,7 @@ mod reader;
 mod recreation;
 pub mod stateful_set;
 pub mod times;
+mod tokenizer;
 mod tokens;
 mod tolerations;
 mod topology_use;
@@ -37,6 +39,7 @@ mod typed;
 mod unread;
 mod volumes;
 mod workload;
+mod workload_outline;
 
 pub use component_flags::{Component, ComponentFlag, component_flags};
 pub use error::ModelError;
@@ -72,3 +75,4 @@ pub use volumes::{
     PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,
 };
 pub use workload::WorkloadView;
+pub use workload_outline::WorkloadOutline;

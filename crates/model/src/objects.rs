@@ -10,13 +10,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 
 use crate::error::ModelError;
+use crate::json::JsonRef;
 use crate::key::ObjectKey;
 use crate::kinds::placement_kinds;
 use crate::kubernetes_version::KubernetesVersion;
 use crate::outline::PodOutline;
-use crate::tokens::{JsonRef, Tokens};
+use crate::tokens::Tokens;
 use crate::typed::{ParsedJson, Typed, parse_json};
 use crate::unread::{ObjectText, UnreadObject};
+use crate::workload_outline::WorkloadOutline;
 
 /// A cluster's objects. A fork (a clone) shares them and keeps its own changes beside them.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +37,7 @@ pub struct Object {
     /// None where it could not be parsed.
     typed: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
     outline: OnceLock<Box<PodOutline>>,
+    workload_outline: OnceLock<Box<WorkloadOutline>>,
     /// What is wrong with it, once somebody has come across that.
     fault: OnceLock<Box<ModelError>>,
 }
@@ -46,7 +49,14 @@ impl Object {
     }
 
     fn of(text: Option<ObjectText>, raw: OnceLock<Value>) -> Object {
-        Object { text, raw, typed: OnceLock::new(), outline: OnceLock::new(), fault: OnceLock::new() }
+        Object {
+            text,
+            raw,
+            typed: OnceLock::new(),
+            outline: OnceLock::new(),
+            workload_outline: OnceLock::new(),
+            fault: OnceLock::new(),
+        }
     }
 
     fn raw(&self) -> &Value {
@@ -55,12 +65,19 @@ impl Object {
 
     /// Reads something out of the JSON, without keeping the rest.
     fn read_json<T>(&self, read: impl FnOnce(JsonRef<'_>) -> T) -> Result<T, serde_json::Error> {
-        let text = self.text.as_ref().filter(|_| self.raw.get().is_none());
-        let tokens = match text {
-            Some(text) => Tokens::of_text(text.text.as_str())?,
-            None => Tokens::of_value(self.raw()),
-        };
-        Ok(read(tokens.root()))
+        self.read_json_without(|_, _| false, read)
+    }
+
+    /// The same where fields that are not needed, by depth and name, may be missing.
+    fn read_json_without<T>(
+        &self,
+        is_not_needed: impl Fn(usize, &str) -> bool,
+        read: impl FnOnce(JsonRef<'_>) -> T,
+    ) -> Result<T, serde_json::Error> {
+        match self.text.as_ref().filter(|_| self.raw.get().is_none()) {
+            Some(text) => Ok(read(Tokens::of_text(text.text.as_str(), is_not_needed)?.root())),
+            None => Ok(read(JsonRef::Value(self.raw()))),
+        }
     }
 }
 
@@ -104,19 +121,19 @@ impl<'a> ObjectRef<'a> {
 
     /// Its metadata, whatever its kind.
     pub fn metadata(self) -> Result<ObjectMeta, ModelError> {
-        let empty = Tokens::of_value(&Value::Null);
         let parse = |json: JsonRef<'_>| {
-            let metadata = json.field("metadata").unwrap_or(empty.root());
+            let metadata = json.field("metadata").unwrap_or(JsonRef::Value(&Value::Null));
             parse_json(self.key, ParsedJson(metadata)).map_err(|error| error.below("metadata"))
         };
-        self.object.read_json(parse).unwrap_or_else(|error| Err(self.not_json(&error)))
+        let others = |depth: usize, name: &str| depth == 0 && name != "metadata";
+        self.object.read_json_without(others, parse).unwrap_or_else(|error| Err(self.not_json(&error)))
     }
 
     /// The object as its Kubernetes type, which is kept.
     pub fn typed<T: Typed>(self) -> Result<&'a T, ModelError> {
         debug_assert_eq!(T::KIND, self.key.kind, "a kind is read as its own type");
         let parsed = self.object.typed.get_or_init(|| {
-            let mut parsed: T = self.parse().ok()?;
+            let mut parsed: T = self.parse(|_, _| false).ok()?;
             // The raw object has the fields of each manager; a copy of them would be larger than everything else.
             for entry in parsed.metadata_mut().managed_fields.iter_mut().flatten() {
                 entry.fields_v1 = None;
@@ -125,20 +142,20 @@ impl<'a> ObjectRef<'a> {
         });
         match parsed.as_ref().and_then(|parsed| parsed.downcast_ref()) {
             Some(parsed) => Ok(parsed),
-            None => Err(self.parse::<T>().err().unwrap_or_else(|| ModelError::NotFound(self.key.clone()))),
+            None => Err(self.parse::<T>(|_, _| false).err().unwrap_or_else(|| ModelError::NotFound(self.key.clone()))),
         }
     }
 
     /// The object as its Kubernetes type, which is not kept unless somebody has asked for it before: for a walk over all
-    /// objects of a large cluster.
+    /// objects of a large cluster. Its managed fields may be missing.
     pub fn read<T: Typed>(self) -> Result<Cow<'a, T>, ModelError> {
         match self.object.typed.get() {
             Some(_) => self.typed().map(Cow::Borrowed),
-            None => self.parse().map(Cow::Owned),
+            None => self.parse(|depth, name| depth == 1 && name == "managedFields").map(Cow::Owned),
         }
     }
 
-    fn parse<T: Typed>(self) -> Result<T, ModelError> {
+    fn parse<T: Typed>(self, is_not_needed: impl Fn(usize, &str) -> bool) -> Result<T, ModelError> {
         let parse = |json: JsonRef<'_>| {
             if self.key.kind == "Pod" {
                 // The tokens are at hand: this takes no further walk over all pods.
@@ -146,7 +163,8 @@ impl<'a> ObjectRef<'a> {
             }
             T::from_json(self.key, ParsedJson(json))
         };
-        let parsed = self.object.read_json(parse).unwrap_or_else(|error| Err(self.not_json(&error)));
+        let parsed = self.object.read_json_without(is_not_needed, parse);
+        let parsed = parsed.unwrap_or_else(|error| Err(self.not_json(&error)));
         parsed.inspect_err(|error| self.report(error.clone()))
     }
 
@@ -157,7 +175,26 @@ impl<'a> ObjectRef<'a> {
 
     /// What a walk over all pods looks at.
     pub fn outline(self) -> &'a PodOutline {
-        self.object.outline.get_or_init(|| Box::new(self.object.read_json(PodOutline::of).unwrap_or_default()))
+        let read = || self.object.read_json_without(PodOutline::does_not_need, PodOutline::of);
+        self.object.outline.get_or_init(|| Box::new(read().unwrap_or_default()))
+    }
+
+    /// What a walk over all workloads looks at.
+    pub fn workload_outline(self) -> &'a WorkloadOutline {
+        let of = |json: JsonRef<'_>| WorkloadOutline::of(&self.key.kind, json);
+        let read = || self.object.read_json_without(WorkloadOutline::does_not_need, of);
+        self.object.workload_outline.get_or_init(|| Box::new(read().unwrap_or_default()))
+    }
+
+    /// Whether its deletion was requested. Most objects are not being deleted, and are recognized without being parsed.
+    pub fn is_being_deleted(self) -> bool {
+        let field = "deletionTimestamp";
+        if self.object.text.as_ref().is_some_and(|text| !text.text.as_str().contains(field)) {
+            return false;
+        }
+        let others = |depth: usize, name: &str| depth == 0 && name != "metadata";
+        let has_time = |json: JsonRef<'_>| json.field("metadata")?.field(field)?.text().map(drop);
+        self.object.read_json_without(others, has_time).is_ok_and(|time| time.is_some())
     }
 
     /// Calls `visit` with each field that is a time in UTC, at any depth.

@@ -13,7 +13,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use crate::tokens::{Fields, Items, JsonRef, Token};
+use crate::json::{Fields, Items, Json, JsonRef};
 
 /// Reads a value into a type.
 pub(crate) fn read<T: DeserializeOwned>(value: JsonRef<'_>) -> Result<T, ReadError> {
@@ -81,21 +81,21 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     type Error = ReadError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.0.token() {
-            Token::Null => visitor.visit_unit(),
-            Token::Bool(value) => visitor.visit_bool(*value),
-            Token::Unsigned(value) => visitor.visit_u64(*value),
-            Token::Signed(value) => visitor.visit_i64(*value),
-            Token::Float(value) => visitor.visit_f64(*value),
-            Token::Text(text) => visitor.visit_borrowed_str(text),
-            Token::Array(_) => visitor.visit_seq(ItemReader { items: self.0.items(), next: 0 }),
-            Token::Object(_) => visitor.visit_map(FieldReader { fields: self.0.fields(), current: None }),
+        match self.0.read() {
+            Json::Null => visitor.visit_unit(),
+            Json::Bool(value) => visitor.visit_bool(value),
+            Json::Unsigned(value) => visitor.visit_u64(value),
+            Json::Signed(value) => visitor.visit_i64(value),
+            Json::Float(value) => visitor.visit_f64(value),
+            Json::Text(text) => visitor.visit_borrowed_str(text),
+            Json::Array(items) => visitor.visit_seq(ItemReader { items, next: 0 }),
+            Json::Object(fields) => visitor.visit_map(FieldReader { fields, current: None }),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match self.0.token() {
-            Token::Null => visitor.visit_none(),
+        match self.0.read() {
+            Json::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -110,11 +110,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match self.0.token() {
-            Token::Text(variant) => visitor.visit_enum((&**variant).into_deserializer()),
-            Token::Object(_) => {
-                let fields = FieldReader { fields: self.0.fields(), current: None };
-                visitor.visit_enum(MapAccessDeserializer::new(fields))
+        match self.0.read() {
+            Json::Text(variant) => visitor.visit_enum(variant.into_deserializer()),
+            Json::Object(fields) => {
+                visitor.visit_enum(MapAccessDeserializer::new(FieldReader { fields, current: None }))
             }
             _ => self.deserialize_any(visitor),
         }
@@ -205,10 +204,10 @@ mod tests {
         let expected = serde_path_to_error::deserialize(value);
         let expected = expected
             .map_err(|e: serde_path_to_error::Error<serde_json::Error>| (e.path().to_string(), e.inner().to_string()));
-        let found = read::<Whole>(Tokens::of_value(value).root()).map_err(|e| (e.field(), e.to_string()));
+        let found = read::<Whole>(JsonRef::Value(value)).map_err(|e| (e.field(), e.to_string()));
         assert_eq!(found, expected, "{value}");
         let text = value.to_string();
-        let of_text = read::<Whole>(Tokens::of_text(&text).expect("valid JSON").root());
+        let of_text = read::<Whole>(Tokens::of_text(&text, |_, _| false).expect("valid JSON").root());
         assert_eq!(of_text.map_err(|e| (e.field(), e.to_string())), expected, "{text}");
         found
     }

@@ -1,16 +1,19 @@
-//! JSON as a flat list of tokens: the form that the Kubernetes types are read from.
+//! JSON text as a flat list of tokens.
 //!
-//! Both a text and a value become tokens first, so that the parsers of the Kubernetes types are compiled once. Tokens of a
-//! text refer to it, and take one allocation for the whole object, where a value takes one for each field.
+//! Tokens refer to the text, and take one allocation for the whole object, where a value takes one for each field.
+//! `tokenizer.rs` makes them of text as Kubernetes writes it. Any other text, such as one that is nested deeply, is left to
+//! serde_json, which also says what is wrong with it.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Number, Value};
+
+use crate::json::JsonRef;
+use crate::tokenizer::tokenize;
 
 /// A token. Collections are followed by their content, objects by keys and values in turn.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token<'a> {
     Null,
     Bool(bool),
@@ -24,158 +27,39 @@ pub(crate) enum Token<'a> {
     Object(usize),
 }
 
-/// The tokens of one JSON value.
+/// The tokens of one JSON text.
 #[derive(Debug)]
 pub(crate) struct Tokens<'a>(Vec<Token<'a>>);
 
 impl<'a> Tokens<'a> {
-    /// The tokens of a text.
-    pub(crate) fn of_text(text: &'a str) -> serde_json::Result<Tokens<'a>> {
-        // A token for every dozen characters is common.
-        let mut tokens = Tokens(Vec::with_capacity(text.len() / 12 + 8));
-        let mut reader = serde_json::Deserializer::from_str(text);
-        Append(&mut tokens.0).deserialize(&mut reader)?;
-        reader.end()?;
-        Ok(tokens)
-    }
-
-    /// The tokens of a value.
-    pub(crate) fn of_value(value: &'a Value) -> Tokens<'a> {
-        // Most objects have fewer: growing step by step would copy them several times.
-        let mut tokens = Tokens(Vec::with_capacity(512));
-        tokens.push(value);
-        tokens
-    }
-
-    fn push(&mut self, value: &'a Value) {
-        let start = self.0.len();
-        match value {
-            Value::Null => self.0.push(Token::Null),
-            Value::Bool(value) => self.0.push(Token::Bool(*value)),
-            Value::Number(number) => self.0.push(number_token(number)),
-            Value::String(text) => self.0.push(Token::Text(Cow::Borrowed(text))),
-            Value::Array(items) => {
-                self.0.push(Token::Null);
-                items.iter().for_each(|item| self.push(item));
-                self.0[start] = Token::Array(self.0.len());
-            }
-            Value::Object(fields) => {
-                self.0.push(Token::Null);
-                for (name, value) in fields {
-                    self.0.push(Token::Text(Cow::Borrowed(name)));
-                    self.push(value);
-                }
-                self.0[start] = Token::Object(self.0.len());
-            }
+    /// The tokens of a text. Fields that are not needed, by depth and name, may be null.
+    pub(crate) fn of_text(
+        text: &'a str,
+        is_not_needed: impl Fn(usize, &str) -> bool,
+    ) -> serde_json::Result<Tokens<'a>> {
+        match tokenize(text, |depth, name| is_left_out(name) || is_not_needed(depth, name)) {
+            Some(tokens) => Ok(Tokens(tokens)),
+            None => Tokens::by_serde_json(text),
         }
+    }
+
+    fn by_serde_json(text: &'a str) -> serde_json::Result<Tokens<'a>> {
+        let mut tokens = Vec::new();
+        let mut reader = serde_json::Deserializer::from_str(text);
+        Append(&mut tokens).deserialize(&mut reader)?;
+        reader.end()?;
+        Ok(Tokens(tokens))
     }
 
     /// The whole value.
     pub(crate) fn root(&self) -> JsonRef<'_> {
-        JsonRef { tokens: &self.0, at: 0 }
+        JsonRef::Token { tokens: &self.0, at: 0 }
     }
 }
 
-fn number_token(number: &Number) -> Token<'static> {
-    match (number.as_u64(), number.as_i64()) {
-        (Some(value), _) => Token::Unsigned(value),
-        (None, Some(value)) => Token::Signed(value),
-        (None, None) => Token::Float(number.as_f64().unwrap_or(f64::NAN)),
-    }
-}
-
-/// A value, or a part of one.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct JsonRef<'t> {
-    tokens: &'t [Token<'t>],
-    at: usize,
-}
-
-impl<'t> JsonRef<'t> {
-    /// Its first token.
-    pub(crate) fn token(self) -> &'t Token<'t> {
-        &self.tokens[self.at]
-    }
-
-    /// Its text, if it is one.
-    pub(crate) fn text(self) -> Option<&'t str> {
-        match self.token() {
-            Token::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// A field, if it is an object that has it; the last one where the text has it more than once.
-    pub(crate) fn field(self, name: &str) -> Option<JsonRef<'t>> {
-        self.fields().filter(|(key, _)| *key == name).last().map(|(_, value)| value)
-    }
-
-    /// Its items; none if it is not an array.
-    pub(crate) fn items(self) -> Items<'t> {
-        let end = if let Token::Array(end) = self.token() { *end } else { 0 };
-        Items { rest: JsonRef { at: self.at + 1, ..self }, end }
-    }
-
-    /// Its fields; none if it is not an object.
-    pub(crate) fn fields(self) -> Fields<'t> {
-        let end = if let Token::Object(end) = self.token() { *end } else { 0 };
-        Fields { rest: JsonRef { at: self.at + 1, ..self }, end }
-    }
-
-    /// Calls `visit` with each field that is a text, at any depth.
-    pub(crate) fn each_text(self, visit: &mut dyn FnMut(&str, &str)) {
-        for (name, value) in self.fields() {
-            match value.text() {
-                Some(text) => visit(name, text),
-                None => value.each_text(visit),
-            }
-        }
-        for item in self.items() {
-            item.each_text(visit);
-        }
-    }
-
-    /// What comes after it.
-    fn after(self) -> JsonRef<'t> {
-        let at = match self.token() {
-            Token::Array(end) | Token::Object(end) => *end,
-            _ => self.at + 1,
-        };
-        JsonRef { at, ..self }
-    }
-}
-
-/// The items of an array.
-pub(crate) struct Items<'t> {
-    rest: JsonRef<'t>,
-    end: usize,
-}
-
-impl<'t> Iterator for Items<'t> {
-    type Item = JsonRef<'t>;
-
-    fn next(&mut self) -> Option<JsonRef<'t>> {
-        let item = (self.rest.at < self.end).then_some(self.rest)?;
-        self.rest = item.after();
-        Some(item)
-    }
-}
-
-/// The fields of an object.
-pub(crate) struct Fields<'t> {
-    rest: JsonRef<'t>,
-    end: usize,
-}
-
-impl<'t> Iterator for Fields<'t> {
-    type Item = (&'t str, JsonRef<'t>);
-
-    fn next(&mut self) -> Option<(&'t str, JsonRef<'t>)> {
-        let key = (self.rest.at < self.end).then_some(self.rest)?;
-        let value = key.after();
-        self.rest = value.after();
-        Some((key.text()?, value))
-    }
+/// Half of an object as a rule, and no type keeps it.
+fn is_left_out(name: &str) -> bool {
+    name == "fieldsV1"
 }
 
 /// Appends a value that is being parsed to tokens.
@@ -243,8 +127,7 @@ impl<'a> Visitor<'a> for Append<'_, 'a> {
         let start = self.0.len();
         self.0.push(Token::Null);
         while fields.next_key_seed(Append(self.0))?.is_some() {
-            if matches!(self.0.last(), Some(Token::Text(key)) if key == "fieldsV1") {
-                // Half of an object as a rule, and no type keeps it.
+            if matches!(self.0.last(), Some(Token::Text(key)) if is_left_out(key)) {
                 fields.next_value::<IgnoredAny>()?;
                 self.0.push(Token::Null);
                 continue;
@@ -253,5 +136,67 @@ impl<'a> Visitor<'a> for Append<'_, 'a> {
         }
         self.0[start] = Token::Object(self.0.len());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokenizer_and_serde_json_make_the_same_tokens() {
+        for text in [
+            r#"{"a":"b","c":[1,-2,3.5,1e3,0,-0,18446744073709551615,18446744073709551616,12345678901234567890]}"#,
+            r#" { "a" : [ true , false , null , { } , [ ] , "" ] , "b" : { "c" : "d" } } "#,
+            "{\n  \"metadata\": {\n    \"name\": \"x\"\n  }\n}\n",
+            r#"{"a":"quote \" backslash \\ unicode \u00e9 \ud83d\ude00 slash \/ end\\","ä":"ö\n"}"#,
+            r#"{"fieldsV1":{"f:a":{"k:{\"x\":\"}\"}":{}},"b":[1,{"c":"]"}]},"after":1,"x":{"fieldsV1":"text"},"y":{"fieldsV1":-1}}"#,
+            r#"{"a":1,"a":2}"#,
+            r#""text""#,
+            "[]",
+            "-17",
+        ] {
+            let fast = tokenize(text, |_, name| is_left_out(name));
+            let expected = Tokens::by_serde_json(text).expect("valid JSON").0;
+            assert_eq!(fast, Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_tokenizer_does_not_know_is_left_to_serde_json() {
+        let deep = format!("{}{}", "[".repeat(110), "]".repeat(110));
+        let too_deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        assert_eq!(tokenize(&deep, |_, _| false), None);
+        assert!(Tokens::of_text(&deep, |_, _| false).is_ok());
+        for text in [
+            &too_deep,
+            "",
+            "{",
+            "[1",
+            "[1,]",
+            "[1 2]",
+            r#"{"a"}"#,
+            r#"{"a":1,}"#,
+            r#"{1:2}"#,
+            "tru",
+            "nul",
+            "01",
+            "1.",
+            "1e999",
+            "-",
+            "+1",
+            "1x",
+            "{} {}",
+            "\"a\nb\"",
+            r#""\x""#,
+            r#""\ud800""#,
+            "\"open",
+            r#""\"#,
+            "{\"a\":1]",
+            "[1}",
+        ] {
+            assert_eq!(tokenize(text, |_, name| is_left_out(name)), None, "{text}");
+            assert!(Tokens::of_text(text, |_, _| false).is_err(), "{text}");
+        }
     }
 }

@@ -18,9 +18,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::ModelError;
+use crate::json::JsonRef;
 use crate::key::ObjectKey;
 use crate::reader;
-use crate::tokens::{JsonRef, Tokens};
 
 /// A Kubernetes type that the objects of one kind are read into. Each kind has one.
 pub trait Typed: DeserializeOwned + Clone + Send + Sync + 'static {
@@ -32,7 +32,7 @@ pub trait Typed: DeserializeOwned + Clone + Send + Sync + 'static {
 
     /// Parses an object that is not among any objects.
     fn from_raw(key: &ObjectKey, raw: &Value) -> Result<Self, ModelError> {
-        Self::from_json(key, ParsedJson(Tokens::of_value(raw).root()))
+        Self::from_json(key, ParsedJson(JsonRef::Value(raw)))
     }
 
     /// The object's metadata.
@@ -74,7 +74,7 @@ pub struct ParsedJson<'a>(pub(crate) JsonRef<'a>);
 
 /// Parses a value, or a part of one. The error names the object and the field.
 pub fn parse<T: DeserializeOwned>(object: impl ToString, value: &Value) -> Result<T, ModelError> {
-    parse_json(object, ParsedJson(Tokens::of_value(value).root()))
+    parse_json(object, ParsedJson(JsonRef::Value(value)))
 }
 
 /// The same for JSON that was parsed.

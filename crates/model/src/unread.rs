@@ -84,7 +84,7 @@ impl ObjectText {
     /// a time nor the name of its field has a character that JSON would escape.
     pub(crate) fn each_time(&self, visit: &mut dyn FnMut(&str, &str)) {
         let text = self.text.as_str();
-        for (at, _) in text.match_indices("Z\"") {
+        for (at, _) in text.match_indices('Z').filter(|(at, _)| text.as_bytes().get(at + 1) == Some(&b'"')) {
             let field = text[..at].rsplit_once('"').and_then(|(before, value)| {
                 let name = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix('"')?;
                 Some((name.rsplit_once('"')?.1, &text[at - value.len()..=at]))

@@ -103,6 +103,7 @@ mod tests {
             (Error::Api(status(422, "Invalid")), "422 Invalid: m", false),
             (Error::Api(status(429, "TooManyRequests")), "429 TooManyRequests: m", true),
             (Error::Timeout(Duration::from_secs(4)), "Timeout: no answer within 4 s", true),
+            (Error::Timeout(Duration::from_millis(1)), "Timeout: no answer within 0.001 s", true),
             (Error::Unreachable("Connection refused".into()), "Unreachable: Connection refused", true),
         ] {
             let fault = Fault::from(error);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stead_manifests::{Manifest, Options, manifests, recover_manifests};
 
 use crate::archive::ArchiveFile;
-use crate::release::{HOMEPAGE, Release, SUMMARY, VERSION};
+use crate::release::{Release, SUMMARY, VERSION};
 
 /// The OpenShift versions that the bundle is offered on: Kubernetes 1.29 to 1.34.
 const OPENSHIFT: &str = "v4.16-v4.21";
@@ -83,7 +83,7 @@ fn service_version(release: &Release, image: &str, installed: &[Manifest]) -> Re
         let role = find(kind, "stead-operator")?;
         Ok::<_, anyhow::Error>(json!([{"serviceAccountName": "stead-operator", "rules": role["rules"]}]))
     };
-    Ok(json!({
+    let mut version = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
         "metadata": {
@@ -97,10 +97,8 @@ fn service_version(release: &Release, image: &str, installed: &[Manifest]) -> Re
             "version": VERSION,
             "maturity": "alpha",
             "minKubeVersion": "1.29.0",
-            "provider": {"name": "The Stead authors", "url": HOMEPAGE},
-            "maintainers": [{"name": "The Stead authors", "email": "maintainers@stead.dev"}],
+            "provider": {"name": "The Stead authors"},
             "keywords": ["scheduling", "storage", "openstack"],
-            "links": [{"name": "Homepage", "url": HOMEPAGE}],
             "icon": [{"base64data": STANDARD.encode(ICON), "mediatype": "image/svg+xml"}],
             "installModes": [
                 {"type": "OwnNamespace", "supported": false},
@@ -129,7 +127,12 @@ fn service_version(release: &Release, image: &str, installed: &[Manifest]) -> Re
             }]},
             "relatedImages": [{"name": "stead", "image": image}],
         },
-    }))
+    });
+    if let Some(homepage) = &release.homepage {
+        version["spec"]["provider"]["url"] = homepage.as_str().into();
+        version["spec"]["links"] = json!([{"name": "Homepage", "url": homepage}]);
+    }
+    Ok(version)
 }
 
 fn service_annotations(release: &Release, image: &str) -> Result<Value> {
@@ -184,6 +187,7 @@ mod tests {
             time: jiff::Timestamp::UNIX_EPOCH,
             repository: Some("registry.example/stead".to_owned()),
             base_url: String::new(),
+            homepage: None,
         };
         let files = files(&release).expect("a bundle");
         let text = |name: &str| {
@@ -196,5 +200,7 @@ mod tests {
         let version = text("manifests/stead.clusterserviceversion.yaml");
         assert!(version.contains(&format!("image: registry.example/stead:{VERSION}")), "{version}");
         assert!(text("metadata/annotations.yaml").contains("v4.16-v4.21"));
+        // The release has no homepage, and the project has no mail address.
+        assert!(!version.contains("://") && !version.contains("@stead"), "{version}");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::archive::sha256;
 use crate::package;
-use crate::release::{HOMEPAGE, Release, VERSION};
+use crate::release::{Release, VERSION};
 
 const DESCRIPTION: &str = "\
 Lists everything that is stuck in a namespace or in the whole cluster, grouped by root cause, and explains one pod, node,
@@ -21,13 +21,12 @@ For shell completion, put `kubectl_complete-stead` from the plugin's folder on y
 
 /// The manifest for an archive.
 pub(crate) fn manifest(archive: &[u8], release: &Release) -> Result<String> {
-    let manifest = json!({
+    let mut manifest = json!({
         "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
         "kind": "Plugin",
         "metadata": {"name": "stead"},
         "spec": {
             "version": format!("v{VERSION}"),
-            "homepage": HOMEPAGE,
             "shortDescription": "Explain stuck stateful workloads",
             "description": DESCRIPTION,
             "caveats": CAVEATS,
@@ -39,5 +38,8 @@ pub(crate) fn manifest(archive: &[u8], release: &Release) -> Result<String> {
             }],
         },
     });
+    if let Some(homepage) = &release.homepage {
+        manifest["spec"]["homepage"] = homepage.as_str().into();
+    }
     Ok(serde_saphyr::to_string(&manifest)?)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::archive::{ArchiveFile, gzip, sha256, tar};
 use crate::program::ARCHITECTURE;
-use crate::release::{HOMEPAGE, Release, SUMMARY, VERSION};
+use crate::release::{Release, SUMMARY, VERSION};
 
 /// The user of the image. A Deployment may run it as any other.
 const USER: &str = "65532:65532";
@@ -102,16 +102,19 @@ impl Image {
 
 /// The labels of the image, which are annotations of its manifest and index too.
 fn labels(release: &Release) -> Value {
-    json!({
+    let mut labels = json!({
         "org.opencontainers.image.title": "stead",
         "org.opencontainers.image.description": SUMMARY,
         "org.opencontainers.image.version": VERSION,
         "org.opencontainers.image.revision": release.commit,
         "org.opencontainers.image.created": release.created(),
         "org.opencontainers.image.licenses": "Apache-2.0",
-        "org.opencontainers.image.url": HOMEPAGE,
         "org.opencontainers.image.vendor": "The Stead authors",
-    })
+    });
+    if let Some(homepage) = &release.homepage {
+        labels["org.opencontainers.image.url"] = homepage.as_str().into();
+    }
+    labels
 }
 
 fn bytes(value: &Value) -> Result<Vec<u8>> {
@@ -142,6 +145,7 @@ mod tests {
             time: Timestamp::UNIX_EPOCH,
             repository: None,
             base_url: String::new(),
+            homepage: None,
         }
     }
 
@@ -150,6 +154,13 @@ mod tests {
         let image = |program: &[u8]| Image::new(program, "", &release()).expect("an image").digest();
         assert_eq!(image(b"a program"), image(b"a program"));
         assert_ne!(image(b"a program"), image(b"another"));
+    }
+
+    #[test]
+    fn the_label_of_the_homepage_is_that_of_the_release() {
+        assert!(labels(&release()).get("org.opencontainers.image.url").is_none());
+        let release = Release { homepage: Some("https://stead.example".to_owned()), ..release() };
+        assert_eq!(labels(&release)["org.opencontainers.image.url"], "https://stead.example");
     }
 
     /// Reads a layout like a registry, from the index by digests, and checks each digest.

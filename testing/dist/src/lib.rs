@@ -35,8 +35,11 @@ pub struct DistArgs {
     #[arg(long, value_name = "REPO", value_parser = release::repository)]
     image: Option<String>,
     /// The address of the folder that the archives will be downloaded from, for the plugin manifest
-    #[arg(long, value_name = "URL", value_parser = release::base_url, default_value = release::NO_ADDRESS)]
+    #[arg(long, value_name = "URL", value_parser = release::address, default_value = release::NO_ADDRESS)]
     base_url: String,
+    /// The page about the project, for the chart, the image and the plugin manifest; without it, they name none
+    #[arg(long, value_name = "URL", value_parser = release::address)]
+    homepage: Option<String>,
     /// The folder of the artifacts; its content is replaced
     #[arg(long, value_name = "FOLDER", default_value = "dist")]
     output: PathBuf,
@@ -50,7 +53,12 @@ pub struct DistArgs {
 
 /// Writes the artifacts.
 pub fn dist(args: &DistArgs) -> Result<()> {
-    let release = Release::of(&root(), args.image.clone(), args.base_url.clone())?;
+    let release = Release {
+        repository: args.image.clone(),
+        base_url: args.base_url.clone(),
+        homepage: args.homepage.clone(),
+        ..Release::of(&root())?
+    };
     let output = if args.output.is_relative() { root().join(&args.output) } else { args.output.clone() };
     artifacts::write(&release, args.program.as_deref(), &output)?;
     if args.check { check::reproducible(&release, &output) } else { Ok(()) }
@@ -72,7 +80,7 @@ pub struct ImageArgs {
 
 /// Builds only the image, and prints its path and digest.
 pub fn image(args: &ImageArgs) -> Result<()> {
-    let release = Release::of(&root(), None, release::NO_ADDRESS.to_owned())?;
+    let release = Release::of(&root())?;
     let program = match &args.program {
         Some(program) => program.clone(),
         None => program::build_release(&release)?,

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::release::{NO_ADDRESS, Release};
+use crate::release::Release;
 use crate::root;
 
 /// How large the program may be.
@@ -19,7 +19,7 @@ pub(crate) const ARCHITECTURE: &str = "amd64";
 
 /// Builds the program of these sources for a test, and returns its path.
 pub fn build() -> Result<PathBuf> {
-    build_release(&Release::of(&root(), None, NO_ADDRESS.to_owned())?)
+    build_release(&Release::of(&root())?)
 }
 
 /// Builds the program of a release, and returns its path.

@@ -9,9 +9,6 @@ use jiff::Timestamp;
 /// The version of all crates.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The page about the project.
-pub(crate) const HOMEPAGE: &str = "https://stead.dev";
-
 /// One line about the project.
 pub(crate) const SUMMARY: &str = "Explains stuck stateful workloads, and moves them off dead nodes";
 
@@ -30,12 +27,14 @@ pub(crate) struct Release {
     pub(crate) repository: Option<String>,
     /// The address of the folder with the archives.
     pub(crate) base_url: String,
+    /// The page about the project, if there is one.
+    pub(crate) homepage: Option<String>,
 }
 
 impl Release {
-    /// The release of these sources. `STEAD_COMMIT` and `SOURCE_DATE_EPOCH` replace what git says, for sources without
+    /// The release of these sources, not published anywhere. `STEAD_COMMIT` and `SOURCE_DATE_EPOCH` replace what git says, for sources without
     /// a repository.
-    pub(crate) fn of(root: &Path, repository: Option<String>, base_url: String) -> Result<Release> {
+    pub(crate) fn of(root: &Path) -> Result<Release> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let commit = match set("STEAD_COMMIT") {
             Some(commit) => commit,
@@ -47,7 +46,8 @@ impl Release {
         };
         let seconds = epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH: {epoch:?} is not a number"))?;
         let time = Timestamp::from_second(seconds).context("SOURCE_DATE_EPOCH")?;
-        Ok(Release { root: root.to_owned(), commit, time, repository, base_url })
+        let base_url = NO_ADDRESS.to_owned();
+        Ok(Release { root: root.to_owned(), commit, time, repository: None, base_url, homepage: None })
     }
 
     /// The same release, built in another folder.
@@ -58,6 +58,7 @@ impl Release {
             time: self.time,
             repository: self.repository.clone(),
             base_url: self.base_url.clone(),
+            homepage: self.homepage.clone(),
         }
     }
 
@@ -107,8 +108,8 @@ pub(crate) fn repository(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Parses the address of the archives.
-pub(crate) fn base_url(text: &str) -> Result<String> {
+/// Parses an address.
+pub(crate) fn address(text: &str) -> Result<String> {
     ensure!(text.starts_with("https://") || text.starts_with("http://"), "{text:?} does not begin with https://");
     Ok(text.trim_end_matches('/').to_owned())
 }
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn addresses_begin_with_a_scheme() {
-        assert_eq!(base_url("https://a.example/v1/").ok().as_deref(), Some("https://a.example/v1"));
-        assert!(base_url("a.example").is_err());
+        assert_eq!(address("https://a.example/v1/").ok().as_deref(), Some("https://a.example/v1"));
+        assert!(address("a.example").is_err());
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::archive::sha256;
 use crate::program::TARGET;
-use crate::release::{HOMEPAGE, Release, VERSION};
+use crate::release::{Release, VERSION};
 
 /// The bill of materials of a release.
 pub(crate) fn document(release: &Release) -> Result<Vec<u8>> {
@@ -32,7 +32,9 @@ pub(crate) fn document(release: &Release) -> Result<Vec<u8>> {
             "component": component("application", "stead", VERSION, Some("Apache-2.0")),
         },
     });
-    document["metadata"]["component"]["externalReferences"] = json!([{"type": "website", "url": HOMEPAGE}]);
+    if let Some(homepage) = &release.homepage {
+        document["metadata"]["component"]["externalReferences"] = json!([{"type": "website", "url": homepage}]);
+    }
     document["components"] = components(&metadata, &used, &checksums(&lock)).into();
     document["dependencies"] = dependencies(&metadata, &used)?.into();
     // The serial number identifies the content: the same content has the same number.
@@ -184,6 +186,7 @@ mod tests {
             time: jiff::Timestamp::UNIX_EPOCH,
             repository: None,
             base_url: String::new(),
+            homepage: None,
         };
         let document: Value = serde_json::from_slice(&document(&release).expect("a document")).expect("JSON");
         let components = document["components"].as_array().expect("components");

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::Binaries;
 use crate::skip::skip;
@@ -49,6 +50,12 @@ impl GoTool {
             skip(&format!("Go is not installed: it builds {} {}", self.name(), self.version));
             return None;
         }
+        // Tests of one process ask for the same tool at the same time.
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        if program.is_file() {
+            return Some(program);
+        }
         match self.build(&folder) {
             Ok(()) => Some(program),
             Err(error) => {
@@ -62,7 +69,9 @@ impl GoTool {
     fn build(&self, folder: &Path) -> std::io::Result<()> {
         let work = folder.with_extension(format!("build-{}", std::process::id()));
         std::fs::create_dir_all(&work)?;
-        std::fs::write(work.join("go.mod"), format!("module tools\n\nrequire {} {}\n", self.module, self.version))?;
+        // From Go 1.17 on, only the modules that are compiled are read: some of the others are not served.
+        let module = format!("module tools\n\ngo 1.26.0\n\nrequire {} {}\n", self.module, self.version);
+        std::fs::write(work.join("go.mod"), module)?;
         let package = format!("{}/{}", self.module, self.package);
         let output = Command::new("go")
             .args(["build", "-mod=mod", "-trimpath", "-o", self.name(), &package])

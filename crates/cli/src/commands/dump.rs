@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use serde_json::Value;
-use stead_client::ApiRequest;
 use stead_dump::{DumpOrigin, DumpWriter, UnreadKind, redact};
 use stead_live::DumpedList;
 
@@ -133,8 +132,7 @@ fn tool() -> String {
 async fn live(args: &DumpArgs) -> anyhow::Result<Collected> {
     let connection = connect(&args.connect).await?;
     let client = &connection.client;
-    let info = client.send::<Value>(ApiRequest::get("/version")).await;
-    let kubernetes = info.ok().and_then(|info| info["gitVersion"].as_str().map(str::to_owned));
+    let kubernetes = stead_live::server_version(client).await;
     let taken = Timestamp::now().to_string();
     let origin = DumpOrigin { tool: tool(), taken, kubernetes, redacted: false };
     let mut out = Collected { origin, ..Collected::default() };

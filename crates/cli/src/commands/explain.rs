@@ -105,7 +105,10 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Outcome> {
     for warning in question.objects.warnings().iter().filter(|_| answers.is_ok()) {
         complain("warning", &format!("{warning}: the object is ignored"));
     }
-    print(args.output, &answers?)
+    let outcome = answers.and_then(|answers| print(args.output, &answers));
+    // The process ends now. Giving back the memory of a large cluster object by object takes a while.
+    std::mem::forget(question.objects);
+    outcome
 }
 
 /// What is asked, and what was read to answer it.

@@ -12,7 +12,7 @@ use crate::services::{SpecPart, is_parent, section, sections};
 use crate::topology::{
     Examined, Rules, UpstreamFinding, Workloads, of_object, pods_of_workload, readiness, there_are, wanted,
 };
-use crate::workload_pods::zone;
+use crate::workload_pods::{is_well, zone};
 
 /// A control plane and its services.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ pub struct ServiceState {
 impl ServiceState {
     /// Whether nothing is wrong with it.
     pub fn is_well(&self) -> bool {
-        self.faults.is_empty() && u64::try_from(self.ready).is_ok_and(|ready| ready >= self.wanted)
+        is_well(&self.faults, self.ready, self.wanted)
     }
 }
 

@@ -9,7 +9,7 @@ use stead_model::{Condition, Glance, GlanceApi, ModelError, ObjectKey, Objects, 
 use crate::references::{ChosenTopology, chosen, controller, entry, titled};
 use crate::suggested_command::{ClientAtHand, SuggestsCommands};
 use crate::topology::{Rules, Workloads, there_are};
-use crate::workload_pods::{Observer, WorkloadPod};
+use crate::workload_pods::{Observer, WorkloadPod, is_well};
 
 /// A Glance and its APIs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,8 +32,6 @@ pub struct GlanceExplanation {
     /// What the answer depends on and was not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    #[serde(skip)]
-    pub(super) namespace: String,
 }
 
 impl SuggestsCommands for GlanceExplanation {
@@ -76,7 +74,7 @@ pub struct GlanceApiState {
 impl GlanceApiState {
     /// Whether nothing is wrong with it.
     pub fn is_well(&self) -> bool {
-        self.faults.is_empty() && u64::try_from(self.ready).is_ok_and(|ready| ready >= self.wanted)
+        is_well(&self.faults, self.ready, self.wanted)
     }
 }
 
@@ -133,7 +131,6 @@ pub fn explain(
         remarks,
         apis,
         notes,
-        namespace: key.namespace.clone(),
     }))
 }
 

@@ -18,7 +18,7 @@ pub fn render(e: &GlanceExplanation) -> String {
     let rows: Vec<Vec<String>> = e.apis.iter().map(row).collect();
     out.push_str(&table(&["API", "TYPE", "READY", "TOPOLOGY", "FROM", "STORAGE", "STATE"], &rows));
     for api in e.apis.iter().filter(|a| !a.is_well()) {
-        render_api(&mut out, api, &e.namespace);
+        render_api(&mut out, api);
     }
     if !e.remarks.is_empty() {
         let _ = writeln!(out, "\nAlso reported");
@@ -61,7 +61,7 @@ fn state(api: &GlanceApiState) -> String {
     }
 }
 
-fn render_api(out: &mut String, api: &GlanceApiState, namespace: &str) {
+fn render_api(out: &mut String, api: &GlanceApiState) {
     let name = api.name.as_deref().unwrap_or(&api.entry);
     let _ = writeln!(out, "\n{name} is not ready");
     for fault in &api.faults {
@@ -69,7 +69,7 @@ fn render_api(out: &mut String, api: &GlanceApiState, namespace: &str) {
     }
     for pod in api.pods.iter().filter(|p| !p.ready) {
         if pod.waiting.is_some() {
-            render_waiting(out, namespace, pod);
+            render_waiting(out, pod);
         } else {
             let place = pod.node.as_ref().map(|n| format!(" on {n}")).unwrap_or_default();
             wrapped(out, "  ", &format!("{}{place}: {}", pod.name, pod.state));

@@ -53,8 +53,6 @@ pub struct TopologyExplanation {
     /// The label that pods are shown by.
     #[serde(skip)]
     pub(super) domain: Option<String>,
-    #[serde(skip)]
-    pub(super) namespace: String,
 }
 
 impl SuggestsCommands for TopologyExplanation {
@@ -149,7 +147,6 @@ pub fn explain(
         upstream,
         notes: notes(kinds),
         domain,
-        namespace: key.namespace.clone(),
     };
     out.summary = summary(&out, &there_are(objects, &key.namespace));
     Ok(out)
@@ -175,7 +172,8 @@ fn lags(objects: &Objects, key: &ObjectKey, topology: Option<&Topology>, user: &
         let kind = &user.key.kind;
         out.push(format!("{} refers to {instead} instead, which the {kind} does not have yet", meant.reference));
     }
-    out.extend(readiness(objects, &user.key));
+    // That a Topology does not exist is said once, in the first line.
+    out.extend(topology.and_then(|_| readiness(objects, &user.key)));
     if user.workloads.is_empty() {
         let workload = if user.key.kind == "GlanceAPI" { "StatefulSet" } else { "workload" };
         out.push(format!("{title} has no {workload} yet"));

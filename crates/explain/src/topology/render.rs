@@ -28,7 +28,7 @@ pub fn render(e: &TopologyExplanation) -> String {
         let _ = writeln!(out, "\nPods that no node can run");
     }
     for pod in waiting {
-        render_waiting(&mut out, &e.namespace, pod);
+        render_waiting(&mut out, pod);
     }
     if !e.says.is_empty() {
         let _ = writeln!(out, "\nRules");

@@ -8,7 +8,7 @@ use stead_model::ObjectKey;
 use super::StuckCause;
 use super::evidence::Evidence;
 use super::roots::{Group, Root};
-use super::summary::named;
+use super::summary::{named, rejected_objects};
 use crate::suggested_command::{ClientAtHand, SuggestedCommand};
 
 /// What to do.
@@ -92,7 +92,9 @@ pub(super) fn action(evidence: &Evidence<'_>, root: &Root, group: &Group) -> Tri
             Some(pod) if about.kind == "Pod" || !evidence.workloads(pod).is_empty() && exists(about) => describe(pod),
             _ => TriageAction::advise(format!("create {}, or correct the reference to it", named(about))),
         },
-        StuckCause::QuotaExceeded => describe(about).and("raise the quota or delete pods"),
+        StuckCause::QuotaExceeded => {
+            describe(about).and(&format!("raise the quota or delete {}", rejected_objects(group)))
+        }
         StuckCause::FinalizerBlocks => describe(about).and("find what removes the finalizer"),
         StuckCause::SchedulingGated => TriageAction::advise("the controller that set the gate has to remove it"),
         StuckCause::TopologyUnsatisfiable => explain(about),

@@ -20,7 +20,7 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
     let kinds = evidence.objects.kinds().filter(|kind| !matches!(*kind, "Pod" | "Event" | "Lease"));
     let mut stuck: Vec<(ObjectRef<'_>, ObjectMeta)> = Vec::new();
     for kind in kinds {
-        let deleted = evidence.objects.of_kind(kind).filter(|o| o.raw()["metadata"]["deletionTimestamp"].is_string());
+        let deleted = evidence.objects.of_kind(kind).filter(|object| object.is_being_deleted());
         let with_metadata = deleted.filter_map(|object| Some((object, object.metadata().ok()?)));
         stuck.extend(with_metadata.filter(|(_, metadata)| evidence.deletion_is_stuck(metadata)));
     }

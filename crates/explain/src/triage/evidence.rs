@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use stead_model::times::{created, deletion};
-use stead_model::{EventView, NodeView, ObjectKey, Objects, PodView, claim_of, controller_of};
+use stead_model::{EventView, NodeView, ObjectKey, ObjectRef, Objects, PodView, claim_of};
 
 use super::Thresholds;
 use super::node_faults::{NodeFault, node_faults};
@@ -28,6 +28,10 @@ pub(super) struct Evidence<'a> {
     attachments: BTreeMap<&'a str, Vec<&'a VolumeAttachment>>,
     /// The pods that use each claim, by namespace and name.
     users: OnceCell<BTreeMap<(&'a str, &'a str), Vec<&'a ObjectKey>>>,
+    /// The ReplicaSets that each object controls.
+    sets: OnceCell<BTreeMap<ObjectKey, Vec<ObjectRef<'a>>>>,
+    /// The names of the nodes that exist.
+    nodes: BTreeSet<&'a str>,
     pub(super) faults: BTreeMap<String, NodeFault>,
     /// Cordoned nodes.
     pub(super) cordoned: BTreeSet<&'a str>,
@@ -65,6 +69,8 @@ impl<'a> Evidence<'a> {
             warnings,
             attachments,
             users: OnceCell::new(),
+            sets: OnceCell::new(),
+            nodes: objects.keys("Node").map(|key| key.name.as_str()).collect(),
             faults,
             cordoned,
         }
@@ -126,11 +132,12 @@ impl<'a> Evidence<'a> {
 
     /// The workload that controls an object, or that is its only owner.
     fn owner(&self, object: &ObjectKey) -> Option<ObjectKey> {
-        let metadata = self.objects.object(object)?.metadata().ok()?;
-        let only = || metadata.owner_references.as_ref().filter(|owners| owners.len() == 1)?.first();
-        let owner = controller_of(&metadata).or_else(only)?;
-        let is_workload = WORKLOADS.contains(&owner.kind.as_str());
-        is_workload.then(|| ObjectKey::new(&owner.kind, &object.namespace, &owner.name))
+        let found = self.objects.object(object)?;
+        let (kind, name) = match object.kind.as_str() {
+            "Pod" => found.outline().controller_or_only_owner()?,
+            _ => found.workload_outline().controller_or_only_owner()?,
+        };
+        WORKLOADS.contains(&kind).then(|| ObjectKey::new(kind, &object.namespace, name))
     }
 
     /// The workload that a pod belongs to: the Deployment for a pod of its ReplicaSet; the pod itself without one.
@@ -155,6 +162,12 @@ impl<'a> Evidence<'a> {
         pods.filter_map(|pod| self.objects.pod(pod).ok().flatten()).collect()
     }
 
+    /// The ReplicaSets that a workload controls.
+    pub(super) fn controlled_sets(&self, workload: &ObjectKey) -> &[ObjectRef<'a>] {
+        let sets = self.sets.get_or_init(|| sets_by_controller(self.objects));
+        sets.get(workload).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// The attachments of a volume.
     pub(super) fn attachments(&self, volume: &str) -> &[&'a VolumeAttachment] {
         self.attachments.get(volume).map(Vec::as_slice).unwrap_or_default()
@@ -175,7 +188,7 @@ impl<'a> Evidence<'a> {
     pub(super) fn fault_of(&self, node: &str) -> Option<NodeFault> {
         match self.faults.get(node) {
             Some(fault) => Some(*fault),
-            None if self.was_read("Node") && !self.objects.contains(&ObjectKey::node(node)) => Some(NodeFault::Deleted),
+            None if self.was_read("Node") && !self.nodes.contains(node) => Some(NodeFault::Deleted),
             None => None,
         }
     }
@@ -189,6 +202,16 @@ fn users_of_claims(objects: &Objects) -> BTreeMap<(&str, &str), Vec<&ObjectKey>>
         }
     }
     users
+}
+
+fn sets_by_controller(objects: &Objects) -> BTreeMap<ObjectKey, Vec<ObjectRef<'_>>> {
+    let mut sets: BTreeMap<ObjectKey, Vec<ObjectRef<'_>>> = BTreeMap::new();
+    for set in objects.of_kind("ReplicaSet") {
+        if let Some((kind, name)) = set.workload_outline().controller() {
+            sets.entry(ObjectKey::new(kind, &set.key().namespace, name)).or_default().push(set);
+        }
+    }
+    sets
 }
 
 /// The name of the volume that a claim is bound to.

@@ -14,6 +14,7 @@ mod budgets;
 mod cause;
 mod claims;
 mod creating;
+mod cron_jobs;
 mod deletions;
 mod evidence;
 mod held;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::ReplicationController;
-use stead_model::{ObjectKey, controller_of};
+use stead_model::ObjectKey;
 
 use super::StuckCause;
 use super::evidence::Evidence;
@@ -14,7 +14,7 @@ use super::workloads::ShortWorkload;
 pub(super) fn rejection_by_condition(evidence: &Evidence<'_>, short: &ShortWorkload<'_>) -> Option<(Root, String)> {
     let message = by_condition(evidence, short)?;
     if !message.is_empty() {
-        return Some((rejected(short.key, &message), reason(&message).to_owned()));
+        return Some(by_message(short.key, &message));
     }
     let quota = by_quota(evidence, short);
     Some(quota.unwrap_or_else(|| (Root::new(StuckCause::CreateRejected, short.key.clone()), String::new())))
@@ -23,8 +23,13 @@ pub(super) fn rejection_by_condition(evidence: &Evidence<'_>, short: &ShortWorkl
 /// The reason why missing pods of a workload are not created: by events, and by the quotas once nothing changes any more
 /// (`settled`).
 pub(super) fn rejection(evidence: &Evidence<'_>, short: &ShortWorkload<'_>, settled: bool) -> Option<(Root, String)> {
-    let told = by_event(evidence, short).map(|message| (rejected(short.key, &message), reason(&message).to_owned()));
+    let told = by_event(evidence, short).map(|message| by_message(short.key, &message));
     told.or_else(|| settled.then(|| by_quota(evidence, short)).flatten())
+}
+
+/// The root and the reason in what the API server answered the controller of a workload.
+pub(super) fn by_message(workload: &ObjectKey, message: &str) -> (Root, String) {
+    (rejected(workload, message), reason(message).to_owned())
 }
 
 fn by_quota(evidence: &Evidence<'_>, short: &ShortWorkload<'_>) -> Option<(Root, String)> {
@@ -64,17 +69,9 @@ fn of_replica_set(set: &ReplicaSet) -> Option<String> {
 
 /// The ReplicaSets of a Deployment that should have pods.
 fn replica_sets<'a>(evidence: &Evidence<'a>, short: &ShortWorkload<'_>) -> Vec<(&'a ObjectKey, &'a ReplicaSet)> {
-    let owned = |set: &ReplicaSet| {
-        controller_of(&set.metadata).is_some_and(|owner| owner.kind == short.key.kind && owner.name == short.key.name)
-    };
     let wanted = |set: &ReplicaSet| set.spec.as_ref().and_then(|spec| spec.replicas) != Some(0);
-    let keys = evidence.objects.of_kind_in("ReplicaSet", &short.key.namespace).map(|object| object.key());
-    let keys: Vec<ObjectKey> = keys.cloned().collect();
-    let sets = keys.iter().filter_map(|key| {
-        let object = evidence.objects.object(key)?;
-        Some((object.key(), object.typed::<ReplicaSet>().ok()?))
-    });
-    sets.filter(|(_, set)| owned(set) && wanted(set)).collect()
+    let sets = evidence.controlled_sets(short.key).iter().filter_map(|set| Some((set.key(), set.typed().ok()?)));
+    sets.filter(|(_, set)| wanted(set)).collect()
 }
 
 /// What the API server said when the workload's controller last created a pod.
@@ -98,6 +95,7 @@ pub(super) fn not_progressing(deployment: &Deployment) -> Option<&str> {
 /// The message without what every such message begins with.
 fn reason(message: &str) -> &str {
     let message = message.strip_prefix("(combined from similar events): ").unwrap_or(message);
+    let message = message.strip_prefix("Error creating job: ").unwrap_or(message);
     let begins = ["is forbidden: ", "is invalid: "];
     let message = begins.iter().find_map(|begin| Some(message.split_once(begin)?.1)).unwrap_or(message);
     // The quota is named before.

@@ -26,9 +26,11 @@ pub(super) fn headline(evidence: &Evidence<'_>, root: &Root, group: &Group) -> S
         StuckCause::Unschedulable if group.untried => format!("{about} is not scheduled"),
         StuckCause::Unschedulable => format!("no node can run {about}"),
         StuckCause::MissingReference => missing(root, group),
-        StuckCause::QuotaExceeded => format!("{about} allows no more pods"),
+        StuckCause::QuotaExceeded => format!("{about} allows no more {}", rejected_objects(group)),
         StuckCause::ConfigInvalid => format!("the kubelet cannot configure {about}"),
-        StuckCause::CreateRejected => format!("the API server rejects the pods of {about}"),
+        StuckCause::CreateRejected => {
+            format!("the API server rejects the {} of {about}", rejected_objects(group))
+        }
         StuckCause::CrashLoop => format!("{about} does not stay up"),
         StuckCause::ImagePull => format!("an image of {about} cannot be pulled"),
         StuckCause::SandboxFailing => format!("the sandbox of {about} cannot be created"),
@@ -42,6 +44,11 @@ pub(super) fn headline(evidence: &Evidence<'_>, root: &Root, group: &Group) -> S
         StuckCause::ReplicasMissing => format!("{about} lacks pods, and no reason was reported"),
         StuckCause::SchedulingGated => format!("{about} has scheduling gates"),
     }
+}
+
+/// What the API server does not create.
+pub(super) fn rejected_objects(group: &Group) -> &'static str {
+    if group.objects.iter().all(|key| key.kind == "CronJob") { "Jobs" } else { "pods" }
 }
 
 /// The object of a cause; for several pods of a workload their number too.

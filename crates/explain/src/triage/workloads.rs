@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use stead_model::{ObjectKey, controller_of};
+use stead_model::{ObjectKey, Typed, WorkloadOutline, controller_of};
 
-use super::StuckCause;
 use super::evidence::Evidence;
 use super::rejections::{not_progressing, rejection, rejection_by_condition};
 use super::roots::{Root, Roots};
+use super::{StuckCause, cron_jobs};
 
 /// A workload that does not have what it should have.
 pub(super) struct ShortWorkload<'a> {
@@ -43,7 +43,7 @@ pub(super) fn assign(evidence: &Evidence<'_>, roots: &mut Roots) {
             roots.assign(short.key, root, &detail);
         }
     }
-    cron_jobs(evidence, roots);
+    cron_jobs::assign(evidence, roots);
 }
 
 /// For each workload, the most severe root of its pods.
@@ -72,7 +72,7 @@ fn short_workloads<'a>(evidence: &Evidence<'a>) -> Vec<ShortWorkload<'a>> {
             out.push(ShortWorkload { key, metadata, wanted: Some(wanted), below: wanted > has });
         }
     };
-    for (key, it) in evidence.objects.all::<Deployment>() {
+    for (key, it) in incomplete::<Deployment>(evidence, WorkloadOutline::is_rolled_out) {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         let available = it.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
         let updated = it.status.as_ref().and_then(|status| status.updated_replicas).unwrap_or_default();
@@ -80,11 +80,11 @@ fn short_workloads<'a>(evidence: &Evidence<'a>) -> Vec<ShortWorkload<'a>> {
         let rolls_out = !paused && updated < wanted;
         add(key, &it.metadata, wanted, available, rolls_out || not_progressing(it).is_some());
     }
-    for (key, it) in evidence.objects.all::<StatefulSet>() {
+    for (key, it) in incomplete::<StatefulSet>(evidence, WorkloadOutline::is_ready) {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }
-    for (key, it) in evidence.objects.all::<DaemonSet>() {
+    for (key, it) in incomplete::<DaemonSet>(evidence, WorkloadOutline::is_ready) {
         let status = it.status.as_ref();
         let wanted = status.map(|status| status.desired_number_scheduled).unwrap_or_default();
         add(key, &it.metadata, wanted, status.map(|status| status.number_ready).unwrap_or_default(), false);
@@ -94,17 +94,27 @@ fn short_workloads<'a>(evidence: &Evidence<'a>) -> Vec<ShortWorkload<'a>> {
         let owner = controller_of(&set.metadata);
         owner.is_some_and(|owner| evidence.objects.contains(&ObjectKey::new(&owner.kind, namespace, &owner.name)))
     };
-    for (key, it) in evidence.objects.all::<ReplicaSet>().filter(|(key, it)| !owned(it, &key.namespace)) {
+    let sets = incomplete::<ReplicaSet>(evidence, WorkloadOutline::is_ready);
+    for (key, it) in sets.filter(|(key, it)| !owned(it, &key.namespace)) {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }
-    for (key, it) in evidence.objects.all::<ReplicationController>() {
+    for (key, it) in incomplete::<ReplicationController>(evidence, WorkloadOutline::is_ready) {
         let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         add(key, &it.metadata, wanted, it.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or_default(), false);
     }
     let jobs = evidence.objects.all::<Job>().filter(|(_, job)| !has_ended(job));
     out.extend(jobs.map(|(key, job)| ShortWorkload { key, metadata: &job.metadata, wanted: None, below: true }));
     out
+}
+
+/// The workloads of a kind that may lack pods. Most of a cluster's lack none, and are recognized without being parsed.
+fn incomplete<'a, T: Typed>(
+    evidence: &Evidence<'a>,
+    is_complete: fn(&WorkloadOutline) -> bool,
+) -> impl Iterator<Item = (&'a ObjectKey, &'a T)> {
+    let workloads = evidence.objects.of_kind(T::KIND).filter(move |object| !is_complete(object.workload_outline()));
+    workloads.filter_map(|object| Some((object.key(), object.typed().ok()?)))
 }
 
 /// Whether a Job is complete, failed or suspended. A Job whose last pods are still Terminating has not ended.
@@ -123,28 +133,28 @@ struct Existing {
     changing: bool,
 }
 
-/// The pods of each workload. The JSON is read directly: this looks at every pod of a cluster.
+/// The pods of each workload. This looks at every pod of a cluster, so none is parsed.
 fn existing(evidence: &Evidence<'_>) -> BTreeMap<ObjectKey, Existing> {
-    let mut out: BTreeMap<ObjectKey, Existing> = BTreeMap::new();
-    let mut chains: BTreeMap<ObjectKey, Vec<ObjectKey>> = BTreeMap::new();
+    let mut by_owner: BTreeMap<(&str, &str, &str), (&ObjectKey, Existing)> = BTreeMap::new();
     for pod in evidence.objects.of_kind("Pod") {
-        let raw = pod.raw();
-        if matches!(raw["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+        let outline = pod.outline();
+        if matches!(outline.phase(), Some("Succeeded" | "Failed")) {
             continue;
         }
-        let mut owners = raw["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let Some(owner) = owners.next() else { continue };
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let owner = ObjectKey::new(text("kind"), &pod.key().namespace, text("name"));
-        let created = raw["metadata"]["creationTimestamp"].as_str().and_then(|at| at.parse().ok());
+        let Some((kind, name)) = outline.first_owner() else { continue };
+        let created = outline.created();
         let young = created.is_some() && !evidence.lasted(created, evidence.thresholds.not_ready);
-        let unready = |condition: &serde_json::Value| condition["type"] == "Ready" && condition["status"] != "True";
-        let mut conditions = raw["status"]["conditions"].as_array().into_iter().flatten();
-        let changing = young || conditions.any(unready) || raw["metadata"]["deletionTimestamp"].is_string();
-        for workload in chains.entry(owner).or_insert_with(|| evidence.workloads(pod.key())) {
-            let known = out.entry(workload.clone()).or_default();
-            known.pods += 1;
-            known.changing |= changing;
+        let owner = (pod.key().namespace.as_str(), kind, name);
+        let (_, known) = by_owner.entry(owner).or_insert((pod.key(), Existing::default()));
+        known.pods += 1;
+        known.changing |= young || outline.is_unready() || outline.is_terminating();
+    }
+    let mut out: BTreeMap<ObjectKey, Existing> = BTreeMap::new();
+    for (pod, pods) in by_owner.into_values() {
+        for workload in evidence.workloads(pod) {
+            let known = out.entry(workload).or_default();
+            known.pods += pods.pods;
+            known.changing |= pods.changing;
         }
     }
     out
@@ -172,19 +182,4 @@ fn without_stuck_pods(
     let deployment = key.and_then(|key| evidence.objects.find::<Deployment>(&key.namespace, &key.name));
     let stalled = deployment.and_then(not_progressing).filter(|_| !existing.changing);
     stalled.map(|message| (root, message.to_owned()))
-}
-
-/// Assigns the CronJobs that start no other Job while one of theirs is stuck.
-fn cron_jobs(evidence: &Evidence<'_>, roots: &mut Roots) {
-    for (key, cron) in evidence.objects.all::<CronJob>() {
-        let forbids = cron.spec.concurrency_policy.as_deref() == Some("Forbid");
-        let suspended = cron.spec.suspend == Some(true);
-        let active = cron.status.as_ref().and_then(|status| status.active.as_deref()).unwrap_or_default();
-        let jobs = active.iter().filter_map(|job| job.name.as_deref());
-        let mut stuck = jobs.map(|name| ObjectKey::new("Job", &key.namespace, name));
-        let root = stuck.find_map(|job| roots.of(&job).cloned()).filter(|_| forbids && !suspended);
-        if let Some(root) = root {
-            roots.assign(key, root, "");
-        }
-    }
 }

@@ -47,6 +47,12 @@ impl<K, V> Sorted<K, V> {
     /// The chunk that a key belongs to, and its index or insertion point there. The caller compares keys, so that no
     /// key has to be built for a lookup.
     fn locate(&self, compare: impl Fn(&K) -> Ordering) -> (usize, Result<usize, usize>) {
+        // Keys come in order when a cluster is read.
+        if let Some((last, entries)) = self.chunks.iter().enumerate().next_back()
+            && compare(&entries[entries.len() - 1].0).is_lt()
+        {
+            return (last, Err(entries.len()));
+        }
         let after = self.chunks.partition_point(|chunk| compare(&chunk[0].0).is_le());
         match after.checked_sub(1) {
             None => (0, Err(0)),

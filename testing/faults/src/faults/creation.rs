@@ -85,6 +85,34 @@ pub(super) fn quota_of_stateful_set(cluster: &mut FaultyCluster, namespace: &str
     cluster.add(set);
 }
 
+/// A quota allows no more Jobs of a CronJob.
+pub(super) fn quota_of_cron_job(cluster: &mut FaultyCluster, namespace: &str) {
+    let mut quota = cluster.object("v1", "ResourceQuota", namespace, "jobs", 86_400);
+    quota["spec"] = json!({ "hard": { "count/jobs.batch": "1" } });
+    quota["status"] = json!({ "hard": { "count/jobs.batch": "1" }, "used": { "count/jobs.batch": "1" } });
+    let mut cron = cluster.object("batch/v1", "CronJob", namespace, "backup", 86_400);
+    let mut spec = cluster.pod_spec();
+    spec["restartPolicy"] = "OnFailure".into();
+    cron["spec"] = json!({ "schedule": "0 * * * *", "concurrencyPolicy": "Allow", "suspend": false,
+        "jobTemplate": { "spec": { "template": { "spec": spec } } } });
+    cron["status"] = json!({ "lastScheduleTime": cluster.ago(7200), "lastSuccessfulTime": cluster.ago(7100) });
+    let mut job = cluster.object("batch/v1", "Job", namespace, "backup-29000000", 7200);
+    job["metadata"]["ownerReferences"] = json!([{ "apiVersion": "batch/v1", "kind": "CronJob", "name": "backup",
+        "uid": cron["metadata"]["uid"], "controller": true }]);
+    job["spec"] = json!({ "backoffLimit": 6, "completions": 1, "parallelism": 1, "template": { "spec": spec } });
+    job["status"] = json!({ "succeeded": 1, "startTime": cluster.ago(7200), "completionTime": cluster.ago(7100),
+        "conditions": [{ "type": "Complete", "status": "True", "lastTransitionTime": cluster.ago(7100) }] });
+    let message = "Error creating job: jobs.batch \"backup-29000060\" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1, used: count/jobs.batch=1, limited: count/jobs.batch=1";
+    cluster.warning(&cron, "FailedCreate", message, "cronjob-controller");
+    // A CronJob has no condition: nothing but the event tells that it failed.
+    if cluster.has_events {
+        cluster.expect("QuotaExceeded", &format!("resourcequota/{namespace}/jobs"), [reference(&cron)]);
+    }
+    for object in [quota, cron, job] {
+        cluster.add(object);
+    }
+}
+
 /// The ServiceAccount of a Deployment does not exist.
 pub(super) fn service_account_missing(cluster: &mut FaultyCluster, namespace: &str) {
     let message = format!(

@@ -41,7 +41,10 @@ faults! {
         image_pull crash_loop out_of_memory init_container_fails probe_fails config_map_missing run_as_root
         secret_volume_missing sandbox_fails init_not_finished readiness_gate cron_job_stuck
     }
-    creation { quota_of_deployment quota_of_stateful_set service_account_missing limit_range replicas_missing rollout_by_quota }
+    creation {
+        quota_of_deployment quota_of_stateful_set quota_of_cron_job service_account_missing limit_range replicas_missing
+        rollout_by_quota
+    }
     deletion {
         pod_finalizer namespace_content namespace_finalizer claim_in_use claim_of_a_stuck_pod termination_stuck drain_blocked
         custom_finalizer missing_claim missing_class

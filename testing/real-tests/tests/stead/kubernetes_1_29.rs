@@ -86,10 +86,11 @@ async fn operator_gluster_and_explain_on_1_29() -> Result<()> {
         return Ok(());
     };
     let plane = ControlPlane::start(&binaries, Options::default()).await?;
-    let (out, err) = stead(&plane, &["install", "--yes", "--no-wait"])?;
+    let install = ["install", "--yes", "--no-wait", "--image=registry.test/stead:1"];
+    let (out, err) = stead(&plane, &install)?;
     assert!(out.contains("(Kubernetes 1.29)"), "{out}");
     assert!(err.contains("note: Kubernetes 1.29 has no ValidatingAdmissionPolicy"), "{err}");
-    let (again, _) = stead(&plane, &["install", "--yes", "--no-wait"])?;
+    let (again, _) = stead(&plane, &install)?;
     assert!(again.contains("nothing to change."), "{again}");
 
     let operator = ["operator", "--leader-elect=false", "--listen=127.0.0.1:0", "-n", "stead-system"];
