@@ -1,6 +1,6 @@
 //! Plays a rehearsal.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use stead_kubectl::KubectlCommand;
 use stead_sim::{DriverState, Happening, LimitReached, MachineState, Simulation};
 
@@ -206,15 +206,18 @@ fn wait_for(wait: &WaitStep, namespace: &str, simulation: &mut Simulation) -> Re
     let until = simulation.now() + wait.within.0;
     let mut problem = String::new();
     let holds = match &wait.until {
-        WaitFor::Expectation(expectation) => simulation.run_until_holds(until, |simulation| {
-            expectation.holds(simulation, namespace).map_err(|why| problem = why).is_ok()
-        })?,
+        WaitFor::Expectation(expectation) => {
+            let period = if expectation.has_ages() { AGE_PERIOD } else { wait.within.0 };
+            run_until_holds(simulation, until, period, |simulation| {
+                expectation.holds(simulation, namespace).map_err(|why| problem = why).is_ok()
+            })?
+        }
         WaitFor::Text(text) => {
             let waited = waited_for(text).map_err(StepError::NotSo)?;
             if waited == WaitedFor::Rest {
                 run_to_rest(simulation, until, &mut problem)?
             } else {
-                simulation.run_until_holds(until, |simulation| {
+                run_until_holds(simulation, until, wait.within.0, |simulation| {
                     is_there(simulation, &waited, namespace).map_err(|why| problem = why).is_ok()
                 })?
             }
@@ -223,6 +226,28 @@ fn wait_for(wait: &WaitStep, namespace: &str, simulation: &mut Simulation) -> Re
     match holds {
         true => Ok(()),
         false => Err(StepError::NotSo(format!("not reached within {}: {problem}", wait.within))),
+    }
+}
+
+/// How often an expectation with ages is looked at: they change by themselves.
+const AGE_PERIOD: SignedDuration = SignedDuration::from_secs(1);
+
+/// Runs until a condition holds, at most until a time. It is looked at after each step, once in each period, and at the
+/// end.
+fn run_until_holds(
+    simulation: &mut Simulation,
+    until: Timestamp,
+    period: SignedDuration,
+    mut holds: impl FnMut(&Simulation) -> bool,
+) -> Result<bool, LimitReached> {
+    loop {
+        let next = (simulation.now() + period).min(until);
+        if simulation.run_until_holds(next, &mut holds)? {
+            return Ok(true);
+        }
+        if next == until {
+            return Ok(holds(simulation));
+        }
     }
 }
 

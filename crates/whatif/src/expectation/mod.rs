@@ -215,6 +215,14 @@ impl Expectation {
         self.absent.as_ref().map_or(Ok(()), |text| objects::is_absent(view, text))
     }
 
+    /// Whether it is about ages, which change without an event.
+    pub(crate) fn has_ages(&self) -> bool {
+        [&self.pods, &self.nodes].into_iter().flatten().any(|text| {
+            let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            header.split_whitespace().any(|column| column == "AGE")
+        })
+    }
+
     /// What it is about, in a few words.
     pub(crate) fn subject(&self) -> String {
         let mut parts: Vec<String> = Vec::new();

@@ -23,7 +23,7 @@ pub struct StoryOptions {
 
 impl Default for StoryOptions {
     fn default() -> StoryOptions {
-        StoryOptions { lines: Some(48), width: 100 }
+        StoryOptions { lines: Some(64), width: 100 }
     }
 }
 
@@ -41,11 +41,12 @@ struct Detail {
 }
 
 /// From the most to the least.
-const DETAILS: [Detail; 6] = [
-    Detail { acts: 4, consequences: 6, wrapped: 3, everything: false },
-    Detail { acts: 3, consequences: 4, wrapped: 2, everything: false },
-    Detail { acts: 2, consequences: 3, wrapped: 2, everything: false },
-    Detail { acts: 1, consequences: 2, wrapped: 2, everything: false },
+const DETAILS: [Detail; 7] = [
+    Detail { acts: 5, consequences: 6, wrapped: 3, everything: false },
+    Detail { acts: 3, consequences: 5, wrapped: 2, everything: false },
+    Detail { acts: 2, consequences: 4, wrapped: 2, everything: false },
+    Detail { acts: 2, consequences: 3, wrapped: 1, everything: false },
+    Detail { acts: 1, consequences: 2, wrapped: 1, everything: false },
     Detail { acts: 1, consequences: 1, wrapped: 1, everything: false },
     Detail { acts: 0, consequences: 1, wrapped: 1, everything: false },
 ];
@@ -138,7 +139,10 @@ impl Page {
             count => format!(" ({count} checks passed)"),
         };
         if let Some(name) = &first.name {
+            // A heading is never shortened.
+            self.wrapped = usize::MAX;
             self.line(Some(first.began), 0, &format!("{mark}{name}{passed}"));
+            self.wrapped = detail.wrapped;
         }
         let acts: Vec<&PlayedStep> = steps.iter().filter(|step| detail.everything || is_act(step)).collect();
         // A step without a heading is its own.
@@ -152,7 +156,7 @@ impl Page {
                 step.output.iter().for_each(|text| self.line(None, indent + 2, text));
             }
         }
-        self.more(indent, acts.len(), shown, "other commands");
+        self.more(indent, acts.len(), shown);
         self.consequences(steps, indent + 2, detail);
         self.wrapped = usize::MAX;
         for text in failed.into_iter().flat_map(str::lines) {
@@ -165,21 +169,21 @@ impl Page {
     /// The consequences that matter most, in the order of time.
     fn consequences(&mut self, steps: &[PlayedStep], indent: usize, detail: Detail) {
         let mut followed: Vec<(usize, Consequence)> = consequences(steps).into_iter().enumerate().collect();
-        let count = followed.len();
         followed.sort_by_key(|(at, item)| (item.rank, *at));
         followed.truncate(detail.consequences);
         followed.sort_by_key(|(at, _)| *at);
         for (_, item) in &followed {
             self.line(Some(item.at), indent, &sentence(item, detail.everything));
         }
-        if detail.everything {
-            self.more(indent, count, detail.consequences, "other changes");
-        }
     }
 
-    fn more(&mut self, indent: usize, count: usize, shown: usize, what: &str) {
-        if shown > 0 && count > shown {
-            self.line(None, indent, &format!("… and {} {what}", count - shown));
+    /// How many commands are left out.
+    fn more(&mut self, indent: usize, count: usize, shown: usize) {
+        match count.saturating_sub(shown) {
+            0 => {}
+            _ if shown == 0 => {}
+            1 => self.line(None, indent, "… and 1 more command"),
+            more => self.line(None, indent, &format!("… and {more} more commands")),
         }
     }
 
@@ -209,7 +213,10 @@ impl Page {
         if lines.len() > self.wrapped {
             lines.truncate(self.wrapped);
             if let Some(line) = lines.last_mut() {
-                while line.chars().count() + 2 > self.width && line.pop().is_some() {}
+                while line.chars().count() + 2 > self.width {
+                    let end = line.trim_end().rfind(' ').unwrap_or_default();
+                    line.truncate(end);
+                }
                 line.push_str(" …");
             }
         }
