@@ -11,9 +11,11 @@ use crate::{cargo, root};
 /// Browsers that take screenshots without a display.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// The rehearsal, and the size of the window.
+/// The rehearsal, and the size of the window: as much as the timeline needs.
 const REHEARSAL: &str = "glance";
-const SIZE: (u32, u32) = (1320, 1000);
+const SIZE: (u32, u32) = (1320, 830);
+/// Smaller pictures, which are still readable.
+const SCALE: &str = "--force-device-scale-factor=0.7";
 
 /// The themes: the name in the file, and Chromium's number of it.
 const THEMES: [(&str, u8); 2] = [("light", 1), ("dark", 0)];
@@ -53,7 +55,7 @@ fn page() -> Result<PathBuf> {
 fn take(browser: &str, page: &Path, theme: u8, image: &Path) -> Result<()> {
     let profile = std::env::temp_dir().join(format!("stead-screenshots-{}", std::process::id()));
     let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", SCALE])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--blink-settings=preferredColorScheme={theme}"))
         .arg(format!("--window-size={},{}", SIZE.0, SIZE.1))

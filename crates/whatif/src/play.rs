@@ -1,6 +1,7 @@
 //! Plays a rehearsal.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use stead_kubectl::KubectlCommand;
 use stead_sim::{DriverState, Happening, LimitReached, MachineState, Simulation};
 
@@ -356,6 +357,25 @@ fn kind(step: &RehearsalStep) -> StepKind {
     }
 }
 
+/// How many objects there are of each kind.
+fn kinds(objects: &[Value]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for object in objects {
+        let kind = object["kind"].as_str().unwrap_or("object");
+        match counts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((kind, 1)),
+        }
+    }
+    let shown = |(kind, count): (&str, usize)| match count {
+        1 => format!("1 {kind}"),
+        _ if kind.ends_with('y') => format!("{count} {}ies", kind.trim_end_matches('y')),
+        _ if kind.ends_with('s') => format!("{count} {kind}es"),
+        _ => format!("{count} {kind}s"),
+    };
+    counts.into_iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
 /// What a step does, in a line.
 fn title(step: &RehearsalStep) -> String {
     let place = |target: &FailureTarget| match (&target.node, &target.zone, &target.driver) {
@@ -364,7 +384,10 @@ fn title(step: &RehearsalStep) -> String {
         (_, _, driver) => format!("driver {}", driver.as_deref().unwrap_or_default()),
     };
     match step {
-        RehearsalStep { run: Some(line), .. } => line.split_whitespace().collect::<Vec<_>>().join(" "),
+        RehearsalStep { run: Some(line), objects, .. } => {
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            if objects.is_empty() { line } else { format!("{line} ({})", kinds(objects)) }
+        }
         RehearsalStep { fail: Some(target), .. } => {
             let how = match target.how {
                 Some(FailureKind::Crash) => "crashes",

@@ -15,14 +15,26 @@ pub(super) struct Axis {
 const CHAPTER: f64 = 30.0;
 
 impl Axis {
-    /// An axis with places from 0 to `width` or more. A chapter has at least the space of its number.
+    /// An axis of this width, or wider if its chapters need more: each has at least the space of its number.
     pub(super) fn new(mut moments: Vec<Timestamp>, chapters: &[Timestamp], width: f64) -> Axis {
         moments.extend(chapters);
         moments.sort();
         moments.dedup();
+        // The more space a second has, the wider the axis is: the scale is found by halving.
+        let (mut low, mut high) = (0.0, width);
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            if Axis::scaled(&moments, chapters, middle).width() > width {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Axis::scaled(&moments, chapters, low.max(1.0))
+    }
+
+    fn scaled(moments: &[Timestamp], chapters: &[Timestamp], scale: f64) -> Axis {
         let weight = |gap: SignedDuration| (1.0 + gap.as_secs_f64()).ln();
-        let sum: f64 = moments.windows(2).map(|pair| weight(pair[1].duration_since(pair[0]))).sum();
-        let scale = (width - CHAPTER * chapters.len() as f64 * 0.6).max(width / 3.0) / sum.max(1.0);
         let mut stops: Vec<(Timestamp, f64)> = Vec::new();
         let mut chapter_began = 0.0;
         for (i, at) in moments.iter().enumerate() {
@@ -30,10 +42,8 @@ impl Axis {
                 Some((before, place)) => place + scale * weight(at.duration_since(*before)),
                 None => 0.0,
             };
-            if i > 0 && chapters.contains(at) {
-                place = place.max(chapter_began + CHAPTER);
-            }
             if chapters.contains(at) {
+                place = if i > 0 { place.max(chapter_began + CHAPTER) } else { place };
                 chapter_began = place;
             }
             stops.push((*at, place));

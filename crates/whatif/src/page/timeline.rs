@@ -14,7 +14,7 @@ use crate::story::clock;
 /// The width of the names at the left.
 const NAMES: f64 = 232.0;
 /// The width of the time axis, if its chapters fit into it.
-const WIDTH: f64 = 980.0;
+const WIDTH: f64 = 950.0;
 /// The height of a lane, and of its bar.
 const LANE: f64 = 20.0;
 const BAR: f64 = 14.0;
@@ -40,6 +40,17 @@ pub(super) fn chapters(run: &Run) -> Vec<Chapter<'_>> {
     starts.push(run.steps.len());
     let parts = starts.windows(2).enumerate();
     parts.map(|(i, pair)| Chapter { number: i + 1, steps: &run.steps[pair[0]..pair[1]] }).collect()
+}
+
+fn began(chapter: &Chapter<'_>) -> Option<Timestamp> {
+    chapter.steps.first().map(|step| step.began)
+}
+
+/// The number and the heading of a chapter.
+fn headline(chapter: &Chapter<'_>) -> String {
+    let first = chapter.steps.first();
+    let heading = first.map(|first| first.name.as_deref().unwrap_or(&first.title)).unwrap_or_default();
+    format!("{}. {heading}", chapter.number)
 }
 
 struct Drawing<'a> {
@@ -82,7 +93,7 @@ impl Drawing<'_> {
     }
 
     fn begin(&mut self, id: &str) {
-        let (width, height) = (NAMES + self.axis.width() + 24.0, self.height);
+        let (width, height) = (NAMES + self.axis.width() + 44.0, self.height);
         let _ = writeln!(
             self.svg,
             "<svg class=\"timeline\" role=\"img\" aria-labelledby=\"{id}-title {id}-text\" width=\"{width:.0}\" \
@@ -96,17 +107,26 @@ impl Drawing<'_> {
     /// The number and the time of each chapter, with a line through all lanes.
     fn chapters(&mut self, chapters: &[Chapter<'_>]) {
         let mut last_time = f64::MIN;
-        for chapter in chapters {
-            let Some(first) = chapter.steps.first() else { continue };
-            let (x, number) = (self.x(first.began), chapter.number);
-            let failed = chapter.steps.iter().any(|step| step.failure.is_some());
+        // Chapters that begin at the same moment have one mark.
+        let same = |a: &Chapter<'_>, b: &Chapter<'_>| began(a).is_some() && began(a) == began(b);
+        for together in chapters.chunk_by(same) {
+            let Some(first) = together.first().and_then(|chapter| chapter.steps.first()) else { continue };
+            let x = self.x(first.began);
+            let failed = together.iter().flat_map(|chapter| chapter.steps).any(|step| step.failure.is_some());
             let class = if failed { "chapter failed" } else { "chapter" };
-            let title = escaped(first.name.as_deref().unwrap_or(&first.title));
+            let title: Vec<String> = together.iter().map(headline).collect();
+            let title = escaped(&title.join("; "));
+            let (from, to) = (together[0].number, together[together.len() - 1].number);
+            let number = if from == to { from.to_string() } else { format!("{from}–{to}") };
+            let half = 7.5 + 3.5 * number.chars().count() as f64;
             let bottom = self.height - 8.0;
             let _ = writeln!(
                 self.svg,
-                "<g class=\"{class}\"><title>{number}. {title}</title><line x1=\"{x:.1}\" y1=\"34\" x2=\"{x:.1}\" \
-                 y2=\"{bottom:.1}\"/><circle cx=\"{x:.1}\" cy=\"22\" r=\"11\"/><text x=\"{x:.1}\" y=\"26\">{number}</text></g>"
+                "<g class=\"{class}\"><title>{title}</title><line x1=\"{x:.1}\" y1=\"34\" x2=\"{x:.1}\" \
+                 y2=\"{bottom:.1}\"/><rect x=\"{0:.1}\" y=\"11\" width=\"{1:.1}\" height=\"22\" rx=\"11\"/>\
+                 <text x=\"{x:.1}\" y=\"26\">{number}</text></g>",
+                x - half,
+                2.0 * half
             );
             let time = clock(first.began.duration_since(self.run.began));
             // Times that would overlap are left out: the table has them.
@@ -164,7 +184,7 @@ impl Drawing<'_> {
             _ => format!("{letter} {short}"),
         };
         let texts = [word.as_str(), letter];
-        if let Some(text) = texts.iter().find(|text| width > 6.0 + 6.0 * text.chars().count() as f64) {
+        if let Some(text) = texts.iter().find(|text| width > 7.0 + 6.9 * text.chars().count() as f64) {
             let (x, y) = (x + 4.0, y + 10.5);
             let _ = write!(self.svg, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(text));
         }
@@ -192,7 +212,8 @@ impl Drawing<'_> {
         let silences: Vec<_> = self.axis.silences().collect();
         for (from, to, gap) in silences {
             let text = HumanDuration(jiff::SignedDuration::from_mins(gap.as_mins())).to_string();
-            if to - from < 14.0 + 6.0 * text.len() as f64 {
+            // The marks of faults at both ends need space too.
+            if to - from < 44.0 + 6.2 * text.len() as f64 {
                 continue;
             }
             let (x, y) = (NAMES + f64::midpoint(from, to), 67.0);

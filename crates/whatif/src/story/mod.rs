@@ -1,6 +1,6 @@
 //! A run as a story for people: what was done, and what followed from it, with virtual times.
 //!
-//! The steps under one heading are a chapter. A story that is too long shows fewer consequences of each chapter.
+//! The steps under one heading are a chapter. Chapters are shown as completely as there is space, those with faults first.
 
 mod consequences;
 
@@ -23,7 +23,7 @@ pub struct StoryOptions {
 
 impl Default for StoryOptions {
     fn default() -> StoryOptions {
-        StoryOptions { lines: Some(64), width: 100 }
+        StoryOptions { lines: Some(60), width: 100 }
     }
 }
 
@@ -40,15 +40,14 @@ struct Detail {
     everything: bool,
 }
 
-/// From the most to the least.
-const DETAILS: [Detail; 7] = [
-    Detail { acts: 5, consequences: 6, wrapped: 3, everything: false },
-    Detail { acts: 3, consequences: 5, wrapped: 2, everything: false },
-    Detail { acts: 2, consequences: 4, wrapped: 2, everything: false },
-    Detail { acts: 2, consequences: 3, wrapped: 1, everything: false },
-    Detail { acts: 1, consequences: 2, wrapped: 1, everything: false },
-    Detail { acts: 1, consequences: 1, wrapped: 1, everything: false },
+/// From the least to the most.
+const DETAILS: [Detail; 6] = [
     Detail { acts: 0, consequences: 1, wrapped: 1, everything: false },
+    Detail { acts: 1, consequences: 1, wrapped: 1, everything: false },
+    Detail { acts: 2, consequences: 3, wrapped: 1, everything: false },
+    Detail { acts: 3, consequences: 4, wrapped: 2, everything: false },
+    Detail { acts: 4, consequences: 6, wrapped: 2, everything: false },
+    Detail { acts: 6, consequences: 8, wrapped: 3, everything: false },
 ];
 
 const EVERYTHING: Detail =
@@ -56,15 +55,50 @@ const EVERYTHING: Detail =
 
 /// The story of a run.
 pub fn render(rehearsal: &Rehearsal, run: &Run, seed: u64, options: StoryOptions) -> String {
-    let Some(limit) = options.lines else { return told(rehearsal, run, seed, options.width, EVERYTHING) };
-    let mut shortest = String::new();
-    for detail in DETAILS {
-        shortest = told(rehearsal, run, seed, options.width, detail);
-        if shortest.lines().count() <= limit {
-            break;
+    let begin = beginning(rehearsal, options.width);
+    let end = format!("\n{}\n", verdict(run, seed));
+    // Without headings each step is a chapter of its own.
+    let has_names = run.steps.iter().any(|step| step.name.is_some());
+    let chapters: Vec<&[PlayedStep]> = match has_names && options.lines.is_some() {
+        true => chapters(&run.steps),
+        false => run.steps.chunks(1).collect(),
+    };
+    let told = |steps: &[PlayedStep], detail| Page::of_chapter(run, steps, detail, options.width);
+    let Some(limit) = options.lines else {
+        return chapters.iter().fold(begin, |text, steps| text + &told(steps, EVERYTHING)) + &end;
+    };
+    let texts: Vec<Vec<String>> =
+        chapters.iter().map(|steps| DETAILS.iter().map(|detail| told(steps, *detail)).collect()).collect();
+    let lines = |text: &str| text.lines().count();
+    let mut left = limit.saturating_sub(lines(&begin) + lines(&end));
+    left = left.saturating_sub(texts.iter().map(|texts| lines(&texts[0])).sum());
+    let mut order: Vec<usize> = (0..chapters.len()).collect();
+    order.sort_by_key(|chapter| !chapters[*chapter].iter().any(is_fault));
+    let mut levels = vec![0; chapters.len()];
+    for level in 1..DETAILS.len() {
+        for chapter in &order {
+            let texts = &texts[*chapter];
+            let more = lines(&texts[level]).saturating_sub(lines(&texts[levels[*chapter]]));
+            if more <= left {
+                left -= more;
+                levels[*chapter] = level;
+            }
         }
     }
-    shortest
+    texts.iter().zip(levels).fold(begin, |text, (texts, level)| text + &texts[level]) + &end
+}
+
+fn is_fault(step: &PlayedStep) -> bool {
+    matches!(step.kind, StepKind::Failure | StepKind::Repair) || step.failure.is_some()
+}
+
+/// The name and the description.
+fn beginning(rehearsal: &Rehearsal, width: usize) -> String {
+    let mut page = Page { text: String::new(), width, began: Timestamp::UNIX_EPOCH, wrapped: usize::MAX };
+    let description = rehearsal.description.as_deref().map(|text| format!(": {}", text.trim())).unwrap_or_default();
+    page.wrap("", &format!("{}{description}", rehearsal.metadata.name));
+    page.text.push('\n');
+    page.text
 }
 
 /// The steps under each heading.
@@ -72,26 +106,6 @@ fn chapters(steps: &[PlayedStep]) -> Vec<&[PlayedStep]> {
     let mut starts: Vec<usize> = (0..steps.len()).filter(|i| *i == 0 || steps[*i].name.is_some()).collect();
     starts.push(steps.len());
     starts.windows(2).map(|pair| &steps[pair[0]..pair[1]]).collect()
-}
-
-fn told(rehearsal: &Rehearsal, run: &Run, seed: u64, width: usize, detail: Detail) -> String {
-    let mut page = Page { text: String::new(), width, began: run.began, wrapped: usize::MAX };
-    let description = rehearsal.description.as_deref().map(|text| format!(": {}", text.trim())).unwrap_or_default();
-    page.wrap("", &format!("{}{description}", rehearsal.metadata.name));
-    page.text.push('\n');
-    page.wrapped = detail.wrapped;
-    // Without headings each step is its own.
-    let has_names = run.steps.iter().any(|step| step.name.is_some());
-    let chapters: Vec<&[PlayedStep]> = match has_names && !detail.everything {
-        true => chapters(&run.steps),
-        false => run.steps.chunks(1).collect(),
-    };
-    for chapter in chapters {
-        page.chapter(chapter, detail);
-    }
-    page.text.push('\n');
-    let _ = writeln!(page.text, "{}", verdict(run, seed));
-    page.text
 }
 
 /// The last line: whether the run passed.
@@ -127,6 +141,12 @@ struct Page {
 const TIME: usize = 13;
 
 impl Page {
+    fn of_chapter(run: &Run, steps: &[PlayedStep], detail: Detail, width: usize) -> String {
+        let mut page = Page { text: String::new(), width, began: run.began, wrapped: detail.wrapped };
+        page.chapter(steps, detail);
+        page.text
+    }
+
     fn chapter(&mut self, steps: &[PlayedStep], detail: Detail) {
         let Some(first) = steps.first() else { return };
         let failed = steps.iter().find_map(|step| step.failure.as_deref());
@@ -148,15 +168,18 @@ impl Page {
         // A step without a heading is its own.
         let indent = usize::from(first.name.is_some()) * 2;
         let shown = if first.name.is_some() { detail.acts } else { usize::MAX };
-        for step in acts.iter().take(shown) {
+        for (i, step) in acts.iter().take(shown).enumerate() {
             let mark = if indent == 0 { mark } else { "" };
             let at = (indent == 0).then_some(step.began);
-            self.line(at, indent, &format!("{mark}{}", step.title));
+            let more = match acts.len().saturating_sub(shown) {
+                more if more > 0 && i + 1 == shown => format!(" … and {more} more"),
+                _ => String::new(),
+            };
+            self.act(at, indent, &format!("{mark}{}", step.title), &more);
             if detail.everything {
                 step.output.iter().for_each(|text| self.line(None, indent + 2, text));
             }
         }
-        self.more(indent, acts.len(), shown);
         self.consequences(steps, indent + 2, detail);
         self.wrapped = usize::MAX;
         for text in failed.into_iter().flat_map(str::lines) {
@@ -177,14 +200,16 @@ impl Page {
         }
     }
 
-    /// How many commands are left out.
-    fn more(&mut self, indent: usize, count: usize, shown: usize) {
-        match count.saturating_sub(shown) {
-            0 => {}
-            _ if shown == 0 => {}
-            1 => self.line(None, indent, "… and 1 more command"),
-            more => self.line(None, indent, &format!("… and {more} more commands")),
-        }
+    /// A command or a fault, and how many are left out after it.
+    fn act(&mut self, at: Option<Timestamp>, indent: usize, title: &str, more: &str) {
+        let space = (self.width - TIME - indent).saturating_mul(self.wrapped).saturating_sub(self.wrapped.saturating_mul(4).saturating_add(more.len()));
+        let text = if more.is_empty() || title.chars().count() <= space {
+            format!("{title}{more}")
+        } else {
+            let short: String = title.chars().take(space).collect();
+            format!("{}{more}", short.trim_end())
+        };
+        self.line(at, indent, &text);
     }
 
     /// One text with the time since the beginning, wrapped.
@@ -229,7 +254,6 @@ impl Page {
 /// Whether a step does something to the cluster.
 fn is_act(step: &PlayedStep) -> bool {
     matches!(step.kind, StepKind::Command | StepKind::Failure | StepKind::Repair)
-        || (step.kind == StepKind::Time && step.name.is_none() && step.title.ends_with(" pass"))
 }
 
 fn sentence(item: &Consequence, everything: bool) -> String {
