@@ -50,8 +50,7 @@ const DETAILS: [Detail; 6] = [
     Detail { acts: 6, consequences: 8, wrapped: 3, everything: false },
 ];
 
-const EVERYTHING: Detail =
-    Detail { acts: usize::MAX, consequences: usize::MAX, wrapped: usize::MAX, everything: true };
+const EVERYTHING: Detail = Detail { acts: usize::MAX, consequences: usize::MAX, wrapped: usize::MAX, everything: true };
 
 /// The story of a run.
 pub fn render(rehearsal: &Rehearsal, run: &Run, seed: u64, options: StoryOptions) -> String {
@@ -153,7 +152,7 @@ impl Page {
         let mark = if failed.is_some() { "FAILED: " } else { "" };
         let checks = steps.iter().filter(|step| step.kind == StepKind::Check && step.failure.is_none()).count();
         let passed = match checks {
-            _ if detail.everything || steps.len() == 1 => String::new(),
+            _ if detail.everything => String::new(),
             0 => String::new(),
             1 => " (1 check passed)".to_owned(),
             count => format!(" ({count} checks passed)"),
@@ -202,7 +201,9 @@ impl Page {
 
     /// A command or a fault, and how many are left out after it.
     fn act(&mut self, at: Option<Timestamp>, indent: usize, title: &str, more: &str) {
-        let space = (self.width - TIME - indent).saturating_mul(self.wrapped).saturating_sub(self.wrapped.saturating_mul(4).saturating_add(more.len()));
+        let space = (self.width - TIME - indent)
+            .saturating_mul(self.wrapped)
+            .saturating_sub(self.wrapped.saturating_mul(4).saturating_add(more.len()));
         let text = if more.is_empty() || title.chars().count() <= space {
             format!("{title}{more}")
         } else {
