@@ -72,7 +72,7 @@ impl Controller for PodGc {
 }
 
 fn grid(cx: &Context<'_>) -> Grid {
-    Grid { start: cx.started, period: cx.settings.timers.pod_gc_period }
+    Grid { start: cx.settings.timers.pod_gc_run.unwrap_or(cx.started), period: cx.settings.timers.pod_gc_period }
 }
 
 fn pods_on<'a>(store: &'a Store, node: &str) -> impl Iterator<Item = (&'a SimKey, &'a Arc<Pod>)> {
@@ -314,6 +314,20 @@ mod tests {
             assert_eq!(changes(&mut simulation), expected, "{deleted} {back:?}");
             assert_eq!(simulation.next_at(), None, "{deleted} {back:?}");
         }
+    }
+
+    #[test]
+    fn the_passes_are_periods_from_a_known_one() {
+        let mut settings = Settings::default().with_components(&[ControllerId::PodGc]);
+        settings.timers.pod_gc_run = Some(at(-53));
+        let mut simulation = Simulation::new(at(0), settings, Choices::enumerated());
+        for object in [node("Unknown", true), pod("p", Some("a"), &[])] {
+            simulation.request(Write::Create(object)).expect("created");
+        }
+        delete(&mut simulation, SimKey::pod("n", "p"));
+        simulation.follow();
+        simulation.run_until(at(100)).expect("runs");
+        assert_eq!(changes(&mut simulation), ["7 p Failed", "7 p gone"]);
     }
 
     #[test]
