@@ -17,6 +17,7 @@ use super::status::{init_containers, is_sidecar, running, terminated_state, wait
 use super::volumes::Mounts;
 use super::{Kubelet, Out, PodId, id_of};
 use crate::api::whole_seconds;
+use crate::choices::Question;
 use crate::object::SimKey;
 use crate::pods::{condition, has_ended, is_ready, is_terminating, node_of, phase, reported, status_mut};
 use crate::step::{Context, DeleteOptions, Wakes, Write};
@@ -92,7 +93,9 @@ impl Kubelet {
     pub(super) fn resume_stand_in(&mut self, cx: &mut Context<'_>, node: &Arc<str>, pod: &Arc<Pod>) {
         let id = id_of(pod);
         self.change_node(node, |run| run.pods.insert(id.clone()));
-        let since = Some(stage_began(pod).map_or(cx.now, |began| began.min(cx.now)));
+        // On a node that is not reachable the next stage begins when it is back.
+        let reachable = cx.world.is_connected(node, cx.now);
+        let since = stage_began(pod).filter(|began| reachable && *began < cx.now);
         self.stand_ins.insert(id.clone(), StandIn { node: Arc::clone(node), task: Task::Look, since });
         if phase(pod) == "Running" {
             let volumes = self.take_over_volumes(cx, &id, node, pod);
@@ -163,7 +166,10 @@ impl Kubelet {
         let until = match stand_in.task {
             Task::Stop(until) => until,
             _ if has_ended(pod) => cx.now,
-            _ => stand_in.since.take().unwrap_or(cx.now) + self.delays(cx, pod).stop,
+            _ => {
+                let stop = self.delays(cx, pod).stop;
+                stand_in.since.take().unwrap_or(cx.now) + recorded_delay(cx, &id.0, "stop", stop)
+            }
         };
         stand_in.task = Task::Stop(until);
         if until > cx.now {
@@ -240,7 +246,7 @@ impl Kubelet {
                 None
             }
             "Pending" => match self.mount(cx, id, &stand_in.node, pod) {
-                Mounts::Done(_) => Some(Task::Start(from + delays.start)),
+                Mounts::Done(_) => Some(Task::Start(from + recorded_delay(cx, &id.0, "start", delays.start))),
                 Mounts::NoClaim(_) | Mounts::NotAttached => None,
             },
             "Running" => {
@@ -248,8 +254,8 @@ impl Kubelet {
                 let never = cx.world.workload_of(cx.store, pod).behaviour == Behaviour::NeverReady;
                 let is_job = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(JOB_NAME));
                 match (ready, never, is_job) {
-                    (false, false, _) => Some(Task::Ready(from + delays.ready)),
-                    (true, _, true) => Some(Task::EndJob(from + delays.job)),
+                    (false, false, _) => Some(Task::Ready(from + recorded_delay(cx, &id.0, "ready", delays.ready))),
+                    (true, _, true) => Some(Task::EndJob(from + recorded_delay(cx, &id.0, "job", delays.job))),
                     _ => None,
                 }
             }
@@ -293,6 +299,13 @@ impl Kubelet {
     }
 }
 
+/// How long a stage takes: a recording knows how long it took.
+fn recorded_delay(cx: &mut Context<'_>, pod: &SimKey, stage: &'static str, delay: SignedDuration) -> SignedDuration {
+    let question = Question::StandInDelay { pod: format!("{}/{}", pod.namespace, pod.name), stage };
+    let recorded = cx.choices.take_recorded(&question).and_then(|millis| millis.parse().ok());
+    recorded.map_or(delay, SignedDuration::from_millis)
+}
+
 /// When the stage of a pod began, by its status; none if it does not say so: a pod that waits for volumes.
 fn stage_began(pod: &Pod) -> Option<Timestamp> {
     if let Some(deadline) = &pod.metadata.deletion_timestamp {
@@ -305,7 +318,10 @@ fn stage_began(pod: &Pod) -> Option<Timestamp> {
     }
     if phase(pod) == "Running" {
         let running = status.container_statuses.iter().flatten().filter_map(|one| one.state.as_ref()?.running.as_ref());
-        return running.filter_map(|running| running.started_at.as_ref()).map(|at| at.0).max();
+        let started = running.filter_map(|running| running.started_at.as_ref()).map(|at| at.0).max();
+        // It is not ready since the node was lost, or since it was started.
+        let lost = condition(pod, "Ready").and_then(|ready| ready.last_transition_time.as_ref()).map(|at| at.0);
+        return started.max(lost);
     }
     let waits = claim_keys(pod).next().is_some();
     status.start_time.as_ref().filter(|_| !waits).map(|at| at.0)
