@@ -45,6 +45,11 @@ pub enum Question {
         /// The zone.
         zone: String,
     },
+    /// The budget that is looked at when a pod changes that several budgets cover.
+    Budget {
+        /// Namespace and name of the pod.
+        pod: String,
+    },
     /// The volume that a claim is bound to, among equally large ones.
     Volume {
         /// Namespace and name of the claim.

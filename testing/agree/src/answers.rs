@@ -429,9 +429,17 @@ fn owner(object: &Value, kind: &str) -> Option<String> {
         .then(|| format!("{} {namespace}/{}", kind.to_lowercase(), owner["name"].as_str().unwrap_or_default()))
 }
 
-/// Which pods a controller deleted, as it reports.
+/// Which pods a controller deleted, and which budget it looked at, as it reports.
 fn event(change: &Change, answers: &mut RecordedAnswers) {
     let Some(event) = change.after.as_ref() else { return };
+    if event["reason"] == "MultiplePodDisruptionBudgets"
+        && let Some((_, rest)) = event["message"].as_str().and_then(|message| message.split_once("Chose \""))
+        && let Some((budget, _)) = rest.split_once('"')
+    {
+        let field = |name: &str| event["involvedObject"][name].as_str().unwrap_or_default();
+        let pod = format!("{}/{}", field("namespace"), field("name"));
+        return answers.add(Question::Budget { pod }, budget);
+    }
     let message = event["message"].as_str().unwrap_or_default();
     let before = change.before.as_ref().and_then(|before| before["message"].as_str());
     if event["reason"] != "SuccessfulDelete" || before == Some(message) {
