@@ -76,7 +76,11 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-oracle", Testing, &["stead-explain", "stead-faults", "stead-model", "stead-placement", "stead-real"]),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),
-    ("stead-agree", Testing, &["stead-kubectl", "stead-model", "stead-sim", "stead-whatif"]),
+    (
+        "stead-agree",
+        Testing,
+        &["stead-chance", "stead-kubectl", "stead-model", "stead-sim", "stead-testbed", "stead-whatif"],
+    ),
     ("stead-dist", Testing, &["stead-manifests"]),
     (
         "stead-scenarios",

@@ -64,6 +64,9 @@ enum Task {
     /// Compare forecasts for random outages with what then happens on the real control plane.
     #[command(disable_help_flag = true)]
     Forecasts(Rest),
+    /// Play random situations on the real control plane and in the simulation, and compare every change.
+    #[command(disable_help_flag = true)]
+    Agree(Rest),
     /// Recover random dead nodes under random faults, and look for two writers of one volume.
     #[command(disable_help_flag = true)]
     Recoveries(Rest),
@@ -115,6 +118,7 @@ fn main() -> Result<ExitCode> {
         Task::Scale(rest) => delegate(&SCENARIOS, "scale", &rest)?,
         Task::Operators(rest) => delegate(&SCENARIOS, "operators", &rest)?,
         Task::Forecasts(rest) => delegate(&SCENARIOS, "forecasts", &rest)?,
+        Task::Agree(rest) => delegate(&["--package", "stead-agree"], "", &rest)?,
         Task::Recoveries(rest) => delegate(&SCENARIOS, "recoveries", &rest)?,
         Task::Glance(rest) => delegate(&SCENARIOS, "glance", &rest)?,
         Task::Gluster(rest) => delegate(&SCENARIOS, "gluster", &rest)?,
