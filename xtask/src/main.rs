@@ -10,6 +10,7 @@ mod layers;
 mod older_kubernetes;
 mod oracle;
 mod real;
+mod screenshots;
 mod shape;
 
 use std::ffi::OsString;
@@ -32,6 +33,8 @@ enum Task {
     Layers,
     /// Print figures about the shape of the code: JSON accesses by strings, string errors, lines.
     Shape,
+    /// Write the screenshots of the timeline page to docs/images (needs Chromium).
+    Screenshots,
     /// Build the real kube-scheduler as a judge (needs Go).
     Oracle(oracle::Args),
     /// Build the real control plane (needs Go).
@@ -106,6 +109,7 @@ fn main() -> Result<ExitCode> {
         Task::Real(args) => real::run(&args)?,
         Task::Layers => layers::run()?,
         Task::Shape => shape::run()?,
+        Task::Screenshots => screenshots::run()?,
         Task::Oracle(args) => oracle::build(&args)?,
         Task::Kubernetes(args) => older_kubernetes::build(&args)?,
         Task::Cluster(rest) => delegate(&SCENARIOS, "cluster", &rest)?,

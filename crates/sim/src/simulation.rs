@@ -11,7 +11,7 @@ use crate::error::{ApiError, LimitReached};
 use crate::event_log::{EventLog, EventNote, SimEvent};
 use crate::object::SimObject;
 use crate::settings::{DriverState, Settings};
-use crate::step::{Context, Item, Wakes, Write};
+use crate::step::{Context, Item, Operator, Wakes, Write};
 use crate::store::{Change, Store};
 use crate::work_queue::WorkQueue;
 use crate::world::World;
@@ -80,6 +80,18 @@ impl Simulation {
             simulation.with_controller(id, |controllers, cx, wakes| controllers.resume(id, cx, wakes));
         }
         simulation
+    }
+
+    /// Starts an operator: it sees every object, and then every change. There is at most one: another one replaces it,
+    /// without what the one before had in memory.
+    pub fn add_operator(&mut self, operator: Box<dyn Operator>) {
+        self.controllers.add_operator(operator);
+        if !self.settings.components.contains(&ControllerId::Operator) {
+            Arc::make_mut(&mut self.settings).components.push(ControllerId::Operator);
+        }
+        self.with_controller(ControllerId::Operator, |controllers, cx, wakes| {
+            controllers.resume(ControllerId::Operator, cx, wakes);
+        });
     }
 
     /// The virtual time.
@@ -196,9 +208,9 @@ impl Simulation {
         }
     }
 
-    /// Makes the next step.
-    pub fn run_step(&mut self) -> Result<(), LimitReached> {
-        let Some((at, id, item)) = self.queue.pop() else { return Ok(()) };
+    /// Makes the next step. Gives the component that made it; none if the cluster is at rest.
+    pub fn run_step(&mut self) -> Result<Option<ControllerId>, LimitReached> {
+        let Some((at, id, item)) = self.queue.pop() else { return Ok(None) };
         self.now = self.now.max(at);
         self.steps += 1;
         let limits = self.settings.limits;
@@ -228,7 +240,7 @@ impl Simulation {
                 }
                 self.queue.add(self.now + delay, id, item);
                 self.writing = None;
-                return Ok(());
+                return Ok(Some(id));
             }
         }
         self.writing = None;
@@ -236,7 +248,7 @@ impl Simulation {
         if let Some(after) = step.again {
             self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
         }
-        Ok(())
+        Ok(Some(id))
     }
 
     /// Executes a write and tells every controller about the changes. Gives the object that was written.

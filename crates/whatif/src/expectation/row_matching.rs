@@ -1,7 +1,7 @@
-//! Tables in a rehearsal, compared with the pods that there are.
+//! Tables in a rehearsal, compared with the rows that there are.
 
-use crate::pattern::Pattern;
-use crate::pod_table::{PodRow, table};
+use super::pattern::Pattern;
+use crate::pod_table::table;
 
 /// A table as it is written in a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,28 +58,28 @@ fn cell_matches(expected: &str, cell: &str, zone_of: &dyn Fn(&str) -> Option<Str
     })
 }
 
-/// Finds a different pod for each row. Fails if a row or a pod is left.
+/// Finds a different found row for each expected one. Fails if one of either is left. The rows have the columns of the
+/// table.
 pub(crate) fn match_rows(
     expected: &TextTable,
-    pods: &[PodRow],
+    found: &[Vec<String>],
     zone_of: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
-    let matches = |row: &[String], pod: &PodRow| {
-        let mut cells = expected.columns.iter().zip(row);
-        cells.all(|(column, text)| cell_matches(text, pod.cell(column).unwrap_or_default(), zone_of))
+    let matches = |row: &[String], found: &[String]| {
+        row.iter().zip(found).all(|(text, cell)| cell_matches(text, cell, zone_of))
     };
     let options: Vec<Vec<usize>> =
-        expected.rows.iter().map(|row| (0..pods.len()).filter(|at| matches(row, &pods[*at])).collect()).collect();
-    // Rows by pod: each row takes a pod, and rows that took it before take another one if they can.
-    let mut row_of: Vec<Option<usize>> = vec![None; pods.len()];
+        expected.rows.iter().map(|row| (0..found.len()).filter(|at| matches(row, &found[*at])).collect()).collect();
+    // Expected rows by found row: each takes one, and those that took it before take another one if they can.
+    let mut row_of: Vec<Option<usize>> = vec![None; found.len()];
     for row in 0..expected.rows.len() {
-        let mut seen = vec![false; pods.len()];
+        let mut seen = vec![false; found.len()];
         if !assign(row, &options, &mut row_of, &mut seen) {
-            return Err(format!("no pod matches the row: {}", expected.rows[row].join("  ")));
+            return Err(format!("nothing matches the row: {}", expected.rows[row].join("  ")));
         }
     }
     match row_of.iter().position(Option::is_none) {
-        Some(at) => Err(format!("pod {} is not in the table", pods[at].cells[0])),
+        Some(at) => Err(format!("{} is not in the table", found[at].join("  "))),
         None => Ok(()),
     }
 }
@@ -102,14 +102,20 @@ mod tests {
     use super::*;
     use crate::pod_table::COLUMNS;
 
-    fn pod(name: &str, ready: &str, status: &str, node: &str) -> PodRow {
+    fn pod(name: &str, ready: &str, status: &str, node: &str) -> Vec<String> {
         let cells = [name, ready, status, "0", "5s", "<none>", node, "<none>", "<none>"];
-        PodRow { cells: cells.map(str::to_owned) }
+        cells.map(str::to_owned).to_vec()
     }
 
-    fn check(text: &str, pods: &[PodRow]) -> Result<(), String> {
+    fn check(text: &str, pods: &[Vec<String>]) -> Result<(), String> {
         let zone_of = |node: &str| Some(if node.ends_with("-a") { "zoneA" } else { "zoneB" }.to_owned());
-        match_rows(&TextTable::parse(text, &COLUMNS)?, pods, &zone_of)
+        let table = TextTable::parse(text, &COLUMNS)?;
+        let cells = |pod: &Vec<String>| {
+            let columns = table.columns.iter().filter_map(|name| COLUMNS.iter().position(|column| column == name));
+            columns.map(|at| pod[at].clone()).collect()
+        };
+        let rows: Vec<Vec<String>> = pods.iter().map(cells).collect();
+        match_rows(&table, &rows, &zone_of)
     }
 
     #[test]
@@ -120,9 +126,9 @@ mod tests {
             // The first row could take either pod: it has to leave web-x to the second.
             ("NAME  NODE\nweb-*  *\nweb-*  zone:zoneA", Ok(())),
             ("NAME  STATUS\nweb-*  Pending|Running\nweb-*  Running", Ok(())),
-            ("NAME\nweb-x", Err("pod web-y is not in the table")),
-            ("NAME STATUS\nweb-x Failed\nweb-y Pending", Err("no pod matches the row: web-x  Failed")),
-            ("NAME  NODE\nweb-x  zone:zoneB\nweb-y  *", Err("no pod matches the row: web-x  zone:zoneB")),
+            ("NAME\nweb-x", Err("web-y is not in the table")),
+            ("NAME STATUS\nweb-x Failed\nweb-y Pending", Err("nothing matches the row: web-x  Failed")),
+            ("NAME  NODE\nweb-x  zone:zoneB\nweb-y  *", Err("nothing matches the row: web-x  zone:zoneB")),
             (
                 "NAME PHASE\n",
                 Err(
