@@ -191,11 +191,17 @@ fn a_broken_file_has_a_line_and_a_column() {
         (&with_steps("- {skip: 1s}\n- {skp: 1s}\n"), "drill.yaml:7:4: steps[1].skp: unknown field `skp`"),
         (&with_steps("- {skip: 1s}\n- {name: x}\n"), "drill.yaml:7:3: steps[1]: one of run, fail"),
         (&with_steps("- {run: kubectl get pods}\n"), "drill.yaml:6:4: steps[0].run: "),
-        (&with_steps("- expect:\n    pods: |\n      NAME  PHASE\n"), "drill.yaml:7:5: steps[0].expect.pods: there is no column"),
+        (
+            &with_steps("- expect:\n    pods: |\n      NAME  PHASE\n"),
+            "drill.yaml:7:5: steps[0].expect.pods: there is no column",
+        ),
         (&with_steps("- {run: kubectl apply -f no.yaml}\n"), "drill.yaml:6:4: steps[0].run: "),
         (&with_steps("- {fail: {node: a}}\n"), "drill.yaml:6:4: steps[0].fail.how: is needed"),
         (&with_steps(""), "drill.yaml:5:1: steps: "),
-        (&with_steps("- {skip: 1s}\n").replace("single-node", "other"), "drill.yaml:4:11: cluster.example: there is no"),
+        (
+            &with_steps("- {skip: 1s}\n").replace("single-node", "other"),
+            "drill.yaml:4:11: cluster.example: there is no",
+        ),
         (&with_steps("- {skip: 1s}\n").replace("v1alpha1", "v9"), "drill.yaml:1:1: apiVersion: must be"),
         ("", "drill.yaml: the file has no rehearsal"),
     ] {
@@ -240,7 +246,10 @@ fn a_dump_goes_on_from_its_time() {
 #[test]
 fn objects_files_and_several_documents() {
     let folder = Folder::new("objects");
-    folder.write("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: w, image: w}]}}\n");
+    folder.write(
+        "pod.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: w, image: w}]}}\n",
+    );
     let document = |name: &str, version: &str| {
         format!(
             "apiVersion: stead.dev/v1alpha1\nkind: Rehearsal\nmetadata: {{name: {name}}}\nkubernetes: \"{version}\"\nnamespace: shop\n\
@@ -344,10 +353,14 @@ fn validate(schema: &Value, root: &Value, value: &Value, at: &str) -> Vec<String
             "const" => value == rule,
             "enum" => list().any(|option| option == value),
             "required" => list().all(has),
-            "additionalProperties" => fields.is_none_or(|fields| fields.keys().all(|name| schema["properties"].get(name).is_some())),
-            "dependentRequired" => rule.as_object().into_iter().flatten().all(|(name, needed)| {
-                !has(&json!(name)) || needed.as_array().into_iter().flatten().all(has)
-            }),
+            "additionalProperties" => {
+                fields.is_none_or(|fields| fields.keys().all(|name| schema["properties"].get(name).is_some()))
+            }
+            "dependentRequired" => rule
+                .as_object()
+                .into_iter()
+                .flatten()
+                .all(|(name, needed)| !has(&json!(name)) || needed.as_array().into_iter().flatten().all(has)),
             "items" => {
                 for (i, item) in value.as_array().into_iter().flatten().enumerate() {
                     problems.extend(validate(rule, root, item, &format!("{at}/{i}")));

@@ -242,9 +242,7 @@ impl Rehearsal {
         }
         for (i, timing) in self.workloads.iter().enumerate() {
             let reference = timing.of.as_ref().map(|of| crate::expectation::reference(of, self.namespace()));
-            reference
-                .transpose()
-                .map_err(|message| RehearsalError::new(format!("workloads[{i}].of"), message))?;
+            reference.transpose().map_err(|message| RehearsalError::new(format!("workloads[{i}].of"), message))?;
         }
         if let Some(version) = &self.kubernetes {
             version

@@ -207,8 +207,7 @@ fn expectation() -> Value {
         }),
     );
     expectation["dependentRequired"] = json!({ "selector": ["pods"], "names": ["pods"], "on": ["pods"] });
-    let questions =
-        ["pods", "nodes", "event", "condition", "field", "serving", "writers", "volume", "exec", "absent"];
+    let questions = ["pods", "nodes", "event", "condition", "field", "serving", "writers", "volume", "exec", "absent"];
     expectation["anyOf"] = questions.iter().map(|name| json!({ "required": [name] })).collect();
     expectation
 }
@@ -277,8 +276,7 @@ mod tests {
             wait: Some(WaitStep { until, within: seconds }),
             expect: Some(expectation),
         };
-        let cluster =
-            ClusterSource { example: some(), from: some(), objects: Some(vec![json!({})]), live: true };
+        let cluster = ClusterSource { example: some(), from: some(), objects: Some(vec![json!({})]), live: true };
         let timing = WorkloadTiming { of: some(), start: Some(seconds), ready: Some(seconds), stop: Some(seconds) };
         let rehearsal = Rehearsal {
             api_version: API_VERSION.into(),
@@ -312,8 +310,13 @@ mod tests {
             let schema = &defs["expectation"]["properties"][name];
             assert_eq!(keys(&expectation[name]), keys(&properties(schema)), "{name}");
         }
-        let kinds =
-            [FailureKind::Crash, FailureKind::Suspend, FailureKind::Shutdown, FailureKind::Partition, FailureKind::Kubelet];
+        let kinds = [
+            FailureKind::Crash,
+            FailureKind::Suspend,
+            FailureKind::Shutdown,
+            FailureKind::Partition,
+            FailureKind::Kubelet,
+        ];
         assert_eq!(defs["failure"]["properties"]["how"]["enum"], json!(kinds));
     }
 }

@@ -65,9 +65,8 @@ pub(crate) fn match_rows(
     found: &[Vec<String>],
     zone_of: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
-    let matches = |row: &[String], found: &[String]| {
-        row.iter().zip(found).all(|(text, cell)| cell_matches(text, cell, zone_of))
-    };
+    let matches =
+        |row: &[String], found: &[String]| row.iter().zip(found).all(|(text, cell)| cell_matches(text, cell, zone_of));
     let options: Vec<Vec<usize>> =
         expected.rows.iter().map(|row| (0..found.len()).filter(|at| matches(row, &found[*at])).collect()).collect();
     // Expected rows by found row: each takes one, and those that took it before take another one if they can.

@@ -143,7 +143,9 @@ pub(super) fn lanes(run: &Run) -> Lanes {
 /// In how many namespaces there are pods.
 fn namespaces(run: &Run) -> usize {
     let changed = run.steps.iter().flat_map(|step| &step.happenings).filter_map(|(_, happening)| match happening {
-        Happening::Changed(change) if change.key.kind == stead_sim::ObjectKind::Pod => Some(change.key.namespace.to_string()),
+        Happening::Changed(change) if change.key.kind == stead_sim::ObjectKind::Pod => {
+            Some(change.key.namespace.to_string())
+        }
         _ => None,
     });
     let there = run.start.store().all::<Pod>().filter_map(|pod| pod.metadata.namespace.clone());

@@ -34,7 +34,9 @@ pub(super) fn chapters(run: &Run) -> Vec<Chapter<'_>> {
     let has_names = run.steps.iter().any(|step| step.name.is_some());
     let begins = |i: &usize| {
         let step = &run.steps[*i];
-        *i == 0 || step.name.is_some() || (!has_names && matches!(step.kind, StepKind::Command | StepKind::Failure | StepKind::Repair))
+        *i == 0
+            || step.name.is_some()
+            || (!has_names && matches!(step.kind, StepKind::Command | StepKind::Failure | StepKind::Repair))
     };
     let mut starts: Vec<usize> = (0..run.steps.len()).filter(begins).collect();
     starts.push(run.steps.len());

@@ -50,8 +50,7 @@ const DETAILS: [Detail; 6] = [
     Detail { acts: 6, consequences: 8, wrapped: 3, everything: false },
 ];
 
-const EVERYTHING: Detail =
-    Detail { acts: usize::MAX, consequences: usize::MAX, wrapped: usize::MAX, everything: true };
+const EVERYTHING: Detail = Detail { acts: usize::MAX, consequences: usize::MAX, wrapped: usize::MAX, everything: true };
 
 /// The story of a run.
 pub fn render(rehearsal: &Rehearsal, run: &Run, seed: u64, options: StoryOptions) -> String {
@@ -202,7 +201,9 @@ impl Page {
 
     /// A command or a fault, and how many are left out after it.
     fn act(&mut self, at: Option<Timestamp>, indent: usize, title: &str, more: &str) {
-        let space = (self.width - TIME - indent).saturating_mul(self.wrapped).saturating_sub(self.wrapped.saturating_mul(4).saturating_add(more.len()));
+        let space = (self.width - TIME - indent)
+            .saturating_mul(self.wrapped)
+            .saturating_sub(self.wrapped.saturating_mul(4).saturating_add(more.len()));
         let text = if more.is_empty() || title.chars().count() <= space {
             format!("{title}{more}")
         } else {

@@ -10,8 +10,9 @@ mod scripts;
 use recording::{Recording, play};
 use stead_agree::{Tolerances, compare};
 
-/// The stand-in kubelets report each 4 s, the node controller looks each 5 s, pod garbage collection each 20 s.
-const TOLERANCES: Tolerances = Tolerances { time: 12.0, transient: 1.6 };
+/// The stand-in kubelets report each 4 s, the node controller looks each 5 s, the volume binder each 15 s, pod garbage
+/// collection each 20 s.
+const TOLERANCES: Tolerances = Tolerances { time: 12.0, claims: 16.0, transient: 1.6 };
 
 /// Plays a recording: nothing differs, and every recorded choice was possible.
 fn agrees(name: &str, script: &[scripts::Act]) {

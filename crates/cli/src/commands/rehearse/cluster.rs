@@ -72,7 +72,11 @@ fn with_settings(read: Read, told: Option<ClusterVersion>) -> ClusterObjects {
     let mut settings = Settings::of(objects.version());
     apply(&ClusterTimers::of(&objects).timers, &mut settings);
     let taken = read.taken.or_else(|| outage::newest(&objects));
-    ClusterObjects { objects: read.objects, taken: Some(taken.unwrap_or_else(Timestamp::now)), settings: Some(settings) }
+    ClusterObjects {
+        objects: read.objects,
+        taken: Some(taken.unwrap_or_else(Timestamp::now)),
+        settings: Some(settings),
+    }
 }
 
 /// Applies the timers that the cluster's own objects tell.

@@ -83,10 +83,8 @@ impl<'a> Report<'a> {
 
 /// Writes everything but the story.
 pub(super) fn write(played: &[Played], args: &RehearseArgs) -> anyhow::Result<()> {
-    let reports = || Reports {
-        passed: played.iter().all(Played::passed),
-        rehearsals: played.iter().map(Report::new).collect(),
-    };
+    let reports =
+        || Reports { passed: played.iter().all(Played::passed), rehearsals: played.iter().map(Report::new).collect() };
     match args.output {
         Format::Json => output::json(&reports())?,
         Format::Yaml => output::yaml(&reports())?,

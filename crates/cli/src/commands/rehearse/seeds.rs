@@ -61,12 +61,7 @@ struct Failure {
 }
 
 /// Plays all seeds on all processors.
-fn failures(
-    source: &Source,
-    scene: &Scene,
-    first: u64,
-    count: u64,
-) -> Result<Vec<Failure>, RehearsalError> {
+fn failures(source: &Source, scene: &Scene, first: u64, count: u64) -> Result<Vec<Failure>, RehearsalError> {
     let next = AtomicU64::new(0);
     let work = || {
         let mut found = Vec::new();
