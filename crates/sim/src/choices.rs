@@ -65,8 +65,8 @@ pub enum Question {
     /// Whether the loop of the attach-detach controller runs after a pod has released a volume and before its successor on
     /// the same node needs it: `yes`, `no`, or `-` if there is no successor.
     Detachment {
-        /// The name of the PersistentVolume.
-        volume: String,
+        /// Namespace and name of the claim of the volume.
+        claim: String,
         /// The node.
         node: String,
     },
@@ -89,7 +89,8 @@ pub enum Question {
         /// The node.
         node: String,
     },
-    /// Whether the volume binder looks at a new claim only after the pod that uses it was created.
+    /// Whether the volume binder looks at a new claim only after the pod that uses it was created (`yes`), or even after a
+    /// node was selected for it (`selected`).
     LateClaim {
         /// Namespace and name of the claim.
         claim: String,
@@ -294,16 +295,21 @@ impl Choices {
     }
 
     /// Chooses the option that a recording has first, whenever that is; the first one without a recording, or if it has
-    /// none of them.
-    pub fn pick_earliest(&mut self, question: &Question, options: &[&str]) -> usize {
-        let Source::Recording { recorded, .. } = &mut self.source else { return 0 };
-        let Some(answers) = recorded.answers.get_mut(question) else { return 0 };
-        let found = answers.iter().enumerate().find_map(|(place, answer)| {
-            options.iter().position(|option| option == answer).map(|option| (place, option))
-        });
-        let Some((place, option)) = found else { return 0 };
-        answers.remove(place);
-        option
+    /// none of them. [`Choices::done`] tells that it is over.
+    pub fn pick_earliest(&self, question: &Question, options: &[&str]) -> usize {
+        let Source::Recording { recorded, .. } = &self.source else { return 0 };
+        let answers = recorded.answers.get(question).into_iter().flatten();
+        answers.into_iter().find_map(|answer| options.iter().position(|option| option == answer)).unwrap_or(0)
+    }
+
+    /// What a recording has as an answer has happened.
+    pub fn done(&mut self, question: &Question, answer: &str) {
+        if let Source::Recording { recorded, .. } = &mut self.source
+            && let Some(answers) = recorded.answers.get_mut(question)
+            && let Some(place) = answers.iter().position(|other| other == answer)
+        {
+            answers.remove(place);
+        }
     }
 
     /// The answer that a recording has next, without taking it.
@@ -409,11 +415,11 @@ mod tests {
             recorded.add(Question::NextPod, answer);
         }
         let mut choices = Choices::recorded(recorded);
-        let mut pick = |options: &[&str]| options[choices.pick_earliest(&Question::NextPod, options)].to_owned();
-        assert_eq!(pick(&["c", "b"]), "b");
-        assert_eq!(pick(&["c", "a"]), "a");
-        assert_eq!(pick(&["a", "c"]), "c");
-        assert_eq!(pick(&["x", "y"]), "x");
+        for (options, expected) in [(["c", "b"], "b"), (["c", "a"], "a"), (["a", "c"], "c"), (["x", "y"], "x")] {
+            let chosen = options[choices.pick_earliest(&Question::NextPod, &options)];
+            assert_eq!(chosen, expected);
+            choices.done(&Question::NextPod, chosen);
+        }
         assert_eq!(Choices::seeded(1).pick_earliest(&Question::NextPod, &["x", "y"]), 0);
     }
 
