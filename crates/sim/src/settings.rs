@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use stead_model::KubernetesVersion;
 
 use crate::controllers::ControllerId;
@@ -49,8 +49,14 @@ pub struct ControllerTimers {
     pub large_cluster_size: usize,
     /// How often the queue of nodes to taint is looked at.
     pub taint_queue_poll: SignedDuration,
+    /// A moment at which the node lifecycle controller looks at the nodes: the others are whole periods from it. None: the
+    /// start of the simulation.
+    pub node_monitor_phase: Option<Timestamp>,
     /// The period of the pod garbage collector.
     pub pod_gc_period: SignedDuration,
+    /// A moment at which the pod garbage collector looks: the others are whole periods from it. None: the start of the
+    /// simulation.
+    pub pod_gc_phase: Option<Timestamp>,
     /// How long a missing Node is in quarantine before its pods are deleted.
     pub orphan_quarantine: SignedDuration,
     /// The period of the attach-detach controller's loop.
@@ -371,7 +377,9 @@ impl ControllerTimers {
             unhealthy_zone_threshold: 0.55,
             large_cluster_size: 50,
             taint_queue_poll: millis(100),
+            node_monitor_phase: None,
             pod_gc_period: seconds(20),
+            pod_gc_phase: None,
             orphan_quarantine: seconds(40),
             attach_detach_period: millis(100),
             force_detach: Some(seconds(360)),

@@ -72,7 +72,8 @@ impl Controller for PodGc {
 }
 
 fn grid(cx: &Context<'_>) -> Grid {
-    Grid { start: cx.started, period: cx.settings.timers.pod_gc_period }
+    let timers = &cx.settings.timers;
+    Grid { start: timers.pod_gc_phase.unwrap_or(cx.started), period: timers.pod_gc_period }
 }
 
 fn pods_on<'a>(store: &'a Store, node: &str) -> impl Iterator<Item = (&'a SimKey, &'a Arc<Pod>)> {
@@ -291,6 +292,21 @@ mod tests {
             assert_eq!(changes(&mut simulation), expected, "{ready} {tainted}");
             assert_eq!(simulation.next_at(), None, "{ready} {tainted}");
         }
+    }
+
+    #[test]
+    fn passes_are_whole_periods_from_a_known_one() {
+        let mut settings = Settings::default().with_components(&[ControllerId::PodGc]);
+        settings.timers.pod_gc_phase = Some(at(-33));
+        let mut simulation = Simulation::new(at(0), settings, Choices::enumerated());
+        for object in [node("Unknown", true), pod("p", Some("a"), &[])] {
+            simulation.request(Write::Create(object)).expect("created");
+        }
+        simulation.run_until(at(5)).expect("runs");
+        delete(&mut simulation, SimKey::pod("n", "p"));
+        simulation.follow();
+        simulation.run_until(at(100)).expect("runs");
+        assert_eq!(changes(&mut simulation), ["7 p Failed", "7 p gone"]);
     }
 
     /// Go's `TestGCOrphaned`: in a quarantine of two passes the Node may come back.
