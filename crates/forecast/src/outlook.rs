@@ -38,6 +38,9 @@ pub enum Uncertainty {
     /// It needs something that is not modelled.
     #[error("{0}")]
     Unmodelled(String),
+    /// Pods that do not take part have to make room.
+    #[error("the scheduler removes other pods for it: when they have ended is unknown")]
+    Preempts,
     /// The pod has a scheduler of its own.
     #[error("it is scheduled by {0}, which is not simulated")]
     OtherScheduler(String),

@@ -299,6 +299,9 @@ impl Course {
         if !scheduler.is_empty() && scheduler != DEFAULT_SCHEDULER {
             return Some(Uncertainty::OtherScheduler(scheduler.to_owned()));
         }
+        if pod.status.as_ref().is_some_and(|status| status.nominated_node_name.is_some()) {
+            return Some(Uncertainty::Preempts);
+        }
         let compiled = PlacedPod::compile(pod, self.simulation.settings().version).ok()?;
         match evaluate(self.simulation.placement(), &compiled) {
             Err(unmodelled) => Some(Uncertainty::Unmodelled(unmodelled.to_string())),

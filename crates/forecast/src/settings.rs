@@ -29,21 +29,24 @@ const COMPONENTS: [ControllerId; 17] = [
     ControllerId::Kubelet,
 ];
 
+/// An outage takes some hundreds of steps; what goes on for so long cannot be told.
+const MAX_STEPS: u64 = 300_000;
+
 /// The settings for a cluster at a time.
 pub(crate) fn settings(objects: &Objects, clock: &Clock) -> Settings {
     let found = &clock.timers;
     let mut settings = Settings::of(objects.version()).with_components(&COMPONENTS);
-    settings.limits = Limits { steps: 5_000_000, objects: 2_000_000 };
+    settings.limits = Limits { steps: MAX_STEPS, ..settings.limits };
     let timers = &mut settings.timers;
     timers.node_monitor_grace = found.node_monitor_grace;
     timers.node_monitor_period = found.node_monitor_period;
-    timers.node_monitor_phase = node_monitor_phase(objects, clock);
+    timers.node_monitor_run = node_monitor_phase(objects, clock);
     timers.node_eviction_rate = rate(found.eviction_interval);
     timers.secondary_node_eviction_rate = rate(found.secondary_eviction_interval);
     timers.unhealthy_zone_threshold = found.unhealthy_zone_threshold;
     timers.large_cluster_size = found.large_zone;
     timers.pod_gc_period = found.pod_gc_period;
-    timers.pod_gc_phase = Some(found.pod_gc_phase(clock.now));
+    timers.pod_gc_run = Some(found.pod_gc_phase(clock.now));
     timers.orphan_quarantine = found.orphan_quarantine;
     timers.force_detach = found.force_detach;
     let kubelet = &mut settings.kubelet;

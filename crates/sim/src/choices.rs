@@ -45,6 +45,11 @@ pub enum Question {
         /// The zone.
         zone: String,
     },
+    /// The budget that is looked at when a pod changes that several budgets cover.
+    Budget {
+        /// Namespace and name of the pod.
+        pod: String,
+    },
     /// The volume that a claim is bound to, among equally large ones.
     Volume {
         /// Namespace and name of the claim.
@@ -54,6 +59,52 @@ pub enum Question {
     Attachment {
         /// The name of the PersistentVolume.
         volume: String,
+    },
+    /// The pod that is scheduled first, among those that came at the same moment.
+    NextPod,
+    /// Whether the loop of the attach-detach controller runs after a pod has released a volume and before its successor on
+    /// the same node needs it: `yes`, `no`, or `-` if there is no successor.
+    Detachment {
+        /// The name of the PersistentVolume.
+        volume: String,
+        /// The node.
+        node: String,
+    },
+    /// How long a stand-in kubelet took, in milliseconds.
+    StandInDelay {
+        /// Namespace and name of the pod.
+        pod: String,
+        /// What it did: `start`, `ready`, `job` or `stop`.
+        stage: &'static str,
+    },
+    /// Whether a node that is lost gets its NoSchedule taint only after others have reacted to its condition: the node
+    /// controller reads the node from the API server before it writes.
+    LateTaint {
+        /// The node.
+        node: String,
+    },
+    /// Whether the node controller still sees a lost node as Ready when it is about to taint it: it then gives up until its
+    /// next pass, and has used up its turn (`doNoExecuteTaintingPass`).
+    StaleNode {
+        /// The node.
+        node: String,
+    },
+    /// Whether the volume binder looks at a new claim only after the pod that uses it was created.
+    LateClaim {
+        /// Namespace and name of the claim.
+        claim: String,
+    },
+    /// Whether the controller of a pod deletes it when the pod garbage collector has marked it as Failed, before the
+    /// collector deletes it.
+    CollectedByOwner {
+        /// Namespace and name of the pod.
+        pod: String,
+    },
+    /// Whether the eviction of a pod that is removed at once is reported as cancelled: the removal may arrive before the
+    /// answer to the deletion.
+    EvictionCancelled {
+        /// Namespace and name of the pod.
+        pod: String,
     },
     /// A delay that is not the same each time.
     Jitter {
@@ -248,6 +299,45 @@ impl Choices {
         }
     }
 
+    /// Whether they follow a recording.
+    pub fn are_recorded(&self) -> bool {
+        matches!(self.source, Source::Recording { .. })
+    }
+
+    /// Chooses the option that a recording has first, whenever that is; the first one without a recording, or if it has
+    /// none of them.
+    pub fn pick_earliest(&mut self, question: &Question, options: &[&str]) -> usize {
+        let Source::Recording { recorded, .. } = &mut self.source else { return 0 };
+        let Some(answers) = recorded.answers.get_mut(question) else { return 0 };
+        let found = answers.iter().enumerate().find_map(|(place, answer)| {
+            options.iter().position(|option| option == answer).map(|option| (place, option))
+        });
+        let Some((place, option)) = found else { return 0 };
+        answers.remove(place);
+        option
+    }
+
+    /// The answer that a recording has next, without taking it.
+    pub fn next_recorded(&self, question: &Question) -> Option<&str> {
+        match &self.source {
+            Source::Recording { recorded, .. } => recorded.answers.get(question)?.front().map(String::as_str),
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
+        }
+    }
+
+    /// The answer that a recording has next.
+    pub fn take_recorded(&mut self, question: &Question) -> Option<String> {
+        match &mut self.source {
+            Source::Recording { recorded, .. } => recorded.take(question),
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
+        }
+    }
+
+    /// Whether a recording says that something happened that hardly ever does.
+    pub fn happened(&mut self, question: &Question) -> bool {
+        self.take_recorded(question).is_some()
+    }
+
     /// The end of a generated name: five letters and digits.
     pub fn name_suffix(&mut self, prefix: &str) -> String {
         self.text(&Question::NameSuffix { prefix: prefix.into() }, 5)
@@ -330,6 +420,21 @@ mod tests {
         choices.pick(node("a"), &["x", "y"]);
         assert_eq!(choices.impossible().len(), 1);
         assert_eq!(choices.name_suffix("web-"), "abcde");
+    }
+
+    #[test]
+    fn the_option_that_was_recorded_first_is_chosen() {
+        let mut recorded = RecordedAnswers::default();
+        for answer in ["a", "b", "c", "a"] {
+            recorded.add(Question::NextPod, answer);
+        }
+        let mut choices = Choices::recorded(recorded);
+        let mut pick = |options: &[&str]| options[choices.pick_earliest(&Question::NextPod, options)].to_owned();
+        assert_eq!(pick(&["c", "b"]), "b");
+        assert_eq!(pick(&["c", "a"]), "a");
+        assert_eq!(pick(&["a", "c"]), "c");
+        assert_eq!(pick(&["x", "y"]), "x");
+        assert_eq!(Choices::seeded(1).pick_earliest(&Question::NextPod, &["x", "y"]), 0);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod budgets;
 mod choices;
 mod controllers;
 mod error;
+mod event_correlation;
 mod event_log;
 mod grid;
 mod int_or_percent;
@@ -50,7 +51,9 @@ pub use settings::{
     StorageSettings, WorkloadDelays,
 };
 pub use simulation::{Happening, Simulation};
-pub use step::{Context, Controller, DeleteOptions, DeletePropagation, Item, ObjectPart, Patch, Step, Wakes, Write};
+pub use step::{
+    Context, Controller, DeleteOptions, DeletePropagation, Item, ObjectPart, Operator, Patch, Step, Wakes, Write,
+};
 pub use store::{Change, Store};
 pub use workload::{Behaviour, Workload};
 pub use world::{Disk, Machine, MachineState, Process, TwoWriters, World};

@@ -12,7 +12,7 @@ use crate::error::{ApiError, LimitReached};
 use crate::event_log::{EventLog, EventNote, SimEvent};
 use crate::object::SimObject;
 use crate::settings::{DriverState, Settings};
-use crate::step::{Context, Item, Wakes, Write};
+use crate::step::{Context, Item, Operator, Wakes, Write};
 use crate::store::{Change, Store};
 use crate::work_queue::WorkQueue;
 use crate::world::World;
@@ -41,6 +41,8 @@ pub struct Simulation {
     /// What happened since it was last taken; none if nobody follows.
     journal: Option<Vec<(Timestamp, Happening)>>,
     steps: u64,
+    /// The work whose writes are being made.
+    writing: Option<(ControllerId, Item)>,
 }
 
 impl Simulation {
@@ -58,6 +60,7 @@ impl Simulation {
             events: EventLog::default(),
             journal: None,
             steps: 0,
+            writing: None,
         }
     }
 
@@ -99,11 +102,24 @@ impl Simulation {
         if let Some(whole) = whole {
             simulation.controllers.set_placement(whole, now);
         }
+        simulation.events.remember(simulation.server.store());
         simulation.world.discover_machines(simulation.server.store(), &simulation.settings, now);
         for id in simulation.settings.components.clone() {
             simulation.with_controller(id, |controllers, cx, wakes| controllers.resume(id, cx, wakes));
         }
         simulation
+    }
+
+    /// Starts an operator: it sees every object, and then every change. There is at most one: another one replaces it,
+    /// without what the one before had in memory.
+    pub fn add_operator(&mut self, operator: Box<dyn Operator>) {
+        self.controllers.add_operator(operator);
+        if !self.settings.components.contains(&ControllerId::Operator) {
+            Arc::make_mut(&mut self.settings).components.push(ControllerId::Operator);
+        }
+        self.with_controller(ControllerId::Operator, |controllers, cx, wakes| {
+            controllers.resume(ControllerId::Operator, cx, wakes);
+        });
     }
 
     /// The virtual time.
@@ -225,9 +241,9 @@ impl Simulation {
         }
     }
 
-    /// Makes the next step.
-    pub fn run_step(&mut self) -> Result<(), LimitReached> {
-        let Some((at, id, item)) = self.queue.pop() else { return Ok(()) };
+    /// Makes the next step. Gives the component that made it; none if the cluster is at rest.
+    pub fn run_step(&mut self) -> Result<Option<ControllerId>, LimitReached> {
+        let Some((at, id, item)) = self.queue.pop() else { return Ok(None) };
         self.now = self.now.max(at);
         self.steps += 1;
         let limits = self.settings.limits;
@@ -244,6 +260,7 @@ impl Simulation {
                 None => self.queue.remove(id, item),
             }
         }
+        self.writing = (!step.writes.is_empty()).then(|| (id, item.clone()));
         for mut write in step.writes {
             if let Err(error) = self.execute(&mut write, id.component()) {
                 let timers = &self.settings.timers;
@@ -255,14 +272,16 @@ impl Simulation {
                     let _ = self.execute(&mut write, id.component());
                 }
                 self.queue.add(self.now + delay, id, item);
-                return Ok(());
+                self.writing = None;
+                return Ok(Some(id));
             }
         }
+        self.writing = None;
         self.queue.succeeded(id, &item);
         if let Some(after) = step.again {
             self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
         }
-        Ok(())
+        Ok(Some(id))
     }
 
     /// Executes a write and tells every controller about the changes. Gives the object that was written.
@@ -287,7 +306,8 @@ impl Simulation {
     }
 
     fn report(&mut self, note: EventNote, component: &'static str) {
-        let event = self.events.add(Arc::new(note), component, self.now);
+        let uid = self.server.store().object(&note.about).map(|object| object.uid()).unwrap_or_default();
+        let event = self.events.add(Arc::new(note), uid, component, self.now);
         if let (Some(event), Some(journal)) = (event, &mut self.journal) {
             journal.push((self.now, Happening::Reported(event)));
         }
@@ -312,7 +332,11 @@ impl Simulation {
         for (item, delay) in wakes.wanted {
             let reaction = self.settings.timers.reaction;
             // Which of two controllers comes first is chance.
-            let at = self.now + reaction + self.choices.jitter(reaction) + delay;
+            let mut at = self.now + reaction + self.choices.jitter(reaction) + delay;
+            // A worker looks at its item again when its requests are answered: others see each of its writes before.
+            if self.writing.as_ref().is_some_and(|(writer, own)| *writer == id && *own == item) {
+                at += reaction;
+            }
             self.queue.add(at, id, item);
         }
         result

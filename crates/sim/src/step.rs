@@ -1,5 +1,7 @@
 //! The shape of every control loop: it reads a view, is told the time, and returns writes and when to look again.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -223,5 +225,29 @@ pub trait Controller {
             let change = Change { key: key.clone(), before: None, after: Some(object.clone()) };
             self.affected(cx, &change, wakes);
         }
+    }
+}
+
+/// A control loop that is not part of Kubernetes, in the shape of a [`Controller`]. What it keeps in memory is part of a
+/// fork.
+pub trait Operator: fmt::Debug + Send + Sync {
+    /// Which items a change concerns. The change has been made.
+    fn affected(&mut self, cx: &mut Context<'_>, change: &Change, wakes: &mut Wakes);
+
+    /// What to do about an item.
+    fn step(&mut self, cx: &mut Context<'_>, item: &Item) -> Step;
+
+    /// What to write after a write of the item's step was refused.
+    fn refused(&mut self, _cx: &mut Context<'_>, _item: &Item, _write: &Write, _error: &ApiError) -> Vec<Write> {
+        Vec::new()
+    }
+
+    /// A copy for a fork.
+    fn fork(&self) -> Box<dyn Operator>;
+}
+
+impl Clone for Box<dyn Operator> {
+    fn clone(&self) -> Box<dyn Operator> {
+        self.fork()
     }
 }

@@ -43,10 +43,10 @@ pub(super) const SUITES: &[Suite] = &[
         Program(SCENARIOS, &["recoveries", "--runs", "20"]),
     ),
     Suite {
-        env: &[("STEAD_RECOVERY_RUNS", "100000")],
+        env: &[("STEAD_RECOVERY_RUNS", "40000")],
         ..suite(
             "recovery-seeds",
-            "100,000 seeded recoveries on a model of a cluster",
+            "40,000 seeded recoveries in a simulated cluster",
             Tests("recovery", &["seeds::never_two_writers"]),
         )
     },

@@ -48,7 +48,7 @@ pub(super) fn is_custom(kind: &Kind) -> bool {
 /// Whether a kind without a type has the subresource `status`.
 fn has_status(kind: &Kind) -> bool {
     match kind.kind {
-        "NetworkAttachmentDefinition" => false,
+        "NetworkAttachmentDefinition" | "NodeRecovery" => false,
         "ResourceQuota" | "CustomResourceDefinition" | "ValidatingAdmissionPolicy" => true,
         _ => is_custom(kind),
     }

@@ -1,11 +1,11 @@
 //! A recording, and the same in the simulation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stead_agree::Observation;
+use stead_agree::{Observation, single};
 use stead_kubectl::KubectlCommand;
 use stead_sim::{Choices, Happening, MachineSpec, MachineState, Question, RecordedAnswers, Settings, Simulation};
 use stead_whatif::{Manifests, execute};
@@ -48,10 +48,92 @@ impl Recording {
         without_repeats(lines)
     }
 
+    /// What depended on fractions of a second: the order of scheduling, who saw what first, how long a stand-in took.
+    fn add_races(&self, answers: &mut RecordedAnswers) {
+        self.scheduling_order().into_iter().for_each(|pod| answers.add(Question::NextPod, pod));
+        let (mut waited, mut tainted, mut unknown) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut running, mut failed): (BTreeMap<&str, f64>, BTreeMap<&str, f64>) = Default::default();
+        for line in &self.lines {
+            let text = |field: &str| line[field].as_str().unwrap_or_default();
+            let (at, on, message) = (line["t"].as_f64().unwrap_or_default(), text("on"), single(text("message")));
+            match text("event") {
+                "WaitForFirstConsumer" => drop(waited.insert(on)),
+                "WaitForPodScheduled" if waited.insert(on) => {
+                    let claim = on.trim_start_matches("PersistentVolumeClaim/");
+                    answers.add(Question::LateClaim { claim: format!("openstack/{claim}") }, "yes");
+                }
+                "SuccessfulDelete" => {
+                    let pod = message.strip_prefix("Delete Pod ").and_then(|rest| rest.split(' ').next());
+                    if let Some(pod) = pod.filter(|pod| failed.get(pod).is_some_and(|since| at - since < 1.0)) {
+                        answers.add(Question::CollectedByOwner { pod: format!("default/{pod}") }, "yes");
+                    }
+                }
+                _ => {}
+            }
+            match (text("status"), text("ready")) {
+                ("Running", "0/1") => drop(running.insert(text("pod"), at)),
+                ("Running", "1/1") => {
+                    if let Some(since) = running.remove(text("pod")) {
+                        let question =
+                            Question::StandInDelay { pod: format!("default/{}", text("pod")), stage: "ready" };
+                        answers.add(question, format!("{:.0}", (at - since) * 1000.0));
+                    }
+                }
+                ("Failed", _) => drop(failed.insert(text("pod"), at)),
+                _ => {}
+            }
+            let Some(node) = line["node"].as_str().filter(|_| line["taints"].is_array()) else { continue };
+            let is_unknown = line["ready"][0] == "Unknown";
+            if is_unknown {
+                unknown.insert(node)
+            } else {
+                unknown.remove(node)
+            };
+            let lost = json!(["node.kubernetes.io/unreachable", "NoExecute"]);
+            if !line["taints"].as_array().into_iter().flatten().any(|taint| *taint == lost) {
+                tainted.remove(node);
+            } else if tainted.insert(node) {
+                answers.add(Question::TaintedNode { zone: String::new() }, node);
+                // More than 55 % of the nodes: the pass that finds that stops the zone.
+                if unknown.len() * 100 >= NODES.len() * 55 {
+                    answers.add(Question::TaintDuringPass { zone: String::new() }, "yes");
+                }
+            }
+        }
+    }
+
+    /// The pods as they were scheduled. Those that wait for volumes are bound later than they are scheduled: they count as
+    /// of their creation.
+    fn scheduling_order(&self) -> Vec<String> {
+        let mut created: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
+        let mut order: Vec<(usize, String)> = Vec::new();
+        for (place, line) in self.lines.iter().enumerate() {
+            let at = line["t"].as_f64().unwrap_or_default();
+            if let (Some(pod), "Pending", None) =
+                (line["pod"].as_str(), line["status"].as_str().unwrap_or_default(), line["node"].as_str())
+            {
+                created.entry(pod).or_insert((at, place));
+            }
+            if line["status"] == "(gone)" {
+                line["pod"].as_str().and_then(|pod| created.remove(pod));
+            }
+            let message = line["message"].as_str().filter(|_| line["event"] == "Scheduled").unwrap_or_default();
+            let pod = message.strip_prefix("Successfully assigned ").and_then(|rest| Some(rest.split_once(" to ")?.0));
+            if let Some(pod) = pod {
+                let name = pod.rsplit('/').next().unwrap_or_default();
+                let waited = created.get(name).filter(|(since, _)| (0.8..5.0).contains(&(at - since)));
+                order.push((waited.map_or(place, |(_, place)| *place), pod.to_owned()));
+            }
+        }
+        order.sort();
+        order.into_iter().map(|(_, pod)| pod).collect()
+    }
+
     /// What the real components chose: nodes, suffixes of names, hashes of templates.
     fn answers(&self) -> RecordedAnswers {
         let mut answers = RecordedAnswers::default();
         let mut hashes: Vec<String> = Vec::new();
+        self.add_races(&mut answers);
         for line in self.lines.iter().filter(|line| line["event"].is_string()) {
             let message = line["message"].as_str().unwrap_or_default();
             match line["event"].as_str() {
@@ -109,7 +191,7 @@ fn observation(line: &Value, names: &BTreeMap<String, String>) -> Option<Observa
         let state = json!([line["attached"], line["gone"], line["deleting"], line["error"]]);
         (format!("attachment {} {}", stable(volume, names), line["node"].as_str()?), state)
     } else if let Some(reason) = line["event"].as_str() {
-        let (on, message) = (line["on"].as_str()?, stable(line["message"].as_str()?, names));
+        let (on, message) = (line["on"].as_str()?, stable(single(line["message"].as_str()?), names));
         (format!("event {on} {reason} {message}"), json!("reported"))
     } else {
         let mut taints: Vec<Value> = line["taints"].as_array()?.clone();

@@ -20,6 +20,13 @@ use crate::step::{Context, DeleteOptions, Step, Write};
 use crate::store::Store;
 use crate::volumes::{attachment_name, csi_parts};
 
+/// Whether a recording says that the loop does not run before the volume is needed again.
+fn deferred(cx: &mut Context<'_>, volume: &VolumeState, node: &str) -> bool {
+    let name = volume.any_spec().map(|spec| spec.name.to_string()).unwrap_or_default();
+    let question = Question::Detachment { volume: name, node: node.to_owned() };
+    cx.choices.take_recorded(&question).as_deref() == Some("no")
+}
+
 /// What an operation found when it looked at its VolumeAttachment.
 enum Found {
     Waiting,
@@ -227,6 +234,10 @@ impl AttachDetach {
                 let forced = expires.filter(|_| !healthy).map(|at| self.next_loop(cx, at));
                 let proven = until.map(|at| self.next_loop(cx, at));
                 forced.into_iter().chain(proven).for_each(|at| volume.reconcile(at));
+                continue;
+            }
+            if deferred(cx, volume, &node) {
+                volume.reconcile(self.next_loop(cx, cx.now));
                 continue;
             }
             // The node has to know before the volume goes.

@@ -839,3 +839,33 @@ fn a_pod_that_its_kubelet_cannot_end_stays() {
     let pod = simulation.store().get::<Pod>("n", "p").expect("it stays");
     assert!(pods::is_terminating(pod) && pods::phase(pod) == "Running");
 }
+
+#[test]
+fn the_stages_of_pods_go_on_when_a_cluster_is_taken_over() {
+    let mut settings = Settings::default().with_stand_ins();
+    settings.workload.job = SignedDuration::from_secs(20);
+    let mut simulation = cluster(settings.clone());
+    let mut object = pod("job", "a", json!({ "restartPolicy": "Never" }));
+    object.metadata_mut().labels = Some([("batch.kubernetes.io/job-name".to_owned(), "job".to_owned())].into());
+    create(&mut simulation, object);
+    create(&mut simulation, pod("web", "a", json!({})));
+    simulation.run_until(at(110)).expect("runs");
+    let (now, world) = (simulation.now(), simulation.world().clone());
+    let objects: Vec<SimObject> = simulation.store().iter().map(|(_, object)| object.clone()).collect();
+    let settings = settings.with_components(&COMPONENTS);
+    let mut resumed = Simulation::resume(now, settings, Choices::enumerated(), objects, world);
+    for simulation in [&mut simulation, &mut resumed] {
+        simulation.follow();
+        simulation.run_until(at(200)).expect("runs");
+    }
+    let ended = |simulation: &mut Simulation| -> Vec<i64> {
+        let journal = simulation.take_journal().into_iter();
+        let ended = journal.filter_map(|(at, happening)| match happening {
+            Happening::Changed(change) if change.of::<Pod>().1.is_some_and(|pod| pods::has_ended(pod)) => Some(at),
+            _ => None,
+        });
+        ended.map(|at| at.as_second() - START).collect()
+    };
+    assert_eq!(ended(&mut simulation), [122]);
+    assert_eq!(ended(&mut resumed), [122]);
+}
