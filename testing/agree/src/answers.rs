@@ -35,7 +35,7 @@ pub(crate) fn answers(recording: &Recording, history: &History) -> RecordedAnswe
         .into_iter()
         .for_each(|(zone, answer)| answers.add(Question::TaintDuringPass { zone }, answer));
     collected_by_owners(history).into_iter().for_each(|pod| answers.add(Question::CollectedByOwner { pod }, "yes"));
-    late_claims(history).into_iter().for_each(|claim| answers.add(Question::LateClaim { claim }, "yes"));
+    late_claims(history).into_iter().for_each(|(claim, how)| answers.add(Question::LateClaim { claim }, how));
     detachments(history).into_iter().for_each(|(question, answer)| answers.add(question, answer));
     stand_in_delays(recording, history).into_iter().for_each(|(question, millis)| answers.add(question, millis));
     answers
@@ -120,22 +120,32 @@ fn collected_by_owners(history: &History) -> Vec<String> {
     collected
 }
 
-/// The claims that the volume binder saw only after their pods were created.
-fn late_claims(history: &History) -> Vec<String> {
-    let mut known: BTreeMap<String, ()> = BTreeMap::new();
+/// The claims that the volume binder saw only after their pods were created, or after a node was selected.
+fn late_claims(history: &History) -> Vec<(String, &'static str)> {
+    let mut waiting: BTreeMap<String, bool> = BTreeMap::new();
     let mut late = Vec::new();
-    for event in
-        history.changes.iter().filter(|change| change.kind() == "Event").filter_map(|change| change.after.as_ref())
-    {
-        let about = &event["involvedObject"];
-        let name = format!(
-            "{}/{}",
-            about["namespace"].as_str().unwrap_or_default(),
-            about["name"].as_str().unwrap_or_default()
-        );
-        match event["reason"].as_str() {
-            Some("WaitForFirstConsumer") => drop(known.insert(name, ())),
-            Some("WaitForPodScheduled") if known.insert(name.clone(), ()).is_none() => late.push(name),
+    for change in &history.changes {
+        let Some(object) = change.after.as_ref() else { continue };
+        if change.kind() == "PersistentVolumeClaim" {
+            let Some(name) = full_name(object) else { continue };
+            if change.before.is_none() {
+                waiting.insert(name, true);
+            } else if newly(change, "/metadata/annotations/volume.kubernetes.io~1selected-node").is_some()
+                && waiting.remove(&name) == Some(true)
+            {
+                late.push((name, "selected"));
+            }
+        }
+        let about = &object["involvedObject"];
+        let field = |name: &str| about[name].as_str().unwrap_or_default();
+        let name = format!("{}/{}", field("namespace"), field("name"));
+        match object["reason"].as_str() {
+            Some("WaitForFirstConsumer") if about["kind"] == "PersistentVolumeClaim" => {
+                waiting.insert(name, false);
+            }
+            Some("WaitForPodScheduled") if waiting.insert(name.clone(), false) == Some(true) => {
+                late.push((name, "yes"))
+            }
             _ => {}
         }
     }
@@ -229,7 +239,7 @@ fn detachments(history: &History) -> Vec<(Question, &'static str)> {
         }
         let (Some(pod), None, "Pod") = (&change.before, &change.after, change.kind()) else { continue };
         let Some(node) = text(pod, "/spec/nodeName") else { continue };
-        for volume in claims_of(pod).filter_map(|claim| volumes.get(&claim)) {
+        for (claim, volume) in claims_of(pod).filter_map(|claim| Some((claim.clone(), volumes.get(&claim)?))) {
             let is_of = |attachment: &Value| {
                 text(attachment, "/spec/source/persistentVolumeName") == Some(volume)
                     && text(attachment, "/spec/nodeName") == Some(node)
@@ -240,7 +250,7 @@ fn detachments(history: &History) -> Vec<(Question, &'static str)> {
             {
                 continue;
             }
-            let question = Question::Detachment { volume: volume.clone(), node: node.to_owned() };
+            let question = Question::Detachment { claim, node: node.to_owned() };
             let later = history.changes[place..].iter().take_while(|later| later.at - change.at < SUCCESSOR);
             let needs = |later: &Change| {
                 later.kind() == "Pod"
@@ -272,31 +282,23 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// The nodes whose pods a DaemonSet counted as not ready before it could see the taint of the node, and not again after it.
+/// How soon DaemonSets react to a lost node, in milliseconds.
+const DAEMON_SET_REACTS: i64 = 1500;
+
+/// The lost nodes of which DaemonSets saw that their pods are not ready, but not the taint that comes with it: they still
+/// count them as nodes that should run a pod.
 fn late_taints(history: &History) -> Vec<String> {
-    let (mut lost, mut late): (Vec<(i64, String)>, Vec<String>) = (Vec::new(), Vec::new());
-    let is_tainted = |node: Option<&Value>| {
-        let taints = node.and_then(|node| node["spec"]["taints"].as_array()).into_iter().flatten();
-        taints
-            .filter(|taint| taint["effect"] == "NoSchedule")
-            .any(|taint| taint["key"] == "node.kubernetes.io/unreachable")
-    };
-    let soon = |at: i64, since: i64| at >= since && at - since < 1500;
+    let mut late = Vec::new();
     for (place, change) in history.changes.iter().enumerate().filter(|(_, change)| change.kind() == "Node") {
         let Some(name) = text(change.latest(), "/metadata/name") else { continue };
-        if is_lost_condition(change.after.as_ref()) && !is_lost_condition(change.before.as_ref()) {
-            lost.push((change.at, name.to_owned()));
-        }
-        if !is_tainted(change.after.as_ref()) || is_tainted(change.before.as_ref()) {
+        if !is_lost_condition(change.after.as_ref()) || is_lost_condition(change.before.as_ref()) {
             continue;
         }
-        let Some((since, _)) = lost.iter().rev().find(|(at, other)| other == name && soon(change.at, *at)) else {
-            continue;
-        };
-        let counted = |changes: &[Change], from: i64| {
-            changes.iter().filter(|change| change.kind() == "DaemonSet").any(|change| soon(change.at, from))
-        };
-        if counted(&history.changes[..place], *since) && !counted(&history.changes[place..], change.at) {
+        let soon = history.changes[place..].iter().take_while(|later| later.at - change.at < DAEMON_SET_REACTS);
+        let counts: Vec<&Change> = soon.filter(|later| later.kind() == "DaemonSet").collect();
+        let wanted =
+            |set: &Option<Value>| set.as_ref().and_then(|set| set["status"]["desiredNumberScheduled"].as_i64());
+        if !counts.is_empty() && !counts.iter().any(|count| wanted(&count.after) < wanted(&count.before)) {
             late.push(name.to_owned());
         }
     }

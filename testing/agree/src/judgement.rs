@@ -34,8 +34,8 @@ pub struct Judgement {
 /// How much later or earlier something may happen: within the periods at which controllers and kubelets look.
 fn tolerances(recording: &Recording) -> Tolerances {
     match recording.header.real_timers {
-        true => Tolerances { time: 12.0, transient: 1.6 },
-        false => Tolerances { time: 3.0, transient: 1.6 },
+        true => Tolerances { time: 12.0, claims: 16.0, transient: 1.6 },
+        false => Tolerances { time: 3.0, claims: 16.0, transient: 1.6 },
     }
 }
 

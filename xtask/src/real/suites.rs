@@ -33,6 +33,7 @@ const fn alone(name: &'static str, about: &'static str, run: Run) -> Suite {
 
 const SCENARIOS: &str = "stead-scenarios";
 const ORACLE: &str = "stead-oracle";
+const AGREE: &str = "stead-agree";
 
 /// All suites. Those that take longest come first, so that the end is not one long suite alone.
 pub(super) const SUITES: &[Suite] = &[
@@ -43,10 +44,10 @@ pub(super) const SUITES: &[Suite] = &[
         Program(SCENARIOS, &["recoveries", "--runs", "20"]),
     ),
     Suite {
-        env: &[("STEAD_RECOVERY_RUNS", "40000")],
+        env: &[("STEAD_RECOVERY_RUNS", "25000")],
         ..suite(
             "recovery-seeds",
-            "40,000 seeded recoveries in a simulated cluster",
+            "25,000 seeded recoveries in a simulated cluster",
             Tests("recovery", &["seeds::never_two_writers"]),
         )
     },
@@ -98,6 +99,7 @@ pub(super) const SUITES: &[Suite] = &[
         Program(ORACLE, &["verdicts", "--count", "2000", "--gen", "real/odd_cases.py"]),
     ),
     alone("scale", "200 GlanceAPIs, and a restart of the operator", Program(SCENARIOS, &["scale"])),
+    alone("agree", "the simulation in 30 random situations", Program(AGREE, &["--count", "30"])),
     alone("forecasts", "forecasts for 40 random outages", Program(SCENARIOS, &["forecasts"])),
 ];
 

@@ -217,7 +217,7 @@ impl PlannedAction {
             (ActionKind::Drain, _) | (ActionKind::Cordon, false) => format!("cordon {name}"),
             (ActionKind::Cordon, true) => format!("uncordon {name}"),
             (ActionKind::Taint, undo) => {
-                let effect = if number % 2 == 0 { "NoSchedule" } else { "NoExecute" };
+                let effect = if number.is_multiple_of(2) { "NoSchedule" } else { "NoExecute" };
                 let key = "example.org/maintenance";
                 if undo { format!("taint node {name} {key}-") } else { format!("taint node {name} {key}=yes:{effect}") }
             }

@@ -67,7 +67,7 @@ impl Situation {
     pub fn draw(seed: u64, number: u64, timers: Timers) -> Situation {
         let mut chance = Chance::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
         let first = ActionKind::ALL[(number as usize * 7 + seed as usize) % ActionKind::ALL.len()];
-        let node_fails = number % 2 == 0 || first.needs_failed_node();
+        let node_fails = number.is_multiple_of(2) || first.needs_failed_node();
         let attached = matches!(number % 5, 0 | 2 | 3) || first.needs_attached_volume();
         let cluster = cluster(&mut chance);
         let workloads = workload::draw_all(&mut chance, number, first, attached, &cluster);

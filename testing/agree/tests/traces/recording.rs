@@ -58,9 +58,10 @@ impl Recording {
             let (at, on, message) = (line["t"].as_f64().unwrap_or_default(), text("on"), single(text("message")));
             match text("event") {
                 "WaitForFirstConsumer" => drop(waited.insert(on)),
-                "WaitForPodScheduled" if waited.insert(on) => {
-                    let claim = on.trim_start_matches("PersistentVolumeClaim/");
-                    answers.add(Question::LateClaim { claim: format!("openstack/{claim}") }, "yes");
+                reason if on.starts_with("PersistentVolumeClaim/") && waited.insert(on) => {
+                    let claim = format!("openstack/{}", on.trim_start_matches("PersistentVolumeClaim/"));
+                    let seen = if reason == "WaitForPodScheduled" { "yes" } else { "selected" };
+                    answers.add(Question::LateClaim { claim }, seen);
                 }
                 "SuccessfulDelete" => {
                     let pod = message.strip_prefix("Delete Pod ").and_then(|rest| rest.split(' ').next());
@@ -102,31 +103,24 @@ impl Recording {
         }
     }
 
-    /// The pods as they were scheduled. Those that wait for volumes are bound later than they are scheduled: they count as
-    /// of their creation.
+    /// The pods in the order of their creation, which is the one of their scheduling.
     fn scheduling_order(&self) -> Vec<String> {
-        let mut created: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
-        let mut order: Vec<(usize, String)> = Vec::new();
-        for (place, line) in self.lines.iter().enumerate() {
-            let at = line["t"].as_f64().unwrap_or_default();
-            if let (Some(pod), "Pending", None) =
-                (line["pod"].as_str(), line["status"].as_str().unwrap_or_default(), line["node"].as_str())
-            {
-                created.entry(pod).or_insert((at, place));
-            }
+        let scheduled = self.lines.iter().filter(|line| line["event"] == "Scheduled");
+        let names = scheduled.filter_map(|line| line["message"].as_str()?.strip_prefix("Successfully assigned "));
+        // Only these events tell the namespace of a pod.
+        let full_names: BTreeMap<&str, &str> = names
+            .filter_map(|text| text.split_once(" to "))
+            .filter_map(|(pod, _)| Some((pod.split_once('/')?.1, pod)))
+            .collect();
+        let (mut known, mut order) = (BTreeSet::new(), Vec::new());
+        for (line, pod) in self.lines.iter().filter_map(|line| Some((line, line["pod"].as_str()?))) {
             if line["status"] == "(gone)" {
-                line["pod"].as_str().and_then(|pod| created.remove(pod));
-            }
-            let message = line["message"].as_str().filter(|_| line["event"] == "Scheduled").unwrap_or_default();
-            let pod = message.strip_prefix("Successfully assigned ").and_then(|rest| Some(rest.split_once(" to ")?.0));
-            if let Some(pod) = pod {
-                let name = pod.rsplit('/').next().unwrap_or_default();
-                let waited = created.get(name).filter(|(since, _)| (0.8..5.0).contains(&(at - since)));
-                order.push((waited.map_or(place, |(_, place)| *place), pod.to_owned()));
+                known.remove(pod);
+            } else if known.insert(pod) {
+                order.extend(full_names.get(pod).map(|name| (*name).to_owned()));
             }
         }
-        order.sort();
-        order.into_iter().map(|(_, pod)| pod).collect()
+        order
     }
 
     /// What the real components chose: nodes, suffixes of names, hashes of templates.
@@ -219,7 +213,10 @@ fn settings() -> Settings {
     let seconds = SignedDuration::from_secs;
     let mut settings = Settings::default().with_stand_ins();
     settings.kubelet.lease_period = seconds(4);
-    settings.kubelet.status_period = seconds(4);
+    // A stand-in starts a pod before it has reported the volumes as in use, so the report does not delay it.
+    settings.kubelet.status_period = SignedDuration::ZERO;
+    // A stand-in that goes on reports at its next beat.
+    settings.kubelet.resume = seconds(3);
     settings.storage = stead_sim::StorageSettings::stand_in();
     settings
 }

@@ -25,7 +25,6 @@ use stead_model::unique_volume_name;
 
 use self::state::{NodeState, State, volumes_in_use};
 use crate::loop_grid::LoopGrid;
-use crate::choices::Question;
 use crate::object::{ObjectKind, SimKey};
 use crate::step::{Context, Controller, Item, Step, Wakes};
 use crate::store::Change;
@@ -96,9 +95,8 @@ impl AttachDetach {
     /// When a volume is looked at that a node does not need any more: in the next loop, or at once if a recording says that
     /// the loop ran then.
     fn release_loop(&self, cx: &Context<'_>, unique: &str, node: &str) -> Timestamp {
-        let name = self.state.volume(unique).and_then(|volume| Some(volume.any_spec()?.name.to_string()));
-        let question = Question::Detachment { volume: name.unwrap_or_default(), node: node.to_owned() };
-        match cx.choices.next_recorded(&question) {
+        let question = self.state.volume(unique).and_then(|volume| reconcile::detachment(cx.store, volume, node));
+        match question.and_then(|question| cx.choices.next_recorded(&question)) {
             Some("yes") => cx.now + cx.settings.timers.reaction,
             _ => self.first_loop(cx),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{AttachedVolume, Node};
+use k8s_openapi::api::core::v1::{AttachedVolume, Node, PersistentVolume};
 use k8s_openapi::api::storage::v1::{
     VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
 };
@@ -20,11 +20,18 @@ use crate::step::{Context, DeleteOptions, Step, Write};
 use crate::store::Store;
 use crate::volumes::{attachment_name, csi_parts};
 
-/// Whether a recording says that the loop does not run before the volume is needed again.
+/// Whether the loop runs before a volume is needed again, as a recording says.
+pub(super) fn detachment(store: &Store, volume: &VolumeState, node: &str) -> Option<Question> {
+    let volume = store.get::<PersistentVolume>("", &volume.any_spec()?.name)?;
+    let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    let (namespace, name) = (claim.namespace.as_deref()?, claim.name.as_deref()?);
+    Some(Question::Detachment { claim: format!("{namespace}/{name}"), node: node.to_owned() })
+}
+
+/// Whether a recording says that it does not.
 fn deferred(cx: &mut Context<'_>, volume: &VolumeState, node: &str) -> bool {
-    let name = volume.any_spec().map(|spec| spec.name.to_string()).unwrap_or_default();
-    let question = Question::Detachment { volume: name, node: node.to_owned() };
-    cx.choices.take_recorded(&question).as_deref() == Some("no")
+    let question = detachment(cx.store, volume, node);
+    question.and_then(|question| cx.choices.take_recorded(&question)).as_deref() == Some("no")
 }
 
 /// What an operation found when it looked at its VolumeAttachment.

@@ -94,7 +94,7 @@ impl Kubelet {
         let id = id_of(pod);
         self.change_node(node, |run| run.pods.insert(id.clone()));
         // On a node that is not reachable the next stage begins when it is back.
-        let reachable = cx.world.is_connected(node, cx.now);
+        let reachable = cx.world.state(node).reports();
         let since = stage_began(pod).filter(|began| reachable && *began < cx.now);
         self.stand_ins.insert(id.clone(), StandIn { node: Arc::clone(node), task: Task::Look, since });
         if phase(pod) == "Running" {
@@ -126,7 +126,8 @@ impl Kubelet {
     fn stand_in(&mut self, cx: &mut Context<'_>, id: &PodId, out: &mut Out) {
         let Some(mut stand_in) = self.stand_ins.remove(|other| other.cmp(id)) else { return };
         let pod = cx.store.at::<Pod>(&id.0).filter(|pod| pod.metadata.uid.as_deref() == Some(&*id.1)).cloned();
-        let reachable = cx.world.is_connected(&stand_in.node, cx.now);
+        // It looks at its pods as soon as it is back, before it reports its own status.
+        let reachable = cx.world.state(&stand_in.node).reports();
         let Some(pod) = pod else {
             self.release_in_use(&stand_in.node, id);
             if reachable || !cx.world.state(&stand_in.node).executes() {

@@ -28,7 +28,11 @@ impl VolumeBinder {
     ) -> Step {
         let mut writes = Writes::default();
         let is_late = Question::LateClaim { claim: format!("{}/{}", key.namespace, key.name) };
-        let was_unused = self.unused.remove(key) && !cx.choices.happened(&is_late);
+        let late = cx.choices.take_recorded(&is_late);
+        let was_unused = self.unused.remove(key) && late.is_none();
+        if late.as_deref() == Some("selected") {
+            return Step::again(cx.settings.timers.reaction * 50);
+        }
         let pending = if annotation(&claim.metadata, BIND_COMPLETED).is_some() {
             sync_bound(cx, key, claim, &mut writes);
             false
