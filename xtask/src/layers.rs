@@ -32,7 +32,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-placement", Core, &["stead-semantics", "stead-model"]),
     ("stead-sim", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-kubectl", Core, &["stead-semantics", "stead-model"]),
-    ("stead-whatif", Core, &["stead-semantics", "stead-model", "stead-sim", "stead-kubectl"]),
+    ("stead-whatif", Core, &["stead-semantics", "stead-model", "stead-sim", "stead-kubectl", "stead-loops"]),
     ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-loops", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
     ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement"]),

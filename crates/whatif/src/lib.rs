@@ -2,11 +2,12 @@
 //!
 //! A [`Rehearsal`] says where the cluster comes from and what is done, what fails and what is expected in it. [`play`]
 //! plays it on a [`stead_sim::Simulation`] and returns what happened ([`Run`]): a story for people, results for CI.
-//! `kubectl/` executes kubectl's commands on a simulation. This crate predicts nothing by itself: the simulation does.
+//! `kubectl/` executes kubectl's commands on a simulation, [`SteadOperator`] runs Stead's own loops in it. This crate predicts nothing by itself: the simulation does.
 
 mod duration;
 mod expectation;
 mod kubectl;
+mod operator;
 mod pattern;
 mod play;
 mod pod_table;
@@ -20,6 +21,7 @@ pub use expectation::{
     ConditionExpectation, EventExpectation, Expectation, FieldExpectation, ServingExpectation, WritersExpectation,
 };
 pub use kubectl::{CommandError, Manifests, execute};
+pub use operator::SteadOperator;
 pub use play::{PlayedStep, Run, play};
 pub use pod_table::{COLUMNS, PodRow, age, table};
 pub use rehearsal::{
