@@ -10,6 +10,7 @@ mod layers;
 mod older_kubernetes;
 mod oracle;
 mod real;
+mod screenshots;
 mod shape;
 
 use std::ffi::OsString;
@@ -32,6 +33,8 @@ enum Task {
     Layers,
     /// Print figures about the shape of the code: JSON accesses by strings, string errors, lines.
     Shape,
+    /// Write the screenshots of the timeline page to docs/images (needs Chromium).
+    Screenshots,
     /// Build the real kube-scheduler as a judge (needs Go).
     Oracle(oracle::Args),
     /// Build the real control plane (needs Go).
@@ -61,6 +64,9 @@ enum Task {
     /// Compare forecasts for random outages with what then happens on the real control plane.
     #[command(disable_help_flag = true)]
     Forecasts(Rest),
+    /// Play random situations on the real control plane and in the simulation, and compare every change.
+    #[command(disable_help_flag = true)]
+    Agree(Rest),
     /// Recover random dead nodes under random faults, and look for two writers of one volume.
     #[command(disable_help_flag = true)]
     Recoveries(Rest),
@@ -103,6 +109,7 @@ fn main() -> Result<ExitCode> {
         Task::Real(args) => real::run(&args)?,
         Task::Layers => layers::run()?,
         Task::Shape => shape::run()?,
+        Task::Screenshots => screenshots::run()?,
         Task::Oracle(args) => oracle::build(&args)?,
         Task::Kubernetes(args) => older_kubernetes::build(&args)?,
         Task::Cluster(rest) => delegate(&SCENARIOS, "cluster", &rest)?,
@@ -111,6 +118,7 @@ fn main() -> Result<ExitCode> {
         Task::Scale(rest) => delegate(&SCENARIOS, "scale", &rest)?,
         Task::Operators(rest) => delegate(&SCENARIOS, "operators", &rest)?,
         Task::Forecasts(rest) => delegate(&SCENARIOS, "forecasts", &rest)?,
+        Task::Agree(rest) => delegate(&["--package", "stead-agree"], "", &rest)?,
         Task::Recoveries(rest) => delegate(&SCENARIOS, "recoveries", &rest)?,
         Task::Glance(rest) => delegate(&SCENARIOS, "glance", &rest)?,
         Task::Gluster(rest) => delegate(&SCENARIOS, "gluster", &rest)?,

@@ -18,6 +18,7 @@ mod gluster;
 mod install;
 mod operator;
 mod recover;
+mod rehearse;
 mod timers;
 mod triage;
 mod version;
@@ -33,6 +34,7 @@ pub(crate) use install::{
 };
 pub(crate) use operator::{AntiAffinity, LogFormat, OperatorArgs};
 pub(crate) use recover::{RecoverArgs, RecoverFormat};
+pub(crate) use rehearse::RehearseArgs;
 pub(crate) use timers::TimerArgs;
 pub(crate) use triage::TriageArgs;
 pub(crate) use version::{VersionArgs, VersionFormat};
@@ -48,6 +50,9 @@ Examples:
 
   The machine is powered off. Move its pods and volumes to other nodes:
     stead recover node/worker-0 --confirm-off 'powered off in the console'
+
+  What happens when a machine fails? A drill in a simulated cluster:
+    stead rehearse
 
   Where would this workload go?
     stead place -f statefulset.yaml
@@ -65,7 +70,7 @@ Run `stead COMMAND --help` for the examples and details of a command.";
 
 /// The commands in `stead --help`, grouped by what people want to do.
 const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
-    ("Diagnose (read-only)", &["explain", "place", "dump"]),
+    ("Diagnose (read-only)", &["explain", "place", "rehearse", "dump"]),
     ("Act", &["recover"]),
     ("Run in a cluster", &["install", "uninstall", "manifests", "operator", "gluster"]),
     ("Other", &["version", "completions"]),
@@ -91,6 +96,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     Place(PlaceArgs),
+    Rehearse(RehearseArgs),
     Dump(DumpArgs),
     Recover(RecoverArgs),
     Install(InstallArgs),
@@ -315,7 +321,7 @@ fn size(text: &str) -> anyhow::Result<u64> {
 pub(crate) enum Format {
     /// Text for people
     Table,
-    /// Text with more columns: `place` adds the score of each plugin
+    /// Text with more details: `place` adds the score of each plugin, `rehearse` every command and change
     Wide,
     /// JSON
     Json,

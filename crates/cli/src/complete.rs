@@ -11,12 +11,12 @@ use std::time::Duration;
 use clap::ArgMatches;
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use stead_client::{ApiPath, ApiRequest, Client};
 use stead_model::Kind;
 
 use crate::args::{self, Cli};
-use crate::commands::explained_kinds;
+use crate::commands::{SHIPPED, explained_kinds};
 use crate::connect::{ConnectArgs, connect};
 
 /// The variable by which the script of a shell asks for completions.
@@ -52,6 +52,18 @@ pub(crate) fn targets() -> ArgValueCompleter {
 /// Completes the target of `stead recover`.
 pub(crate) fn nodes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| complete_target(current, &[("node", Kind::known("Node"))]))
+}
+
+/// Completes the rehearsals of `stead rehearse`: names of shipped ones, and files.
+pub(crate) fn rehearsals() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let starts = |name: &str| current.to_str().is_some_and(|current| name.starts_with(current));
+        let names = SHIPPED.iter().filter(|shipped| starts(shipped.name));
+        let mut found: Vec<CompletionCandidate> =
+            names.map(|shipped| CompletionCandidate::new(shipped.name).help(Some(shipped.about.into()))).collect();
+        found.extend(PathCompleter::file().complete(current));
+        found
+    })
 }
 
 /// A word for a kind on the command line, and the kind.

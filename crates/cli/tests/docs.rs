@@ -81,7 +81,7 @@ fn relative_links_resolve() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Compares every quoted command that reads `examples/` with what the program prints. `…` stands for lines that are left out.
+/// Compares every quoted command that needs no cluster with what the program prints. `…` stands for lines that are left out.
 #[test]
 fn quoted_output_is_what_the_program_prints() {
     let mut compared = 0;
@@ -95,7 +95,9 @@ fn quoted_output_is_what_the_program_prints() {
             }
             let Some(command) = lines.next().and_then(|line| line.strip_prefix("$ ")) else { continue };
             let command = command.strip_prefix("cargo run --release -p stead -- ");
-            let Some(command) = command.filter(|command| command.contains("--from examples/")) else { continue };
+            let needs_no_cluster =
+                |command: &&str| command.contains("--from examples/") || command.starts_with("rehearse");
+            let Some(command) = command.filter(needs_no_cluster) else { continue };
             let output = Command::new(env!("CARGO_BIN_EXE_stead"))
                 .args(command.split_whitespace())
                 .current_dir(root())

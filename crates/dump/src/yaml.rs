@@ -60,7 +60,7 @@ pub(crate) fn parsed_documents<E>(
 }
 
 /// The same with a value of each document, for a text with anchors, aliases and merged mappings.
-fn built_documents<E>(
+pub(crate) fn built_documents<E>(
     text: &str,
     error: impl Fn(usize, YamlError) -> E,
     mut document: impl FnMut(usize, Value) -> Result<(), E>,

@@ -3,7 +3,7 @@
 //! Every choice answers a [`Question`]. A seed answers all of them; a recording answers those that it has seen and checks
 //! that its answer is possible; an enumeration goes through all answers, one run after the other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::SignedDuration;
 
@@ -45,6 +45,11 @@ pub enum Question {
         /// The zone.
         zone: String,
     },
+    /// The budget that is looked at when a pod changes that several budgets cover.
+    Budget {
+        /// Namespace and name of the pod.
+        pod: String,
+    },
     /// The volume that a claim is bound to, among equally large ones.
     Volume {
         /// Namespace and name of the claim.
@@ -54,6 +59,53 @@ pub enum Question {
     Attachment {
         /// The name of the PersistentVolume.
         volume: String,
+    },
+    /// The pod that is scheduled first, among those that came at the same moment.
+    NextPod,
+    /// Whether the loop of the attach-detach controller runs after a pod has released a volume and before its successor on
+    /// the same node needs it: `yes`, `no`, or `-` if there is no successor.
+    Detachment {
+        /// Namespace and name of the claim of the volume.
+        claim: String,
+        /// The node.
+        node: String,
+    },
+    /// How long a stand-in kubelet took, in milliseconds.
+    StandInDelay {
+        /// Namespace and name of the pod.
+        pod: String,
+        /// What it did: `start`, `ready`, `job` or `stop`.
+        stage: &'static str,
+    },
+    /// Whether a node that is lost gets its NoSchedule taint only after others have reacted to its condition: the node
+    /// controller reads the node from the API server before it writes.
+    LateTaint {
+        /// The node.
+        node: String,
+    },
+    /// Whether the node controller still sees a lost node as Ready when it is about to taint it: it then gives up until its
+    /// next pass, and has used up its turn (`doNoExecuteTaintingPass`).
+    StaleNode {
+        /// The node.
+        node: String,
+    },
+    /// Whether the volume binder looks at a new claim only after the pod that uses it was created (`yes`), or even after a
+    /// node was selected for it (`selected`).
+    LateClaim {
+        /// Namespace and name of the claim.
+        claim: String,
+    },
+    /// Whether the controller of a pod deletes it when the pod garbage collector has marked it as Failed, before the
+    /// collector deletes it.
+    CollectedByOwner {
+        /// Namespace and name of the pod.
+        pod: String,
+    },
+    /// Whether the eviction of a pod that is removed at once is reported as cancelled: the removal may arrive before the
+    /// answer to the deletion.
+    EvictionCancelled {
+        /// Namespace and name of the pod.
+        pod: String,
     },
     /// A delay that is not the same each time.
     Jitter {
@@ -100,6 +152,8 @@ enum Source {
     Recording { recorded: RecordedAnswers, impossible: Vec<ImpossibleAnswer> },
     /// A path through the tree of all answers: the answers so far, each with the number of options.
     Path { taken: Vec<(usize, usize)>, next: usize },
+    /// The first option that is not one of these, else the first one.
+    First { avoided: BTreeSet<String> },
 }
 
 /// The source of chance of a simulation.
@@ -128,6 +182,12 @@ impl Choices {
         Choices { source: Source::Path { taken: Vec::new(), next: 0 }, ..Choices::seeded(0) }
     }
 
+    /// Always the first option, without jitter. These options, such as nodes that nothing is heard of, are chosen only if
+    /// there are no others.
+    pub fn first_except(avoided: impl IntoIterator<Item = String>) -> Choices {
+        Choices { source: Source::First { avoided: avoided.into_iter().collect() }, ..Choices::seeded(0) }
+    }
+
     /// After a run with an enumeration, the choices of the next one; none when all were made.
     pub fn next_path(&self) -> Option<Choices> {
         let Source::Path { taken, .. } = &self.source else { return None };
@@ -141,7 +201,7 @@ impl Choices {
     pub fn impossible(&self) -> &[ImpossibleAnswer] {
         match &self.source {
             Source::Recording { impossible, .. } => impossible,
-            Source::Seed | Source::Path { .. } => &[],
+            Source::Seed | Source::Path { .. } | Source::First { .. } => &[],
         }
     }
 
@@ -166,6 +226,9 @@ impl Choices {
         }
         match &mut self.source {
             Source::Seed => self.below(options.len()),
+            Source::First { avoided } => {
+                options.iter().position(|option| !avoided.contains(*option)).unwrap_or_default()
+            }
             Source::Path { taken, next } => {
                 if *next == taken.len() {
                     taken.push((0, options.len()));
@@ -211,11 +274,11 @@ impl Choices {
         }
         while chosen.len() < count {
             // An enumeration makes each choice once: later picks come after earlier ones.
-            let in_order = matches!(self.source, Source::Path { .. });
+            let in_order = matches!(self.source, Source::Path { .. } | Source::First { .. });
             let reach = if in_order { left.len() + 1 - (count - chosen.len()) } else { left.len() };
             let picked = match self.source {
                 Source::Recording { .. } => self.below(reach),
-                Source::Seed | Source::Path { .. } => {
+                Source::Seed | Source::Path { .. } | Source::First { .. } => {
                     let names: Vec<&str> = left[..reach].iter().map(|option| options[*option]).collect();
                     self.pick(question.clone(), &names)
                 }
@@ -233,8 +296,52 @@ impl Choices {
         match self.source {
             Source::Seed if count < 2 => 0,
             Source::Seed => self.below(count),
-            Source::Path { .. } | Source::Recording { .. } => self.pick(question, &options()),
+            Source::Path { .. } | Source::First { .. } | Source::Recording { .. } => self.pick(question, &options()),
         }
+    }
+
+    /// Whether they follow a recording.
+    pub fn are_recorded(&self) -> bool {
+        matches!(self.source, Source::Recording { .. })
+    }
+
+    /// Chooses the option that a recording has first, whenever that is; the first one without a recording, or if it has
+    /// none of them. [`Choices::done`] tells that it is over.
+    pub fn pick_earliest(&self, question: &Question, options: &[&str]) -> usize {
+        let Source::Recording { recorded, .. } = &self.source else { return 0 };
+        let answers = recorded.answers.get(question).into_iter().flatten();
+        answers.into_iter().find_map(|answer| options.iter().position(|option| option == answer)).unwrap_or(0)
+    }
+
+    /// What a recording has as an answer has happened.
+    pub fn done(&mut self, question: &Question, answer: &str) {
+        if let Source::Recording { recorded, .. } = &mut self.source
+            && let Some(answers) = recorded.answers.get_mut(question)
+            && let Some(place) = answers.iter().position(|other| other == answer)
+        {
+            answers.remove(place);
+        }
+    }
+
+    /// The answer that a recording has next, without taking it.
+    pub fn next_recorded(&self, question: &Question) -> Option<&str> {
+        match &self.source {
+            Source::Recording { recorded, .. } => recorded.answers.get(question)?.front().map(String::as_str),
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
+        }
+    }
+
+    /// The answer that a recording has next.
+    pub fn take_recorded(&mut self, question: &Question) -> Option<String> {
+        match &mut self.source {
+            Source::Recording { recorded, .. } => recorded.take(question),
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
+        }
+    }
+
+    /// Whether a recording says that something happened that hardly ever does.
+    pub fn happened(&mut self, question: &Question) -> bool {
+        self.take_recorded(question).is_some()
     }
 
     /// The end of a generated name: five letters and digits.
@@ -247,7 +354,7 @@ impl Choices {
         let question = Question::TemplateHash { workload };
         let recorded = match &mut self.source {
             Source::Recording { recorded, .. } => recorded.take(&question),
-            Source::Seed | Source::Path { .. } => None,
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
         };
         recorded.unwrap_or_else(|| computed.to_owned())
     }
@@ -269,7 +376,7 @@ impl Choices {
                 let chosen = self.number() % nanos.max(1);
                 SignedDuration::from_nanos(i64::try_from(chosen).unwrap_or_default())
             }
-            Source::Recording { .. } | Source::Path { .. } => SignedDuration::ZERO,
+            Source::Recording { .. } | Source::Path { .. } | Source::First { .. } => SignedDuration::ZERO,
         }
     }
 }
@@ -280,6 +387,15 @@ mod tests {
 
     fn node(pod: &str) -> Question {
         Question::Node { pod: pod.into() }
+    }
+
+    #[test]
+    fn the_first_option_that_is_not_avoided() {
+        let mut choices = Choices::first_except(["x".to_owned()]);
+        let mut pick = |options: &[&str]| choices.pick(node("a"), options);
+        assert_eq!((pick(&["x", "y", "z"]), pick(&["y", "x"]), pick(&["x"])), (1, 0, 0));
+        assert_eq!(choices.jitter(SignedDuration::from_secs(1)), SignedDuration::ZERO);
+        assert_eq!(choices.pick_several(&node("b"), &[], &["x", "y"], 1), [1]);
     }
 
     #[test]
@@ -310,6 +426,21 @@ mod tests {
         choices.pick(node("a"), &["x", "y"]);
         assert_eq!(choices.impossible().len(), 1);
         assert_eq!(choices.name_suffix("web-"), "abcde");
+    }
+
+    #[test]
+    fn the_option_that_was_recorded_first_is_chosen() {
+        let mut recorded = RecordedAnswers::default();
+        for answer in ["a", "b", "c", "a"] {
+            recorded.add(Question::NextPod, answer);
+        }
+        let mut choices = Choices::recorded(recorded);
+        for (options, expected) in [(["c", "b"], "b"), (["c", "a"], "a"), (["a", "c"], "c"), (["x", "y"], "x")] {
+            let chosen = options[choices.pick_earliest(&Question::NextPod, &options)];
+            assert_eq!(chosen, expected);
+            choices.done(&Question::NextPod, chosen);
+        }
+        assert_eq!(Choices::seeded(1).pick_earliest(&Question::NextPod, &["x", "y"]), 0);
     }
 
     #[test]

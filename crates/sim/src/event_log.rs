@@ -5,7 +5,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use stead_model::fork::{Chunks, Sorted};
 
+use crate::event_correlation::{Correlated, EventCorrelator};
 use crate::object::SimKey;
+use crate::store::Store;
 
 /// An event to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,9 @@ impl EventNote {
     }
 }
 
+/// The beginning of the message of an event that stands for several (`aggregateByReasonMessageFunc`).
+pub(crate) const COMBINED: &str = "(combined from similar events): ";
+
 /// A series of events of `events.k8s.io` ends this long after its last one (`finishTime` of client-go's tools/events).
 const SERIES_END: SignedDuration = SignedDuration::from_mins(6);
 
@@ -73,6 +78,8 @@ pub struct EventLog {
     events: Chunks<SimEvent>,
     /// Where the event of an object with a reason is.
     latest: Sorted<(SimKey, &'static str, Arc<str>), usize>,
+    /// What the reporters of `core/v1` events remember.
+    correlator: EventCorrelator,
 }
 
 impl EventLog {
@@ -90,18 +97,45 @@ impl EventLog {
         found.into_iter().map(|at| &self.events[at])
     }
 
-    /// Adds an event, or counts it where an equal one is there. None if the API server is not told about it.
-    pub(crate) fn add(&mut self, note: Arc<EventNote>, component: &'static str, now: Timestamp) -> Option<SimEvent> {
-        let key = (note.about.clone(), note.reason, note.series());
+    /// What was reported before, by the events of a cluster that is taken over.
+    pub(crate) fn remember(&mut self, store: &Store) {
+        self.correlator = EventCorrelator::of(store);
+    }
+
+    /// Adds an event about the object with a UID, or counts it where an equal one is there. None if the API server is not
+    /// told about it.
+    pub(crate) fn add(
+        &mut self,
+        mut note: Arc<EventNote>,
+        uid: &str,
+        component: &'static str,
+        now: Timestamp,
+    ) -> Option<SimEvent> {
+        let mut series = note.series();
+        if note.version.is_none() {
+            match self.correlator.correlate(&note, uid, component, now) {
+                Correlated::Dropped => return None,
+                Correlated::Single => {}
+                Correlated::Combined => {
+                    let message = format!("{COMBINED}{}", note.message);
+                    note = Arc::new(EventNote { message, ..EventNote::clone(&note) });
+                    series = format!("\u{0}combined {uid}").into();
+                }
+            }
+        }
+        let key = (note.about.clone(), note.reason, series);
         let latest = self.latest.get(&key).copied();
         let ended = |at: &usize| note.version.is_some() && self.events[*at].last + SERIES_END < now;
         if let Some(at) = latest.filter(ended) {
             self.latest.insert((key.0.clone(), key.1, format!("{}\u{0}{at}", key.2).into()), at);
         } else if let Some(at) = latest {
             let event = self.events.get_mut(at);
+            if note.version.is_none() {
+                event.note = note;
+            }
             event.last = now;
             event.count += 1;
-            return (note.version.is_none() || event.count == 2).then(|| event.clone());
+            return (event.note.version.is_none() || event.count == 2).then(|| event.clone());
         }
         let event = SimEvent { note, component, first: now, last: now, count: 1 };
         self.latest.insert(key, self.events.len());
@@ -122,7 +156,7 @@ mod tests {
         let mut add = |second, message: &str, version: Option<&str>| {
             let note = EventNote::warning(&pod, "Failed", message);
             let note = if version.is_some() { note.of_version(version) } else { note };
-            let event = log.add(Arc::new(note), "x", at(second))?;
+            let event = log.add(Arc::new(note), "", "x", at(second))?;
             Some((event.note.message.clone(), event.count))
         };
         let told = |message: &str, count| Some((message.to_owned(), count));
@@ -137,5 +171,26 @@ mod tests {
         assert_eq!(add(7, "c", Some("8")), told("c", 1));
         assert_eq!(add(7 + 361, "d", Some("8")), told("d", 1));
         assert_eq!(log.about(&pod).map(|event| event.count).collect::<Vec<_>>(), [3, 1, 3, 1, 1]);
+    }
+
+    #[test]
+    fn many_events_of_one_reason_become_one_and_too_many_of_one_object_are_dropped() {
+        let pod = SimKey::pod("n", "a");
+        let at = |second: i64| Timestamp::from_second(second).expect("a time");
+        let mut log = EventLog::default();
+        let mut add = |second, message: String| {
+            let event = log.add(Arc::new(EventNote::normal(&pod, "Created", message)), "1", "x", at(second))?;
+            Some((event.note.message.clone(), event.count))
+        };
+        for number in 0..9 {
+            assert_eq!(add(0, number.to_string()), Some((number.to_string(), 1)));
+        }
+        for number in 9..25 {
+            assert_eq!(add(1, number.to_string()), Some((format!("{COMBINED}{number}"), number - 8)));
+        }
+        assert_eq!(add(2, "late".into()), None, "25 at once");
+        assert_eq!(add(301, "later".into()), Some((format!("{COMBINED}later"), 17)));
+        assert_eq!(add(302, "again".into()), None);
+        assert_eq!(add(1000, "after a pause".into()), Some(("after a pause".into(), 1)));
     }
 }

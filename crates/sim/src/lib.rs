@@ -17,6 +17,7 @@ mod budgets;
 mod choices;
 mod controllers;
 mod error;
+mod event_correlation;
 mod event_log;
 mod grid;
 mod int_or_percent;

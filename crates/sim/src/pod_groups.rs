@@ -39,6 +39,7 @@ impl PodGroups {
     }
 
     /// The groups of a pod.
+    #[cfg(test)]
     pub(crate) fn of_pod(&self, pod: &SimKey) -> &[SimKey] {
         self.of_pod.get(pod).map_or(&[], |groups| &**groups)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use stead_model::KubernetesVersion;
 
 use crate::controllers::ControllerId;
@@ -49,8 +49,15 @@ pub struct ControllerTimers {
     pub large_cluster_size: usize,
     /// How often the queue of nodes to taint is looked at.
     pub taint_queue_poll: SignedDuration,
+    /// How long pods tolerate a node that is not ready or unreachable if they say nothing else
+    /// (`--default-not-ready-toleration-seconds` and `--default-unreachable-toleration-seconds` of kube-apiserver).
+    pub default_toleration: SignedDuration,
+    /// A moment at which the node lifecycle controller looks at the nodes; when the simulation starts, if none is known.
+    pub node_monitor_run: Option<Timestamp>,
     /// The period of the pod garbage collector.
     pub pod_gc_period: SignedDuration,
+    /// A moment at which the pod garbage collector runs; when the simulation starts, if none is known.
+    pub pod_gc_run: Option<Timestamp>,
     /// How long a missing Node is in quarantine before its pods are deleted.
     pub orphan_quarantine: SignedDuration,
     /// The period of the attach-detach controller's loop.
@@ -371,7 +378,10 @@ impl ControllerTimers {
             unhealthy_zone_threshold: 0.55,
             large_cluster_size: 50,
             taint_queue_poll: millis(100),
+            node_monitor_run: None,
+            default_toleration: seconds(300),
             pod_gc_period: seconds(20),
+            pod_gc_run: None,
             orphan_quarantine: seconds(40),
             attach_detach_period: millis(100),
             force_detach: Some(seconds(360)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use stead_placement::Cluster;
 
 use crate::api::{ApiServer, Request};
 use crate::choices::Choices;
@@ -40,6 +41,8 @@ pub struct Simulation {
     /// What happened since it was last taken; none if nobody follows.
     journal: Option<Vec<(Timestamp, Happening)>>,
     steps: u64,
+    /// The work whose writes are being made.
+    writing: Option<(ControllerId, Item)>,
 }
 
 impl Simulation {
@@ -57,6 +60,7 @@ impl Simulation {
             events: EventLog::default(),
             journal: None,
             steps: 0,
+            writing: None,
         }
     }
 
@@ -69,8 +73,36 @@ impl Simulation {
         objects: impl IntoIterator<Item = SimObject>,
         world: World,
     ) -> Simulation {
+        Simulation::resume_among(now, settings, choices, objects, world, None)
+    }
+
+    /// The same for a part of a cluster. The scheduler knows all of it: pods that are not among the objects stay where they
+    /// are and take room there.
+    pub fn resume_part(
+        now: Timestamp,
+        settings: Settings,
+        choices: Choices,
+        objects: impl IntoIterator<Item = SimObject>,
+        world: World,
+        whole: Cluster,
+    ) -> Simulation {
+        Simulation::resume_among(now, settings, choices, objects, world, Some(whole))
+    }
+
+    fn resume_among(
+        now: Timestamp,
+        settings: Settings,
+        choices: Choices,
+        objects: impl IntoIterator<Item = SimObject>,
+        world: World,
+        whole: Option<Cluster>,
+    ) -> Simulation {
         let server = ApiServer::with_objects(&settings, objects);
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
+        if let Some(whole) = whole {
+            simulation.controllers.set_placement(whole, now);
+        }
+        simulation.events.remember(simulation.server.store());
         simulation.world.discover_machines(simulation.server.store(), &simulation.settings, now);
         for id in simulation.settings.components.clone() {
             simulation.with_controller(id, |controllers, cx, wakes| controllers.resume(id, cx, wakes));
@@ -108,6 +140,11 @@ impl Simulation {
     /// Machines, disks and processes.
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// The cluster as the scheduler knows it.
+    pub fn placement(&self) -> &Cluster {
+        self.controllers.placement()
     }
 
     /// The events that were reported.
@@ -223,6 +260,7 @@ impl Simulation {
                 None => self.queue.remove(id, item),
             }
         }
+        self.writing = (!step.writes.is_empty()).then(|| (id, item.clone()));
         for mut write in step.writes {
             if let Err(error) = self.execute(&mut write, id.component()) {
                 let timers = &self.settings.timers;
@@ -234,9 +272,11 @@ impl Simulation {
                     let _ = self.execute(&mut write, id.component());
                 }
                 self.queue.add(self.now + delay, id, item);
+                self.writing = None;
                 return Ok(Some(id));
             }
         }
+        self.writing = None;
         self.queue.succeeded(id, &item);
         if let Some(after) = step.again {
             self.queue.add(self.now + after.max(SignedDuration::ZERO), id, item);
@@ -266,7 +306,8 @@ impl Simulation {
     }
 
     fn report(&mut self, note: EventNote, component: &'static str) {
-        let event = self.events.add(Arc::new(note), component, self.now);
+        let uid = self.server.store().object(&note.about).map(|object| object.uid()).unwrap_or_default();
+        let event = self.events.add(Arc::new(note), uid, component, self.now);
         if let (Some(event), Some(journal)) = (event, &mut self.journal) {
             journal.push((self.now, Happening::Reported(event)));
         }
@@ -291,7 +332,11 @@ impl Simulation {
         for (item, delay) in wakes.wanted {
             let reaction = self.settings.timers.reaction;
             // Which of two controllers comes first is chance.
-            let at = self.now + reaction + self.choices.jitter(reaction) + delay;
+            let mut at = self.now + reaction + self.choices.jitter(reaction) + delay;
+            // A worker looks at its item again when its requests are answered: others see each of its writes before.
+            if self.writing.as_ref().is_some_and(|(writer, own)| *writer == id && *own == item) {
+                at += reaction;
+            }
             self.queue.add(at, id, item);
         }
         result

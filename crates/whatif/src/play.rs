@@ -1,19 +1,39 @@
 //! Plays a rehearsal.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use stead_kubectl::KubectlCommand;
 use stead_sim::{DriverState, Happening, LimitReached, MachineState, Simulation};
 
 use crate::duration::HumanDuration;
-use crate::expectation::{Expectation, WaitedFor, ZONE_LABELS, reference, waited_for};
+use crate::expectation::{Pattern, WaitedFor, ZONE_LABELS, reference, waited_for};
 use crate::kubectl::{CommandError, Manifests, execute};
-use crate::rehearsal::{FailureKind, FailureTarget, Rehearsal, RehearsalStep, WaitFor};
+use crate::rehearsal::{FailureKind, FailureTarget, Rehearsal, RehearsalStep, WaitFor, WaitStep};
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepKind {
+    /// A command is executed.
+    Command,
+    /// Something fails.
+    Failure,
+    /// Something is repaired.
+    Repair,
+    /// Time passes.
+    Time,
+    /// Something is expected.
+    Check,
+}
 
 /// What a step was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlayedStep {
     /// Its index in the rehearsal.
     pub index: usize,
+    /// Its heading; none if it belongs to that of an earlier step.
+    pub name: Option<String>,
+    /// What it does.
+    pub kind: StepKind,
     /// The virtual time at which it began.
     pub began: Timestamp,
     /// The virtual time at which it ended.
@@ -33,6 +53,8 @@ pub struct PlayedStep {
 pub struct Run {
     /// The virtual time at which it began.
     pub began: Timestamp,
+    /// The cluster at the beginning.
+    pub start: Simulation,
     /// The steps that were played: up to the first that failed.
     pub steps: Vec<PlayedStep>,
     /// The cluster at the end.
@@ -64,21 +86,31 @@ impl Run {
 
 /// Plays the steps of a rehearsal on a cluster, up to the first that fails.
 pub fn play(rehearsal: &Rehearsal, mut simulation: Simulation, manifests: &Manifests) -> Run {
-    let began = simulation.now();
+    let (start, namespace) = (simulation.clone(), rehearsal.namespace());
     simulation.follow();
     let mut steps = Vec::new();
     for (index, step) in rehearsal.steps.iter().enumerate() {
-        let step_began = simulation.now();
+        let began = simulation.now();
         let mut output = Vec::new();
-        let failure = play_step(step, &mut simulation, manifests, &mut output).err().map(|error| error.to_string());
-        let (ended, happenings) = (simulation.now(), simulation.take_journal());
+        let played = play_step(step, namespace, &mut simulation, manifests, &mut output);
+        let failure = played.err().map(|error| error.to_string());
         let failed = failure.is_some();
-        steps.push(PlayedStep { index, began: step_began, ended, title: title(step), output, failure, happenings });
+        steps.push(PlayedStep {
+            index,
+            name: step.name.clone(),
+            kind: kind(step),
+            began,
+            ended: simulation.now(),
+            title: title(step),
+            output,
+            failure,
+            happenings: simulation.take_journal(),
+        });
         if failed {
             break;
         }
     }
-    Run { began, steps, end: simulation }
+    Run { began: start.now(), start, steps, end: simulation }
 }
 
 /// Why a step failed.
@@ -94,17 +126,13 @@ enum StepError {
 
 fn play_step(
     step: &RehearsalStep,
+    namespace: &str,
     simulation: &mut Simulation,
     manifests: &Manifests,
     output: &mut Vec<String>,
 ) -> Result<(), StepError> {
     if let Some(line) = &step.run {
-        let command = KubectlCommand::parse(line).map_err(|error| StepError::NotSo(error.to_string()))?;
-        let mut manifests = manifests.clone();
-        if !step.objects.is_empty() {
-            manifests.add("-", step.objects.iter().cloned());
-        }
-        *output = execute(simulation, &command, &manifests)?;
+        run_command(step, line, namespace, simulation, manifests, output)?;
     }
     if let Some(target) = &step.fail {
         change_machines(simulation, target, true).map_err(StepError::NotSo)?;
@@ -116,35 +144,112 @@ fn play_step(
         simulation.run_for(duration.0)?;
     }
     if let Some(wait) = &step.wait {
-        let until = simulation.now() + wait.within.0;
-        let mut problem = String::new();
-        let holds = match &wait.until {
-            WaitFor::Expectation(expectation) => simulation.run_until_holds(until, |simulation| {
-                expectation.holds(simulation).map_err(|why| problem = why).is_ok()
-            })?,
-            WaitFor::Text(text) => {
-                let waited = waited_for(text).map_err(StepError::NotSo)?;
-                if waited == WaitedFor::Rest {
-                    run_to_rest(simulation, until, &mut problem)?
-                } else {
-                    simulation.run_until_holds(until, |simulation| {
-                        is_there(simulation, &waited).map_err(|why| problem = why).is_ok()
-                    })?
-                }
-            }
-        };
-        if !holds {
-            return Err(StepError::NotSo(format!("not reached within {}: {problem}", wait.within)));
-        }
+        wait_for(wait, namespace, simulation)?;
     }
     if let Some(expectation) = &step.expect {
-        check_now(expectation, simulation)?;
+        expectation.holds(simulation, namespace).map_err(StepError::NotSo)?;
     }
     Ok(())
 }
 
-fn check_now(expectation: &Expectation, simulation: &Simulation) -> Result<(), StepError> {
-    expectation.holds(simulation).map_err(StepError::NotSo)
+fn run_command(
+    step: &RehearsalStep,
+    line: &str,
+    namespace: &str,
+    simulation: &mut Simulation,
+    manifests: &Manifests,
+    output: &mut Vec<String>,
+) -> Result<(), StepError> {
+    let mut command = KubectlCommand::parse(line).map_err(|error| StepError::NotSo(error.to_string()))?;
+    command.namespace.get_or_insert_with(|| namespace.to_owned());
+    let executed = match step.objects.as_slice() {
+        [] => execute(simulation, &command, manifests),
+        objects => {
+            let mut manifests = manifests.clone();
+            manifests.add("-", objects.iter().cloned());
+            execute(simulation, &command, &manifests)
+        }
+    };
+    match (executed, &step.error) {
+        (Ok(lines), None) => *output = lines,
+        (Ok(_), Some(wanted)) => {
+            return Err(StepError::NotSo(format!("the command succeeds, instead of failing with {wanted:?}")));
+        }
+        (Err(CommandError::Limit(limit)), _) => return Err(limit.into()),
+        (Err(error), None) => return Err(error.into()),
+        (Err(error), Some(wanted)) => {
+            let error = error.to_string();
+            if !Pattern::new(wanted).matches(&error) {
+                return Err(StepError::NotSo(format!("the command fails with {error:?}, not {wanted:?}")));
+            }
+            *output = vec![error];
+        }
+    }
+    step.prints.as_ref().map_or(Ok(()), |wanted| compare_lines(wanted, output).map_err(StepError::NotSo))
+}
+
+/// Compares what a command printed, line by line.
+fn compare_lines(wanted: &str, output: &[String]) -> Result<(), String> {
+    let expected: Vec<&str> = wanted.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let same = expected.len() == output.len()
+        && expected.iter().zip(output).all(|(pattern, line)| Pattern::new(pattern).matches(line));
+    match same {
+        true => Ok(()),
+        false => {
+            let expected: String = expected.iter().map(|line| format!("{line}\n")).collect();
+            let found: String = output.iter().map(|line| format!("{line}\n")).collect();
+            Err(format!("the command prints something else\nexpected:\n{expected}found:\n{found}"))
+        }
+    }
+}
+
+fn wait_for(wait: &WaitStep, namespace: &str, simulation: &mut Simulation) -> Result<(), StepError> {
+    let until = simulation.now() + wait.within.0;
+    let mut problem = String::new();
+    let holds = match &wait.until {
+        WaitFor::Expectation(expectation) => {
+            let period = if expectation.has_ages() { AGE_PERIOD } else { wait.within.0 };
+            run_until_holds(simulation, until, period, |simulation| {
+                expectation.holds(simulation, namespace).map_err(|why| problem = why).is_ok()
+            })?
+        }
+        WaitFor::Text(text) => {
+            let waited = waited_for(text).map_err(StepError::NotSo)?;
+            if waited == WaitedFor::Rest {
+                run_to_rest(simulation, until, &mut problem)?
+            } else {
+                run_until_holds(simulation, until, wait.within.0, |simulation| {
+                    is_there(simulation, &waited, namespace).map_err(|why| problem = why).is_ok()
+                })?
+            }
+        }
+    };
+    match holds {
+        true => Ok(()),
+        false => Err(StepError::NotSo(format!("not reached within {}: {problem}", wait.within))),
+    }
+}
+
+/// How often an expectation with ages is looked at: they change by themselves.
+const AGE_PERIOD: SignedDuration = SignedDuration::from_secs(1);
+
+/// Runs until a condition holds, at most until a time. It is looked at after each step, once in each period, and at the
+/// end.
+fn run_until_holds(
+    simulation: &mut Simulation,
+    until: Timestamp,
+    period: SignedDuration,
+    mut holds: impl FnMut(&Simulation) -> bool,
+) -> Result<bool, LimitReached> {
+    loop {
+        let next = (simulation.now() + period).min(until);
+        if simulation.run_until_holds(next, &mut holds)? {
+            return Ok(true);
+        }
+        if next == until {
+            return Ok(holds(simulation));
+        }
+    }
 }
 
 fn run_to_rest(simulation: &mut Simulation, until: Timestamp, problem: &mut String) -> Result<bool, LimitReached> {
@@ -161,18 +266,18 @@ fn run_to_rest(simulation: &mut Simulation, until: Timestamp, problem: &mut Stri
 }
 
 /// Whether an object is ready or gone.
-fn is_there(simulation: &Simulation, waited: &WaitedFor) -> Result<(), String> {
+fn is_there(simulation: &Simulation, waited: &WaitedFor, namespace: &str) -> Result<(), String> {
     match waited {
         WaitedFor::Rest => Ok(()),
         WaitedFor::Gone(text) => {
-            let key = reference(text, "default")?;
+            let key = reference(text, namespace)?;
             match simulation.store().object(&key) {
                 None => Ok(()),
                 Some(_) => Err(format!("{key} exists")),
             }
         }
         WaitedFor::Ready(text) => {
-            let key = reference(text, "default")?;
+            let key = reference(text, namespace)?;
             let object = simulation.store().object(&key).ok_or_else(|| format!("{key} does not exist"))?.to_json();
             let (spec, status) = (&object["spec"], &object["status"]);
             if let Some(conditions) = status["conditions"].as_array()
@@ -223,6 +328,7 @@ fn change_machines(simulation: &mut Simulation, target: &FailureTarget, fails: b
     }
     for node in nodes {
         let changed = match state {
+            Some(_) if target.how == Some(FailureKind::Shutdown) => simulation.shut_down(&node),
             Some(state) => simulation.fail(&node, state),
             None => simulation.heal(&node),
         };
@@ -241,18 +347,47 @@ fn nodes_of_zone(simulation: &Simulation, zone: &str) -> Vec<String> {
     nodes.filter_map(|node| node.metadata.name.clone()).collect()
 }
 
+fn kind(step: &RehearsalStep) -> StepKind {
+    match step {
+        RehearsalStep { run: Some(_), .. } => StepKind::Command,
+        RehearsalStep { fail: Some(_), .. } => StepKind::Failure,
+        RehearsalStep { heal: Some(_), .. } => StepKind::Repair,
+        RehearsalStep { skip: Some(_), .. } | RehearsalStep { wait: Some(_), .. } => StepKind::Time,
+        _ => StepKind::Check,
+    }
+}
+
+/// How many objects there are of each kind.
+fn kinds(objects: &[Value]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for object in objects {
+        let kind = object["kind"].as_str().unwrap_or("object");
+        match counts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((kind, 1)),
+        }
+    }
+    let shown = |(kind, count): (&str, usize)| match count {
+        1 => format!("1 {kind}"),
+        _ if kind.ends_with('y') => format!("{count} {}ies", kind.trim_end_matches('y')),
+        _ if kind.ends_with('s') => format!("{count} {kind}es"),
+        _ => format!("{count} {kind}s"),
+    };
+    counts.into_iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
 /// What a step does, in a line.
 fn title(step: &RehearsalStep) -> String {
-    if let Some(name) = &step.name {
-        return name.clone();
-    }
     let place = |target: &FailureTarget| match (&target.node, &target.zone, &target.driver) {
         (Some(node), _, _) => format!("node {node}"),
         (_, Some(zone), _) => format!("zone {zone}"),
         (_, _, driver) => format!("driver {}", driver.as_deref().unwrap_or_default()),
     };
     match step {
-        RehearsalStep { run: Some(line), .. } => line.clone(),
+        RehearsalStep { run: Some(line), objects, .. } => {
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            if objects.is_empty() { line } else { format!("{line} ({})", kinds(objects)) }
+        }
         RehearsalStep { fail: Some(target), .. } => {
             let how = match target.how {
                 Some(FailureKind::Crash) => "crashes",
@@ -266,10 +401,14 @@ fn title(step: &RehearsalStep) -> String {
         }
         RehearsalStep { heal: Some(target), .. } => format!("{} is back", place(target)),
         RehearsalStep { skip: Some(duration), .. } => format!("{duration} pass"),
-        RehearsalStep { wait: Some(wait), .. } => match &wait.until {
-            WaitFor::Text(text) => format!("wait for {text}"),
-            WaitFor::Expectation(_) => format!("wait, at most {}", wait.within),
-        },
+        RehearsalStep { wait: Some(wait), .. } => {
+            let what = match &wait.until {
+                WaitFor::Text(text) => text.clone(),
+                WaitFor::Expectation(expectation) => expectation.subject(),
+            };
+            format!("wait for {what}, at most {}", wait.within)
+        }
+        RehearsalStep { expect: Some(expectation), .. } => format!("check {}", expectation.subject()),
         _ => "check".to_owned(),
     }
 }

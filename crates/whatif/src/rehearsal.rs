@@ -25,6 +25,9 @@ pub struct Rehearsal {
     /// The Kubernetes version, such as `1.31`; that of the nodes if none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
+    /// The namespace of commands without `-n`, and of expectations that name none; `default` if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Where the cluster comes from.
     pub cluster: ClusterSource,
     /// How long containers take to start, to become ready and to stop.
@@ -46,13 +49,14 @@ pub struct RehearsalMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSource {
-    /// A cluster that is part of Stead.
+    /// A cluster that is part of Stead: one of [`crate::EXAMPLES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
     /// A dump: a file or a directory, relative to the rehearsal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Objects, as they are.
+    /// Objects. Those with a UID are taken as they are; the others are created at the beginning, and a Node that is created
+    /// gets a healthy machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<Vec<Value>>,
     /// The cluster of the kubeconfig, as it is now. It is only read.
@@ -86,7 +90,7 @@ pub struct WorkloadTiming {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RehearsalStep {
-    /// What the step is about, for the output.
+    /// The heading of this step and of those after it that have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A command that begins with `kubectl` or `oc`.
@@ -95,6 +99,12 @@ pub struct RehearsalStep {
     /// The objects that `-f -` of the command reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<Value>,
+    /// The lines that the command prints; `*` matches any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prints: Option<String>,
+    /// The error with which the command fails; `*` matches any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Something fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<FailureTarget>,
@@ -198,6 +208,11 @@ fn exactly_one(field: &str, given: &[(&str, bool)]) -> Result<(), RehearsalError
 }
 
 impl Rehearsal {
+    /// The namespace of commands and expectations that name none.
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
+    }
+
     /// Checks what the types alone do not say.
     pub fn check(&self) -> Result<(), RehearsalError> {
         if self.api_version != API_VERSION {
@@ -220,6 +235,20 @@ impl Rehearsal {
             ("live", cluster.live),
         ];
         exactly_one("cluster", &sources)?;
+        if let Some(name) = cluster.example.as_ref().filter(|name| crate::example::example(name).is_none()) {
+            let known: Vec<&str> = crate::EXAMPLES.iter().map(|example| example.name).collect();
+            let message = format!("there is no example {name:?}; the examples are {}", known.join(", "));
+            return Err(RehearsalError::new("cluster.example", message));
+        }
+        for (i, timing) in self.workloads.iter().enumerate() {
+            let reference = timing.of.as_ref().map(|of| crate::expectation::reference(of, self.namespace()));
+            reference.transpose().map_err(|message| RehearsalError::new(format!("workloads[{i}].of"), message))?;
+        }
+        if let Some(version) = &self.kubernetes {
+            version
+                .parse::<stead_model::ClusterVersion>()
+                .map_err(|error| RehearsalError::new("kubernetes", error.to_string()))?;
+        }
         if self.steps.is_empty() {
             return Err(RehearsalError::new("steps", "at least one step is needed"));
         }
@@ -238,8 +267,10 @@ impl RehearsalStep {
             ("expect", self.expect.is_some()),
         ];
         exactly_one(field, &kinds)?;
-        if !self.objects.is_empty() && self.run.is_none() {
-            return Err(RehearsalError::new(format!("{field}.objects"), "belongs to run"));
+        let of_run =
+            [("objects", !self.objects.is_empty()), ("prints", self.prints.is_some()), ("error", self.error.is_some())];
+        if let Some((name, _)) = of_run.iter().find(|(_, given)| *given && self.run.is_none()) {
+            return Err(RehearsalError::new(format!("{field}.{name}"), "belongs to run"));
         }
         if let Some(line) = &self.run {
             let parsed = stead_kubectl::KubectlCommand::parse(line);

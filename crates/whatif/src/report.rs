@@ -29,6 +29,9 @@ pub struct RunReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepReport {
+    /// The heading, if one begins here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What it does.
     pub title: String,
     /// When it began, in seconds since the beginning.
@@ -46,6 +49,7 @@ impl RunReport {
     pub fn new(rehearsal: &Rehearsal, run: &Run, seed: u64) -> RunReport {
         let since = |at: jiff::Timestamp| at.duration_since(run.began).as_secs();
         let step = |step: &crate::play::PlayedStep| StepReport {
+            name: step.name.clone(),
             title: step.title.clone(),
             at: since(step.began),
             output: step.output.clone(),
@@ -118,6 +122,7 @@ mod tests {
     #[test]
     fn a_failure_is_a_failed_case() {
         let step = |failure: Option<&str>| StepReport {
+            name: None,
             title: "kubectl scale sts/web --replicas=3".into(),
             at: 0,
             output: Vec::new(),

@@ -1,10 +1,23 @@
 //! Compares the simulation with the real control plane, change by change.
 //!
-//! Both arms are reduced to the same [`Observation`]s: for each object, the states that a user or a controller can see,
-//! one after the other, with their times. [`compare`] finds where the sequences differ.
+//! A [`Situation`] is drawn from a seed, played on a real control plane ([`record`](record::record)), and kept as a
+//! [`Recording`]. [`replay`] starts the simulation from the recording's snapshot and gives it the same actions. Both arms
+//! are reduced to the same [`Observation`]s: for each object, the states that a user or a controller can see, one after the
+//! other, with their times. [`compare`] finds where the sequences differ.
 
+mod answers;
 mod compare;
+mod history;
+mod judgement;
 mod observation;
+pub mod record;
+mod recording;
+mod replay;
+pub mod situation;
 
 pub use compare::{Difference, Tolerances, compare};
-pub use observation::{EventFacts, Names, Observation, Observer};
+pub use judgement::{Judgement, Summary, deeds, judge};
+pub use observation::{EventFacts, Names, Observation, Observer, single};
+pub use recording::{Deed, Downtime, Header, Moment, Recording, What};
+pub use replay::{Replay, replay};
+pub use situation::Situation;

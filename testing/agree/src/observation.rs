@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::recording::Deed;
+
 /// A state of an object, from a time on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
@@ -69,10 +71,29 @@ impl Observer {
         self.add(at, subject, state);
     }
 
+    /// What was observed so far is how it begins: only the last state of each object counts.
+    pub fn begin(&mut self) {
+        let last = self.last.iter();
+        let last = last.map(|(subject, state)| Observation { at: 0.0, subject: subject.clone(), state: state.clone() });
+        self.observations = last.collect();
+    }
+
     /// An event was reported.
     pub fn event(&mut self, at: f64, event: &EventFacts<'_>) {
-        let subject = format!("event {} {} {}", event.about, event.reason, event.message);
-        self.add(at, subject, json!({ "count": event.count, "type": event.kind }));
+        let subject = format!("event {} {} {}", event.about, event.reason, single(event.message));
+        self.add(at, subject, json!(event.kind));
+    }
+
+    /// Something was done, and possibly refused.
+    pub fn request(&mut self, at: i64, number: usize, deed: &Deed, refused: Option<&str>) {
+        let what = match deed {
+            Deed::Evict { pod, .. } => format!("evict {pod}"),
+            Deed::Kubectl { line, .. } => line.clone(),
+            _ => return,
+        };
+        // kubectl's own errors differ in their beginning.
+        let refused = refused.map(|text| text.rsplit(": ").next().unwrap_or(text).trim());
+        self.add(at as f64 / 1000.0, format!("request {number} {what}"), json!({ "refused": refused }));
     }
 
     /// Adds a state of an object, unless it is the last one.
@@ -83,6 +104,12 @@ impl Observer {
         self.last.insert(subject.clone(), state.clone());
         self.observations.push(Observation { at, subject, state });
     }
+}
+
+/// The text of an event that may stand for several: which of more than ten texts are combined is chance (`PopAny` of
+/// client-go's event aggregator).
+pub fn single(message: &str) -> &str {
+    message.strip_prefix("(combined from similar events): ").unwrap_or(message)
 }
 
 /// What is compared of an event.
@@ -96,8 +123,6 @@ pub struct EventFacts<'a> {
     pub message: &'a str,
     /// `Normal` or `Warning`.
     pub kind: &'a str,
-    /// How often.
-    pub count: u32,
 }
 
 fn map_texts(value: Value, change: &impl Fn(&str) -> String) -> Value {
@@ -186,7 +211,7 @@ fn strip_times(status: &mut Value) {
                 let time = name.ends_with("Time")
                     || name.ends_with("Timestamp")
                     || name == "disruptedPods"
-                    || name == "uncountedTerminatedPods";
+                    || matches!(name.as_str(), "uncountedTerminatedPods" | "uid" | "resourceVersion");
                 !time && !value.is_null()
             });
             fields.values_mut().for_each(strip_times);

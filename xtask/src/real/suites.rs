@@ -33,6 +33,7 @@ const fn alone(name: &'static str, about: &'static str, run: Run) -> Suite {
 
 const SCENARIOS: &str = "stead-scenarios";
 const ORACLE: &str = "stead-oracle";
+const AGREE: &str = "stead-agree";
 
 /// All suites. Those that take longest come first, so that the end is not one long suite alone.
 pub(super) const SUITES: &[Suite] = &[
@@ -98,6 +99,7 @@ pub(super) const SUITES: &[Suite] = &[
         Program(ORACLE, &["verdicts", "--count", "2000", "--gen", "real/odd_cases.py"]),
     ),
     alone("scale", "200 GlanceAPIs, and a restart of the operator", Program(SCENARIOS, &["scale"])),
+    alone("agree", "the simulation in 30 random situations", Program(AGREE, &["--count", "30"])),
     alone("forecasts", "forecasts for 40 random outages", Program(SCENARIOS, &["forecasts"])),
 ];
 

@@ -15,24 +15,24 @@ use stead_live::DumpedList;
 
 use crate::args::DumpArgs;
 use crate::cluster::{read_dump, unreadable};
-use crate::connect::connect;
+use crate::connect::{ConnectArgs, connect};
 use crate::output::{ExitWith, Outcome, aside, complain};
 use crate::server;
 
 /// Everything that a dump has.
 #[derive(Default)]
-struct Collected {
-    origin: DumpOrigin,
+pub(super) struct Collected {
+    pub(super) origin: DumpOrigin,
     /// By API version and kind.
-    lists: BTreeMap<(String, String), Vec<Value>>,
+    pub(super) lists: BTreeMap<(String, String), Vec<Value>>,
     /// Kinds that were read completely, even those without a list.
     kinds: Vec<String>,
-    unread: Vec<UnreadKind>,
+    pub(super) unread: Vec<UnreadKind>,
 }
 
 pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<Outcome> {
     let target = Target::new(args)?;
-    let collected = if args.from.is_empty() { server::run(live(args)) } else { dumped(args) };
+    let collected = if args.from.is_empty() { server::run(live(&args.connect)) } else { dumped(args) };
     let mut collected = collected.map_err(ExitWith::NoAnswer)?;
     if args.redact {
         let objects = collected.lists.values_mut().flatten();
@@ -129,8 +129,8 @@ fn tool() -> String {
 }
 
 /// Reads the cluster, one kind after the other, as far as possible all of one revision.
-async fn live(args: &DumpArgs) -> anyhow::Result<Collected> {
-    let connection = connect(&args.connect).await?;
+pub(super) async fn live(args: &ConnectArgs) -> anyhow::Result<Collected> {
+    let connection = connect(args).await?;
     let client = &connection.client;
     let kubernetes = stead_live::server_version(client).await;
     let taken = Timestamp::now().to_string();

@@ -13,6 +13,7 @@ mod place_batch;
 mod place_cases;
 mod place_pod;
 mod recover;
+mod rehearse;
 mod triage;
 mod uninstall;
 mod version;
@@ -21,6 +22,7 @@ use crate::args::{Cli, Command};
 use crate::output::Outcome;
 
 pub(crate) use explain::explained_kinds;
+pub(crate) use rehearse::SHIPPED;
 
 /// Runs the command.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
@@ -28,6 +30,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Explain(args) => explain::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Rehearse(args) => rehearse::run(&args),
         Command::Place(args) => place::run(args),
         Command::Install(args) => install::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),

@@ -37,7 +37,7 @@ pub(super) fn create(object: &mut SimObject, key: &SimKey, store: &Store, settin
             let pod = Arc::make_mut(pod);
             set_service_account(pod);
             set_priority(pod, key, store)?;
-            set_tolerations(pod);
+            set_tolerations(pod, settings);
             if settings.since(35) {
                 set_topology_labels(pod, store);
             }
@@ -64,7 +64,7 @@ pub(super) fn create(object: &mut SimObject, key: &SimKey, store: &Store, settin
 }
 
 /// Completes an object that is changed.
-pub(super) fn update(object: &mut SimObject, before: &SimObject) {
+pub(super) fn update(object: &mut SimObject, before: &SimObject, settings: &Settings) {
     let (SimObject::Pod(new), SimObject::Pod(old)) = (object, before) else { return };
     let (Some(new_spec), Some(old)) = (&new.spec, &old.spec) else { return };
     let lost = (new_spec.priority.is_none() && old.priority.is_some())
@@ -76,12 +76,12 @@ pub(super) fn update(object: &mut SimObject, before: &SimObject) {
     let spec = new.spec.get_or_insert_default();
     spec.priority = spec.priority.or(old.priority);
     spec.preemption_policy = spec.preemption_policy.take().or_else(|| old.preemption_policy.clone());
-    set_tolerations(new);
+    set_tolerations(new, settings);
 }
 
-/// Not-ready and unreachable nodes are tolerated for five minutes, unless the pod says otherwise
+/// Not-ready and unreachable nodes are tolerated for a while, unless the pod says otherwise
 /// (DefaultTolerationSeconds).
-fn set_tolerations(pod: &mut Pod) {
+fn set_tolerations(pod: &mut Pod, settings: &Settings) {
     let spec = pod.spec.get_or_insert_default();
     let missing = tolerations_missing(spec.tolerations.as_deref().unwrap_or_default());
     for key in missing {
@@ -89,7 +89,7 @@ fn set_tolerations(pod: &mut Pod) {
             key: Some(key.to_owned()),
             operator: Some("Exists".into()),
             effect: Some("NoExecute".into()),
-            toleration_seconds: Some(300),
+            toleration_seconds: Some(settings.timers.default_toleration.as_secs()),
             ..Toleration::default()
         });
     }

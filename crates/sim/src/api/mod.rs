@@ -194,7 +194,7 @@ impl ApiServer {
         match part {
             ObjectPart::Spec => {
                 defaults::apply(object, request.settings);
-                admission::update(object, &before);
+                admission::update(object, &before, request.settings);
                 strategy::prepare_for_update(object, &before, &self.store);
             }
             ObjectPart::Status => strategy::prepare_for_status(object, &before, request),

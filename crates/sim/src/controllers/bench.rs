@@ -68,7 +68,7 @@ impl<C: Controller + Default> Bench<C> {
     /// Makes a request.
     pub(crate) fn request(&mut self, mut write: Write) -> Result<(), ApiError> {
         if let Write::Event(note) = write {
-            self.events.add(note.into(), C::COMPONENT, self.now);
+            self.events.add(note.into(), "", C::COMPONENT, self.now);
             return Ok(());
         }
         let mut request = Request { now: self.now, settings: &self.settings, choices: &mut self.choices };

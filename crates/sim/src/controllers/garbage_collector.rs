@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use stead_model::Kind;
+use stead_model::times::created;
 
 use crate::api::{FOREGROUND, ORPHAN};
 use crate::object::{ObjectKind, SimKey, SimObject};
@@ -79,11 +80,23 @@ impl Controller for GarbageCollector {
         let references = store.iter().flat_map(|(_, object)| object.metadata().owner_references.iter().flatten());
         let is_outside = |owner: &&OwnerReference| kind_of(owner).is_none_or(|kind| !known.contains(&kind));
         self.outside = Arc::new(references.filter(is_outside).map(|owner| owner.uid.clone()).collect());
-        for (key, object) in store.iter() {
+        for (key, object) in store.iter().filter(|(_, object)| !waits_for_late_dependents(store, object)) {
             let change = Change { key: key.clone(), before: None, after: Some(object.clone()) };
             self.affected(cx, &change, wakes);
         }
     }
+}
+
+/// Whether an object that is deleted after its dependents has only those left that are being deleted, and others that came
+/// after its deletion: the latter are looked at only when one of the former is gone.
+fn waits_for_late_dependents(store: &Store, object: &SimObject) -> bool {
+    let Some(deleted) = object.metadata().deletion_timestamp.as_ref() else { return false };
+    if !is_deleted_with(object.metadata(), FOREGROUND) {
+        return false;
+    }
+    let dependents = || store.owned_by(object.uid()).filter_map(|key| store.object(key));
+    let is_late = |dependent: &SimObject| created(dependent.metadata()).is_some_and(|created| created > deleted.0);
+    dependents().any(SimObject::is_terminating) && dependents().all(|other| other.is_terminating() || is_late(other))
 }
 
 impl GarbageCollector {
@@ -295,6 +308,29 @@ mod tests {
             format!("{}({})", key.name, owners.join(","))
         });
         objects.collect()
+    }
+
+    #[test]
+    fn dependents_that_came_after_the_deletion_stay_while_others_are_going() {
+        let at = |mut object: SimObject, created: i64, deleted: Option<i64>| {
+            let time = |second: i64| {
+                let at = jiff::Timestamp::from_second(1_799_999_000 + second).expect("a time");
+                crate::api::whole_seconds(at)
+            };
+            let metadata = object.metadata_mut();
+            metadata.creation_timestamp = Some(time(created));
+            metadata.deletion_timestamp = deleted.map(time);
+            object
+        };
+        let objects = |created: i64| {
+            vec![
+                at(map("a", json!([]), json!([FOREGROUND])), 0, Some(100)),
+                at(map("going", json!([owner("a", true)]), json!(["example.org/hold"])), 1, Some(101)),
+                at(map("b", json!([owner("a", true)]), json!([])), created, None),
+            ]
+        };
+        assert_eq!(left(&mut cluster(objects(102))), ["a()", "b(a)", "going(a)"]);
+        assert_eq!(left(&mut cluster(objects(99))), ["a()", "going(a)"]);
     }
 
     #[test]

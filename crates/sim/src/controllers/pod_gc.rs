@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use stead_model::OUT_OF_SERVICE;
 use stead_model::times::created;
 
+use crate::choices::Question;
 use crate::grid::Grid;
 use crate::nodes::{is_ready, taints};
 use crate::object::{ObjectKind, SimKey};
@@ -55,14 +56,15 @@ impl Controller for PodGc {
         if self.finished > FINISHED_PODS {
             self.delete_finished(cx, &mut deletions);
         }
+        let store = cx.store;
         for node in &self.out_of_service {
-            for (key, pod) in pods_on(cx.store, node).filter(|(_, pod)| is_terminating(pod)) {
+            for (key, pod) in pods_on(store, node).filter(|(_, pod)| is_terminating(pod)) {
                 deletions.add(cx, key, pod, None);
             }
         }
         self.delete_orphans(cx, pass, &mut deletions);
         for key in &self.unscheduled {
-            if let Some(pod) = cx.store.at::<Pod>(key) {
+            if let Some(pod) = store.at::<Pod>(key) {
                 deletions.add(cx, key, pod, None);
             }
         }
@@ -72,7 +74,7 @@ impl Controller for PodGc {
 }
 
 fn grid(cx: &Context<'_>) -> Grid {
-    Grid { start: cx.started, period: cx.settings.timers.pod_gc_period }
+    Grid { start: cx.settings.timers.pod_gc_run.unwrap_or(cx.started), period: cx.settings.timers.pod_gc_period }
 }
 
 fn pods_on<'a>(store: &'a Store, node: &str) -> impl Iterator<Item = (&'a SimKey, &'a Arc<Pod>)> {
@@ -135,17 +137,17 @@ impl PodGc {
     }
 
     /// `gcTerminated`: the oldest ones, those that were evicted first.
-    fn delete_finished(&self, cx: &Context<'_>, deletions: &mut Deletions) {
+    fn delete_finished(&self, cx: &mut Context<'_>, deletions: &mut Deletions) {
         let is_evicted = |pod: &Pod| {
             let status = pod.status.as_ref();
             let reason = status.and_then(|status| status.reason.as_deref());
             let phase = status.and_then(|status| status.phase.as_deref());
             phase == Some("Failed") && reason == Some("Evicted")
         };
-        let mut finished: Vec<(SimKey, &Arc<Pod>)> = cx
-            .store
+        let store = cx.store;
+        let mut finished: Vec<(SimKey, &Arc<Pod>)> = store
             .of_kind(ObjectKind::Pod)
-            .filter_map(|(key, _)| Some((key.clone(), cx.store.at::<Pod>(key)?)))
+            .filter_map(|(key, _)| Some((key.clone(), store.at::<Pod>(key)?)))
             .filter(|(_, pod)| has_ended(pod))
             .collect();
         finished.sort_by_key(|(key, pod)| (!is_evicted(pod), created(&pod.metadata), Arc::clone(&key.name)));
@@ -155,9 +157,9 @@ impl PodGc {
     }
 
     /// `gcOrphaned`: a node that is missing in a pass is in quarantine until a later one.
-    fn delete_orphans(&mut self, cx: &Context<'_>, pass: Timestamp, deletions: &mut Deletions) {
+    fn delete_orphans(&mut self, cx: &mut Context<'_>, pass: Timestamp, deletions: &mut Deletions) {
         // Passes without anything to do are left out: they would have taken what was ready then.
-        let grid = grid(cx);
+        let (grid, store) = (grid(cx), cx.store);
         let ready = |until: Timestamp| until <= pass && grid.at_or_after(until) == pass;
         let released: Vec<Arc<str>> =
             self.quarantine.iter().filter(|(_, until)| ready(**until)).map(|(name, _)| Arc::clone(name)).collect();
@@ -166,7 +168,7 @@ impl PodGc {
             self.quarantine.entry(Arc::clone(name)).or_insert(pass + cx.settings.timers.orphan_quarantine);
         }
         for name in released.iter().filter(|name| self.missing.contains(*name)) {
-            for (key, pod) in pods_on(cx.store, name) {
+            for (key, pod) in pods_on(store, name) {
                 let target = PodCondition {
                     type_: "DisruptionTarget".into(),
                     status: "True".into(),
@@ -195,7 +197,7 @@ struct Deletions {
 
 impl Deletions {
     /// `markFailedAndDeletePodWithCondition`.
-    fn add(&mut self, cx: &Context<'_>, key: &SimKey, pod: &Pod, condition: Option<PodCondition>) {
+    fn add(&mut self, cx: &mut Context<'_>, key: &SimKey, pod: &Pod, condition: Option<PodCondition>) {
         if !needs_deletion(pod) || !self.seen.insert(key.clone()) {
             return;
         }
@@ -210,6 +212,10 @@ impl Deletions {
             }
             pod.metadata.resource_version = None;
             self.writes.push(Write::Status(pod.into()));
+            let by_owner = Question::CollectedByOwner { pod: format!("{}/{}", key.namespace, key.name) };
+            if cx.choices.happened(&by_owner) {
+                return;
+            }
         }
         let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
         self.writes.push(Write::Delete(key.clone(), options));
@@ -293,6 +299,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn passes_are_whole_periods_from_a_known_one() {
+        let mut settings = Settings::default().with_components(&[ControllerId::PodGc]);
+        settings.timers.pod_gc_run = Some(at(-33));
+        let mut simulation = Simulation::new(at(0), settings, Choices::enumerated());
+        for object in [node("Unknown", true), pod("p", Some("a"), &[])] {
+            simulation.request(Write::Create(object)).expect("created");
+        }
+        simulation.run_until(at(5)).expect("runs");
+        delete(&mut simulation, SimKey::pod("n", "p"));
+        simulation.follow();
+        simulation.run_until(at(100)).expect("runs");
+        assert_eq!(changes(&mut simulation), ["7 p Failed", "7 p gone"]);
+    }
+
     /// Go's `TestGCOrphaned`: in a quarantine of two passes the Node may come back.
     #[test]
     fn pods_of_a_node_that_is_gone_are_deleted_after_a_quarantine() {
@@ -314,6 +335,20 @@ mod tests {
             assert_eq!(changes(&mut simulation), expected, "{deleted} {back:?}");
             assert_eq!(simulation.next_at(), None, "{deleted} {back:?}");
         }
+    }
+
+    #[test]
+    fn the_passes_are_periods_from_a_known_one() {
+        let mut settings = Settings::default().with_components(&[ControllerId::PodGc]);
+        settings.timers.pod_gc_run = Some(at(-53));
+        let mut simulation = Simulation::new(at(0), settings, Choices::enumerated());
+        for object in [node("Unknown", true), pod("p", Some("a"), &[])] {
+            simulation.request(Write::Create(object)).expect("created");
+        }
+        delete(&mut simulation, SimKey::pod("n", "p"));
+        simulation.follow();
+        simulation.run_until(at(100)).expect("runs");
+        assert_eq!(changes(&mut simulation), ["7 p Failed", "7 p gone"]);
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The taint eviction controller (`pkg/controller/tainteviction`): it deletes pods that do not tolerate the NoExecute
 //! taints of their node, or not for longer.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint};
 use stead_model::fork::Sorted;
 use stead_model::times::near;
-use stead_model::{TolerationTime, min_toleration_time};
+use stead_model::{TolerationTime, UNREACHABLE, min_toleration_time};
 
+use crate::choices::Question;
 use crate::event_log::EventNote;
 use crate::nodes::taints;
 use crate::object::{ObjectKind, SimKey};
-use crate::pods::{condition, is_terminating, node_of, observed_generation, set_condition};
+use crate::pods::{condition, has_ended, is_terminating, node_of, observed_generation, set_condition};
 use crate::step::{Context, Controller, DeleteOptions, Item, Step, Wakes, Write};
 use crate::store::Change;
 
@@ -30,8 +32,8 @@ pub(crate) struct TaintEviction {
     /// The NoExecute taints of nodes that have any.
     tainted: Sorted<Arc<str>, Arc<[Taint]>>,
     timers: Sorted<SimKey, Timer>,
-    /// Pods whose tolerations or node changed, or that are gone.
-    changed: BTreeSet<SimKey>,
+    /// Pods whose tolerations or node changed, and whether one is gone: a successor of the same name comes later.
+    changed: BTreeMap<SimKey, bool>,
     follow_up: Vec<(Item, Option<SignedDuration>)>,
 }
 
@@ -57,7 +59,7 @@ impl Controller for TaintEviction {
                     (pod, other) => pod.or(other).is_some_and(|pod| node_of(pod).is_some()),
                 };
                 if concerned && (!self.tainted.is_empty() || !self.timers.is_empty()) {
-                    self.changed.insert(change.key.clone());
+                    *self.changed.entry(change.key.clone()).or_default() |= after.is_none();
                     wakes.now(change.key.clone());
                 }
             }
@@ -86,7 +88,7 @@ impl Controller for TaintEviction {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             let added = found.iter().filter_map(|taint| near(taint.time_added.as_ref()?.0)).max();
             for key in cx.store.pods_on(name) {
-                let Some(pod) = cx.store.at::<Pod>(key).filter(|pod| !is_terminating(pod)) else { continue };
+                let Some(pod) = cx.store.at::<Pod>(key).filter(|pod| !is_evicted(pod)) else { continue };
                 let bound = condition(pod, "PodScheduled").and_then(|c| near(c.last_transition_time.as_ref()?.0));
                 let created = added.max(bound).filter(|at| *at <= cx.now).unwrap_or(cx.now);
                 let time = min_toleration_time(tolerations(pod), found.iter());
@@ -100,7 +102,14 @@ impl Controller for TaintEviction {
             }
             self.tainted.insert(name.into(), found);
         }
+        self.resume_without_nodes(cx, wakes);
     }
+}
+
+/// Whether the timer of a pod is over. Others have one even if they are being deleted.
+fn is_evicted(pod: &Pod) -> bool {
+    let target = condition(pod, "DisruptionTarget").and_then(|condition| condition.reason.as_deref());
+    is_terminating(pod) && target == Some("DeletionByTaintManager")
 }
 
 /// The NoExecute taints of a node.
@@ -113,6 +122,35 @@ fn tolerations(pod: &Pod) -> &[k8s_openapi::api::core::v1::Toleration] {
 }
 
 impl TaintEviction {
+    /// The timers of a deleted node go on. When the node lifecycle controller finds a node silent it takes readiness from
+    /// its pods, and the taint follows as a rule. A time that has passed shows that there was no timer.
+    fn resume_without_nodes(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) {
+        let unreachable = Taint { key: UNREACHABLE.into(), effect: "NoExecute".into(), ..Taint::default() };
+        let lease = cx.store.get::<Lease>("kube-system", "kube-controller-manager");
+        let elected = lease.and_then(|lease| near(lease.spec.as_ref()?.acquire_time.as_ref()?.0));
+        for pod in cx.store.all::<Pod>().filter(|pod| !is_terminating(pod)) {
+            let Some(node) = node_of(pod) else { continue };
+            if cx.store.get::<Node>("", node).is_some() {
+                continue;
+            }
+            let since = |kind: &str, status: &str| {
+                let condition = condition(pod, kind).filter(|condition| condition.status == status)?;
+                near(condition.last_transition_time.as_ref()?.0)
+            };
+            let Some(found) = since("ContainersReady", "True").and(since("Ready", "False")) else { continue };
+            let TolerationTime::For(time) = min_toleration_time(tolerations(pod), [&unreachable]) else { continue };
+            // The time of the condition lacks the part of a second.
+            let created = found + SignedDuration::from_millis(500);
+            let Ok(fires) = created.checked_add(time) else { continue };
+            if elected.is_some_and(|elected| elected > created) || fires <= cx.now {
+                continue;
+            }
+            let key = SimKey::of(ObjectKind::Pod, &pod.metadata);
+            wakes.after(key.clone(), fires.duration_since(cx.now));
+            self.timers.insert(key, Timer { created, fires });
+        }
+    }
+
     /// `handleNodeUpdate`. The timers of a deleted node stay.
     fn node(&mut self, cx: &mut Context<'_>, key: &SimKey) -> Step {
         let Some(node) = cx.store.at::<Node>(key) else {
@@ -139,21 +177,26 @@ impl TaintEviction {
     /// `handlePodUpdate`, and the end of a timer.
     fn pod(&mut self, cx: &mut Context<'_>, key: &SimKey) -> Step {
         let mut writes = Vec::new();
-        if self.changed.remove(key) {
-            match cx.store.at::<Pod>(key) {
-                None => self.cancel(key, &mut writes),
-                Some(pod) => {
-                    let node = node_of(pod).unwrap_or_default();
-                    if let Some(found) = self.tainted.find(|name| (**name).cmp(node)).cloned() {
-                        self.process(cx, key, pod, &found, &mut writes);
-                    }
+        if let Some(gone) = self.changed.remove(key) {
+            if gone {
+                self.cancel(key, &mut writes);
+            }
+            if let Some(pod) = cx.store.at::<Pod>(key) {
+                let node = node_of(pod).unwrap_or_default();
+                if let Some(found) = self.tainted.find(|name| (**name).cmp(node)).cloned() {
+                    self.process(cx, key, pod, &found, &mut writes);
                 }
             }
         }
         match self.timers.get(key).map(|timer| timer.fires) {
             Some(fires) if fires <= cx.now => {
                 self.timers.remove(|other| other.cmp(key));
+                let goes_at_once = cx.store.at::<Pod>(key).is_some_and(|pod| has_ended(pod));
                 evict(cx, key, &mut writes);
+                let pod = format!("{}/{}", key.namespace, key.name);
+                if goes_at_once && cx.choices.happened(&Question::EvictionCancelled { pod }) {
+                    writes.push(cancelled(key));
+                }
                 Step::writes(writes)
             }
             fires => Step::writes(writes).and_again(fires.map(|fires| fires.duration_since(cx.now))),
@@ -181,13 +224,18 @@ impl TaintEviction {
     /// Stops a timer, and says so if there was one.
     fn cancel(&mut self, key: &SimKey, writes: &mut Vec<Write>) {
         if self.timers.remove(|other| other.cmp(key)).is_some() {
-            let message = format!("Cancelling deletion of Pod {}/{}", key.namespace, key.name);
-            writes.push(Write::Event(EventNote::normal(key, "TaintManagerEviction", message)));
-            if !self.changed.contains(key) {
+            writes.push(cancelled(key));
+            if !self.changed.contains_key(key) {
                 self.follow_up.push((Item::Object(key.clone()), None));
             }
         }
     }
+}
+
+/// The report that a timer was stopped.
+fn cancelled(key: &SimKey) -> Write {
+    let message = format!("Cancelling deletion of Pod {}/{}", key.namespace, key.name);
+    Write::Event(EventNote::normal(key, "TaintManagerEviction", message))
 }
 
 /// `deletePodHandler`: the deletion is by name.
@@ -219,7 +267,7 @@ mod tests {
     use crate::object::SimObject;
     use crate::settings::Settings;
     use crate::simulation::Simulation;
-    use crate::world::{Machine, MachineState};
+    use crate::world::{Machine, MachineState, World};
     use serde_json::{Value, json};
 
     const START: i64 = 1_767_225_600;
@@ -323,6 +371,38 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_of_the_same_name_has_a_timer_of_its_own() {
+        let tolerations = json!([tolerate("t", json!(100))]);
+        let mut simulation = cluster(vec![node(&["t"]), pod("p", "a", &tolerations)]);
+        simulation.run_until(at(50)).expect("runs");
+        let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+        simulation.request(Write::Delete(SimKey::pod("n", "p"), options)).expect("deleted");
+        simulation.request(Write::Create(pod("p", "b", &tolerations))).expect("created");
+        simulation.run_until(at(400)).expect("runs");
+        assert_eq!(history(&simulation, "p"), ["50 Cancelling"]);
+    }
+
+    #[test]
+    fn a_snapshot_without_the_node_tells_of_its_taint() {
+        let evicted = |ready: &str, since: i64| {
+            let condition = |kind: &str, status: &str, since: i64| {
+                json!({ "type": kind, "status": status, "lastTransitionTime": at(since).to_string() })
+            };
+            let mut object = pod("p", "a", &json!([tolerate(UNREACHABLE, json!(100))])).to_json();
+            (object["apiVersion"], object["kind"]) = ("v1".into(), "Pod".into());
+            object["status"]["conditions"] =
+                json!([condition("ContainersReady", "True", -200), condition("Ready", ready, since)]);
+            let object = SimObject::from_json(&object).expect("a pod");
+            let mut simulation = Simulation::resume(at(0), alone(), Choices::enumerated(), [object], World::default());
+            simulation.run_until(at(400)).expect("runs");
+            history(&simulation, "p")
+        };
+        assert_eq!(evicted("False", -60), ["40 Marking", "70 due"]);
+        assert_eq!(evicted("False", -150), Vec::<String>::new(), "it would have been evicted");
+        assert_eq!(evicted("True", -60), Vec::<String>::new());
+    }
+
+    #[test]
     fn an_untolerated_taint_replaces_a_timer_and_a_terminating_pod_is_marked_again() {
         let mut simulation = cluster(vec![node(&["t"]), pod("p", "a", &json!([tolerate("t", json!(100))]))]);
         simulation.run_until(at(50)).expect("runs");
@@ -355,6 +435,17 @@ mod tests {
     }
 
     #[test]
+    fn the_timer_of_a_pod_that_is_gone_does_not_hit_its_successor() {
+        let mut simulation = cluster(vec![node(&["t"]), pod("p", "a", &json!([tolerate("t", json!(30))]))]);
+        simulation.run_until(at(10)).expect("runs");
+        let force = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+        simulation.request(Write::Delete(SimKey::pod("n", "p"), force)).expect("deleted");
+        simulation.request(Write::Create(pod("p", "", &json!([])))).expect("created");
+        simulation.run_until(at(50)).expect("runs");
+        assert_eq!(history(&simulation, "p"), ["10 Cancelling"]);
+    }
+
+    #[test]
     fn timers_of_a_running_cluster_go_on() {
         let mut tainted = node(&["t"]);
         if let SimObject::Node(node) = &mut tainted
@@ -362,7 +453,27 @@ mod tests {
         {
             taints[0].time_added = Some(crate::api::whole_seconds(at(-80)));
         }
-        let objects = vec![tainted, pod("p", "a", &json!([tolerate("t", json!(100))]))];
+        let tolerations = json!([tolerate("t", json!(100))]);
+        // A pod that a person deleted has its timer, one that was evicted has not.
+        let terminating = |name: &str, evicted: bool| {
+            let mut object = pod(name, "a", &tolerations);
+            object.metadata_mut().deletion_timestamp = Some(crate::api::whole_seconds(at(-10)));
+            object.metadata_mut().deletion_grace_period_seconds = Some(30);
+            if let SimObject::Pod(pod) = &mut object
+                && evicted
+            {
+                let target = PodCondition {
+                    type_: "DisruptionTarget".into(),
+                    status: "True".into(),
+                    reason: Some("DeletionByTaintManager".into()),
+                    ..PodCondition::default()
+                };
+                set_condition(Arc::make_mut(pod), target, at(-10));
+            }
+            object
+        };
+        let objects =
+            vec![tainted, pod("p", "a", &tolerations), terminating("q", false), terminating("r", true)];
         let (settings, choices) = (alone(), Choices::enumerated());
         let mut world = crate::world::World::default();
         let machine = Machine { state: MachineState::Off, since: at(0), boots: 0, lease_phase: at(0) };
@@ -370,5 +481,26 @@ mod tests {
         let mut simulation = Simulation::resume(at(0), settings, choices, objects, world);
         simulation.run_until(at(55)).expect("runs");
         assert_eq!(history(&simulation, "p"), ["20 Marking", "50 due"]);
+        assert_eq!(history(&simulation, "q"), ["20 Marking", "-10 due"]);
+        assert_eq!(history(&simulation, "r"), ["-10 due"]);
+    }
+
+    #[test]
+    fn an_eviction_that_removes_the_pod_at_once_may_be_reported_as_cancelled() {
+        let mut ended = pod("p", "a", &json!([]));
+        if let SimObject::Pod(pod) = &mut ended {
+            Arc::make_mut(pod).status.get_or_insert_default().phase = Some("Succeeded".into());
+        }
+        for (recorded, expected) in [(false, vec!["0 Marking"]), (true, vec!["0 Marking", "0 Cancelling"])] {
+            let mut answers = crate::choices::RecordedAnswers::default();
+            if recorded {
+                answers.add(Question::EvictionCancelled { pod: "n/p".into() }, "yes");
+            }
+            let objects = vec![node(&["t"]), ended.clone()];
+            let choices = Choices::recorded(answers);
+            let mut simulation = Simulation::resume(at(0), alone(), choices, objects, crate::world::World::default());
+            simulation.run_until(at(5)).expect("runs");
+            assert_eq!(history(&simulation, "p"), expected);
+        }
     }
 }

@@ -29,6 +29,10 @@ pub enum CommandError {
     Limit(#[from] LimitReached),
 }
 
+/// What `delete --force` warns of.
+const FORCE_WARNING: &str = "Warning: Immediate deletion does not wait for confirmation that the running resource has been \
+                             terminated. The resource may continue to run on the cluster indefinitely.";
+
 /// Executes a command. Gives the lines that kubectl prints.
 pub fn execute(
     simulation: &mut Simulation,
@@ -48,6 +52,9 @@ pub fn execute(
         Action::Delete { targets, grace, force, cascade, ignore_not_found, .. } => {
             let options =
                 DeleteOptions { grace: *grace, propagation: propagation(*cascade), ..DeleteOptions::default() };
+            if *force {
+                run.printed.push(FORCE_WARNING.to_owned());
+            }
             for key in run.select(targets)? {
                 run.delete(&key, options.clone(), *force, *ignore_not_found)?;
             }

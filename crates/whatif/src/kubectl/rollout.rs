@@ -76,6 +76,9 @@ impl Command<'_> {
             }
         }
         found.sort_by_key(|(number, _)| *number);
+        if revision == 0 && found.len() < 2 && key.kind.name() != "Deployment" {
+            return Err(CommandError::Client("no last revision to roll back to".to_owned()));
+        }
         let chosen = match revision {
             0 => found.len().checked_sub(2).map(|at| found.swap_remove(at)),
             _ => found.into_iter().find(|(number, _)| *number == revision),

@@ -1,11 +1,11 @@
 //! A recording, and the same in the simulation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stead_agree::Observation;
+use stead_agree::{Observation, single};
 use stead_kubectl::KubectlCommand;
 use stead_sim::{Choices, Happening, MachineSpec, MachineState, Question, RecordedAnswers, Settings, Simulation};
 use stead_whatif::{Manifests, execute};
@@ -48,10 +48,86 @@ impl Recording {
         without_repeats(lines)
     }
 
+    /// What depended on fractions of a second: the order of scheduling, who saw what first, how long a stand-in took.
+    fn add_races(&self, answers: &mut RecordedAnswers) {
+        self.scheduling_order().into_iter().for_each(|pod| answers.add(Question::NextPod, pod));
+        let (mut waited, mut tainted, mut unknown) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut running, mut failed): (BTreeMap<&str, f64>, BTreeMap<&str, f64>) = Default::default();
+        for line in &self.lines {
+            let text = |field: &str| line[field].as_str().unwrap_or_default();
+            let (at, on, message) = (line["t"].as_f64().unwrap_or_default(), text("on"), single(text("message")));
+            match text("event") {
+                "WaitForFirstConsumer" => drop(waited.insert(on)),
+                reason if on.starts_with("PersistentVolumeClaim/") && waited.insert(on) => {
+                    let claim = format!("openstack/{}", on.trim_start_matches("PersistentVolumeClaim/"));
+                    let seen = if reason == "WaitForPodScheduled" { "yes" } else { "selected" };
+                    answers.add(Question::LateClaim { claim }, seen);
+                }
+                "SuccessfulDelete" => {
+                    let pod = message.strip_prefix("Delete Pod ").and_then(|rest| rest.split(' ').next());
+                    if let Some(pod) = pod.filter(|pod| failed.get(pod).is_some_and(|since| at - since < 1.0)) {
+                        answers.add(Question::CollectedByOwner { pod: format!("default/{pod}") }, "yes");
+                    }
+                }
+                _ => {}
+            }
+            match (text("status"), text("ready")) {
+                ("Running", "0/1") => drop(running.insert(text("pod"), at)),
+                ("Running", "1/1") => {
+                    if let Some(since) = running.remove(text("pod")) {
+                        let question =
+                            Question::StandInDelay { pod: format!("default/{}", text("pod")), stage: "ready" };
+                        answers.add(question, format!("{:.0}", (at - since) * 1000.0));
+                    }
+                }
+                ("Failed", _) => drop(failed.insert(text("pod"), at)),
+                _ => {}
+            }
+            let Some(node) = line["node"].as_str().filter(|_| line["taints"].is_array()) else { continue };
+            let is_unknown = line["ready"][0] == "Unknown";
+            if is_unknown {
+                unknown.insert(node)
+            } else {
+                unknown.remove(node)
+            };
+            let lost = json!(["node.kubernetes.io/unreachable", "NoExecute"]);
+            if !line["taints"].as_array().into_iter().flatten().any(|taint| *taint == lost) {
+                tainted.remove(node);
+            } else if tainted.insert(node) {
+                answers.add(Question::TaintedNode { zone: String::new() }, node);
+                // More than 55 % of the nodes: the pass that finds that stops the zone.
+                if unknown.len() * 100 >= NODES.len() * 55 {
+                    answers.add(Question::TaintDuringPass { zone: String::new() }, "yes");
+                }
+            }
+        }
+    }
+
+    /// The pods in the order of their creation, which is the one of their scheduling.
+    fn scheduling_order(&self) -> Vec<String> {
+        let scheduled = self.lines.iter().filter(|line| line["event"] == "Scheduled");
+        let names = scheduled.filter_map(|line| line["message"].as_str()?.strip_prefix("Successfully assigned "));
+        // Only these events tell the namespace of a pod.
+        let full_names: BTreeMap<&str, &str> = names
+            .filter_map(|text| text.split_once(" to "))
+            .filter_map(|(pod, _)| Some((pod.split_once('/')?.1, pod)))
+            .collect();
+        let (mut known, mut order) = (BTreeSet::new(), Vec::new());
+        for (line, pod) in self.lines.iter().filter_map(|line| Some((line, line["pod"].as_str()?))) {
+            if line["status"] == "(gone)" {
+                known.remove(pod);
+            } else if known.insert(pod) {
+                order.extend(full_names.get(pod).map(|name| (*name).to_owned()));
+            }
+        }
+        order
+    }
+
     /// What the real components chose: nodes, suffixes of names, hashes of templates.
     fn answers(&self) -> RecordedAnswers {
         let mut answers = RecordedAnswers::default();
         let mut hashes: Vec<String> = Vec::new();
+        self.add_races(&mut answers);
         for line in self.lines.iter().filter(|line| line["event"].is_string()) {
             let message = line["message"].as_str().unwrap_or_default();
             match line["event"].as_str() {
@@ -109,7 +185,7 @@ fn observation(line: &Value, names: &BTreeMap<String, String>) -> Option<Observa
         let state = json!([line["attached"], line["gone"], line["deleting"], line["error"]]);
         (format!("attachment {} {}", stable(volume, names), line["node"].as_str()?), state)
     } else if let Some(reason) = line["event"].as_str() {
-        let (on, message) = (line["on"].as_str()?, stable(line["message"].as_str()?, names));
+        let (on, message) = (line["on"].as_str()?, stable(single(line["message"].as_str()?), names));
         (format!("event {on} {reason} {message}"), json!("reported"))
     } else {
         let mut taints: Vec<Value> = line["taints"].as_array()?.clone();
@@ -137,7 +213,10 @@ fn settings() -> Settings {
     let seconds = SignedDuration::from_secs;
     let mut settings = Settings::default().with_stand_ins();
     settings.kubelet.lease_period = seconds(4);
-    settings.kubelet.status_period = seconds(4);
+    // A stand-in starts a pod before it has reported the volumes as in use, so the report does not delay it.
+    settings.kubelet.status_period = SignedDuration::ZERO;
+    // A stand-in that goes on reports at its next beat.
+    settings.kubelet.resume = seconds(3);
     settings.storage = stead_sim::StorageSettings::stand_in();
     settings
 }

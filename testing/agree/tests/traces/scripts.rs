@@ -118,7 +118,10 @@ pub(crate) fn gluster() -> Vec<Act> {
         run(91.5, "kubectl delete node worker-3"),
     ];
     let all = ["master-0", "master-1", "master-2", "worker-0", "worker-1", "worker-2"];
-    acts.extend(all.map(|node| down(505.2, node)));
+    // The last heartbeats came one after the other.
+    let last = [505.2, 505.2, 505.2, 505.2, 512.0, 508.0];
+    acts.extend(all.into_iter().zip(last).map(|(node, at)| down(at, node)));
+    acts.sort_by(|a, b| a.at.total_cmp(&b.at));
     acts.extend(all.map(|node| up(1105.5, node)));
     acts.push(end(1121.9));
     acts

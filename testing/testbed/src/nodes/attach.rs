@@ -76,7 +76,11 @@ async fn detach(
     if !attachment.finalizers().contains(&finalizer(attachment)) {
         return Ok(());
     }
-    if let Err(message) = world.disks.detach(volume, &attachment.spec.node_name).await {
+    let detached = match world.disks.driver_error(&attachment.spec.attacher) {
+        Some(message) => Err(message),
+        None => world.disks.detach(volume, &attachment.spec.node_name).await,
+    };
+    if let Err(message) = detached {
         let reported =
             attachment.status.as_ref().and_then(|s| s.detach_error.as_ref()).and_then(|e| e.message.as_ref());
         return if reported == Some(&message) {
@@ -102,7 +106,11 @@ async fn attach(
     {
         return Ok(());
     }
-    if let Err(message) = world.disks.attach(volume, &attachment.spec.node_name).await {
+    let attached = match world.disks.driver_error(&attachment.spec.attacher) {
+        Some(message) => Err(message),
+        None => world.disks.attach(volume, &attachment.spec.node_name).await,
+    };
+    if let Err(message) = attached {
         let reported =
             attachment.status.as_ref().and_then(|s| s.attach_error.as_ref()).and_then(|e| e.message.as_ref());
         return if reported == Some(&message) {

@@ -24,6 +24,8 @@ struct State {
     holders: BTreeMap<String, String>,
     /// By volume, the error of a detach.
     detach_errors: BTreeMap<String, String>,
+    /// By driver, the error of every call.
+    driver_errors: BTreeMap<String, String>,
     attach_delay: Duration,
     detach_delay: Duration,
     /// Whether machines keep disks that are reported as detached.
@@ -57,6 +59,20 @@ impl Disks {
             Some(message) => drop(state.detach_errors.insert(volume.to_owned(), message.to_owned())),
             None => drop(state.detach_errors.remove(volume)),
         });
+    }
+
+    /// Makes every call to a driver fail with this message: it creates, attaches, detaches and deletes no volumes. None
+    /// makes it work again.
+    pub fn fail_driver(&self, driver: &str, message: Option<&str>) {
+        self.change(|state| match message {
+            Some(message) => drop(state.driver_errors.insert(driver.to_owned(), message.to_owned())),
+            None => drop(state.driver_errors.remove(driver)),
+        });
+    }
+
+    /// The error of every call to a driver; none if it works.
+    pub(super) fn driver_error(&self, driver: &str) -> Option<String> {
+        self.state().driver_errors.get(driver).cloned()
     }
 
     /// Sets how long it takes to attach and to detach a volume. The default is zero.

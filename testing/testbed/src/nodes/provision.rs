@@ -64,6 +64,9 @@ fn volume_for(world: &World, claim: &PersistentVolumeClaim) -> Option<Value> {
     if spec.volume_name.as_ref().is_some_and(|name| !name.is_empty()) || claim.metadata.deletion_timestamp.is_some() {
         return None;
     }
+    if world.disks.driver_error(&driver.name).is_some() {
+        return None;
+    }
     let class = world.classes.get(&ObjectRef::new(spec.storage_class_name.as_ref()?))?;
     let node = claim.annotations().get(SELECTED_NODE);
     if class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer") && node.is_none() {
@@ -127,5 +130,9 @@ fn must_be_deleted(world: &World, volume: &PersistentVolume) -> bool {
         attachments.iter().any(|a| a.spec.source.persistent_volume_name.as_ref() == volume.metadata.name.as_ref())
     };
     let deleting = volume.metadata.deletion_timestamp.is_some();
-    ours && phase == Some("Released") && policy == Some("Delete") && !deleting && !attached()
+    let works = || {
+        let driver = volume.annotations().get(PROVISIONED_BY);
+        driver.is_none_or(|driver| world.disks.driver_error(driver).is_none())
+    };
+    ours && works() && phase == Some("Released") && policy == Some("Delete") && !deleting && !attached()
 }

@@ -92,14 +92,13 @@ impl AttachDetach {
         }
     }
 
-    /// Looks at volumes in the next loop.
-    fn wake_all(&mut self, cx: &Context<'_>, volumes: impl IntoIterator<Item = Arc<str>>, wakes: &mut Wakes) {
-        let at = self.first_loop(cx);
-        for unique in volumes {
-            if self.state.volume(&unique).is_some() {
-                self.state.with_volume(&unique, |volume| volume.reconcile(at));
-                self.wake(cx, &unique, wakes);
-            }
+    /// When a volume is looked at that a node does not need any more: in the next loop, or at once if a recording says that
+    /// the loop ran then.
+    fn release_loop(&self, cx: &Context<'_>, unique: &str, node: &str) -> Timestamp {
+        let question = self.state.volume(unique).and_then(|volume| reconcile::detachment(cx.store, volume, node));
+        match question.and_then(|question| cx.choices.next_recorded(&question)) {
+            Some("yes") => cx.now + cx.settings.timers.reaction,
+            _ => self.first_loop(cx),
         }
     }
 
@@ -139,7 +138,14 @@ impl AttachDetach {
             node.unreported |= before.is_none() && node.report.is_some();
             (AttachDetach::undesired(node).collect::<Vec<_>>(), is_new, node.unreported)
         });
-        self.wake_all(cx, undesired, wakes);
+        for unique in undesired {
+            if self.state.volume(&unique).is_none() {
+                continue;
+            }
+            let at = self.release_loop(cx, &unique, name);
+            self.state.with_volume(&unique, |volume| volume.reconcile(at));
+            self.wake(cx, &unique, wakes);
+        }
         if unreported {
             let wait = self.first_loop(cx).duration_since(cx.now + cx.settings.timers.reaction);
             wakes.after(change.key.clone(), wait);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{AttachedVolume, Node};
+use k8s_openapi::api::core::v1::{AttachedVolume, Node, PersistentVolume};
 use k8s_openapi::api::storage::v1::{
     VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
 };
@@ -19,6 +19,20 @@ use crate::settings::Settings;
 use crate::step::{Context, DeleteOptions, Step, Write};
 use crate::store::Store;
 use crate::volumes::{attachment_name, csi_parts};
+
+/// Whether the loop runs before a volume is needed again, as a recording says.
+pub(super) fn detachment(store: &Store, volume: &VolumeState, node: &str) -> Option<Question> {
+    let volume = store.get::<PersistentVolume>("", &volume.any_spec()?.name)?;
+    let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    let (namespace, name) = (claim.namespace.as_deref()?, claim.name.as_deref()?);
+    Some(Question::Detachment { claim: format!("{namespace}/{name}"), node: node.to_owned() })
+}
+
+/// Whether a recording says that it does not.
+fn deferred(cx: &mut Context<'_>, volume: &VolumeState, node: &str) -> bool {
+    let question = detachment(cx.store, volume, node);
+    question.and_then(|question| cx.choices.take_recorded(&question)).as_deref() == Some("no")
+}
 
 /// What an operation found when it looked at its VolumeAttachment.
 enum Found {
@@ -227,6 +241,10 @@ impl AttachDetach {
                 let forced = expires.filter(|_| !healthy).map(|at| self.next_loop(cx, at));
                 let proven = until.map(|at| self.next_loop(cx, at));
                 forced.into_iter().chain(proven).for_each(|at| volume.reconcile(at));
+                continue;
+            }
+            if deferred(cx, volume, &node) {
+                volume.reconcile(self.next_loop(cx, cx.now));
                 continue;
             }
             // The node has to know before the volume goes.

@@ -4,7 +4,7 @@
 
 mod expected;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,7 @@ use stead_semantics::Selector;
 
 use self::expected::{Counts, count};
 use crate::budgets;
+use crate::choices::Question;
 use crate::event_log::EventNote;
 use crate::object::{ObjectKind, SimKey, SimObject};
 use crate::pod_groups::PodGroups;
@@ -27,8 +28,8 @@ use crate::store::Change;
 pub(crate) struct Disruption {
     /// The pods of each budget.
     budgets: PodGroups,
-    /// Pods that changed while two budgets cover them.
-    ambiguous: BTreeSet<SimKey>,
+    /// Pods that changed while two budgets cover them, and the budget that is looked at.
+    ambiguous: BTreeMap<SimKey, Arc<str>>,
 }
 
 impl Controller for Disruption {
@@ -48,11 +49,15 @@ impl Controller for Disruption {
                 let (before, after) = self.budgets.pod_changed(change);
                 // A pod that lost its labels is a change of the budgets of its new labels only.
                 let concerned = if change.after.is_some() { after } else { before };
-                concerned.iter().for_each(|budget| wakes.now(budget.clone()));
+                // Of several budgets an arbitrary one is looked at (`getPdbForPod`).
+                let names: Vec<&str> = concerned.iter().map(|budget| &*budget.name).collect();
+                let pod = format!("{}/{}", change.key.namespace, change.key.name);
+                let chosen = if names.len() > 1 { cx.choices.pick(Question::Budget { pod }, &names) } else { 0 };
+                concerned.get(chosen).into_iter().for_each(|budget| wakes.now(budget.clone()));
                 // An eviction marks the pod and deletes it: two changes, of which the second is made.
                 let Some(pod) = cx.store.at::<Pod>(&change.key) else { return };
                 if concerned.len() > 1 {
-                    self.ambiguous.insert(change.key.clone());
+                    self.ambiguous.insert(change.key.clone(), Arc::clone(&concerned[chosen].name));
                     wakes.now(change.key.clone());
                 }
                 if let Some(left) = stale_in(pod, cx.now, cx.settings.timers.disruption_timeout) {
@@ -80,12 +85,10 @@ impl Disruption {
     /// (`syncStalePodDisruption`).
     fn look_at_pod(&mut self, cx: &Context<'_>, key: &SimKey, pod: &Pod) -> Step {
         let mut writes = Vec::new();
-        if self.ambiguous.remove(key)
-            && let [first, _, ..] = self.budgets.of_pod(key)
-        {
+        if let Some(chosen) = self.ambiguous.remove(key) {
             let message = format!(
-                "Pod {:?}/{:?} matches multiple PodDisruptionBudgets.  Chose {:?} arbitrarily.",
-                key.namespace, key.name, first.name
+                "Pod {:?}/{:?} matches multiple PodDisruptionBudgets.  Chose {chosen:?} arbitrarily.",
+                key.namespace, key.name
             );
             writes.push(Write::Event(EventNote::warning(key, "MultiplePodDisruptionBudgets", message)));
         }

@@ -17,10 +17,12 @@ use super::status::{init_containers, is_sidecar, running, terminated_state, wait
 use super::volumes::Mounts;
 use super::{Kubelet, Out, PodId, id_of};
 use crate::api::whole_seconds;
+use crate::choices::Question;
 use crate::object::SimKey;
 use crate::pods::{condition, has_ended, is_ready, is_terminating, node_of, phase, reported, status_mut};
 use crate::step::{Context, DeleteOptions, Wakes, Write};
 use crate::store::Change;
+use crate::volumes::claim_keys;
 use crate::workload::Behaviour;
 use crate::world::Process;
 
@@ -61,6 +63,8 @@ enum Task {
 pub(super) struct StandIn {
     node: Arc<str>,
     task: Task,
+    /// When the stage began that a pod had when its cluster was taken over.
+    since: Option<Timestamp>,
 }
 
 impl Kubelet {
@@ -89,7 +93,10 @@ impl Kubelet {
     pub(super) fn resume_stand_in(&mut self, cx: &mut Context<'_>, node: &Arc<str>, pod: &Arc<Pod>) {
         let id = id_of(pod);
         self.change_node(node, |run| run.pods.insert(id.clone()));
-        self.stand_ins.insert(id.clone(), StandIn { node: Arc::clone(node), task: Task::Look });
+        // On a node that is not reachable the next stage begins when it is back.
+        let reachable = cx.world.state(node).reports();
+        let since = stage_began(pod).filter(|began| reachable && *began < cx.now);
+        self.stand_ins.insert(id.clone(), StandIn { node: Arc::clone(node), task: Task::Look, since });
         if phase(pod) == "Running" {
             let volumes = self.take_over_volumes(cx, &id, node, pod);
             let process = Process { pod: id.0.clone(), node: Arc::clone(node), volumes };
@@ -112,14 +119,15 @@ impl Kubelet {
             return;
         };
         self.change_node(&node, |run| run.pods.insert(id.clone()));
-        self.stand_ins.insert(id.clone(), StandIn { node, task: Task::Look });
+        self.stand_ins.insert(id.clone(), StandIn { node, task: Task::Look, since: None });
         self.stand_in(cx, &id, out);
     }
 
     fn stand_in(&mut self, cx: &mut Context<'_>, id: &PodId, out: &mut Out) {
         let Some(mut stand_in) = self.stand_ins.remove(|other| other.cmp(id)) else { return };
         let pod = cx.store.at::<Pod>(&id.0).filter(|pod| pod.metadata.uid.as_deref() == Some(&*id.1)).cloned();
-        let reachable = cx.world.is_connected(&stand_in.node, cx.now);
+        // It looks at its pods as soon as it is back, before it reports its own status.
+        let reachable = cx.world.state(&stand_in.node).reports();
         let Some(pod) = pod else {
             self.release_in_use(&stand_in.node, id);
             if reachable || !cx.world.state(&stand_in.node).executes() {
@@ -159,7 +167,10 @@ impl Kubelet {
         let until = match stand_in.task {
             Task::Stop(until) => until,
             _ if has_ended(pod) => cx.now,
-            _ => cx.now + self.delays(cx, pod).stop,
+            _ => {
+                let stop = self.delays(cx, pod).stop;
+                stand_in.since.take().unwrap_or(cx.now) + recorded_delay(cx, &id.0, "stop", stop)
+            }
         };
         stand_in.task = Task::Stop(until);
         if until > cx.now {
@@ -223,11 +234,11 @@ impl Kubelet {
         &mut self,
         cx: &mut Context<'_>,
         id: &PodId,
-        stand_in: &StandIn,
+        stand_in: &mut StandIn,
         pod: &Arc<Pod>,
         out: &mut Out,
     ) -> Option<Task> {
-        let delays = self.delays(cx, pod);
+        let (delays, from) = (self.delays(cx, pod), stand_in.since.take().unwrap_or(cx.now));
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         let ready = is_ready(pod) && !statuses.is_empty() && statuses.iter().all(|status| status.ready);
         match phase(pod) {
@@ -236,7 +247,7 @@ impl Kubelet {
                 None
             }
             "Pending" => match self.mount(cx, id, &stand_in.node, pod) {
-                Mounts::Done(_) => Some(Task::Start(cx.now + delays.start)),
+                Mounts::Done(_) => Some(Task::Start(from + recorded_delay(cx, &id.0, "start", delays.start))),
                 Mounts::NoClaim(_) | Mounts::NotAttached => None,
             },
             "Running" => {
@@ -244,8 +255,8 @@ impl Kubelet {
                 let never = cx.world.workload_of(cx.store, pod).behaviour == Behaviour::NeverReady;
                 let is_job = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(JOB_NAME));
                 match (ready, never, is_job) {
-                    (false, false, _) => Some(Task::Ready(cx.now + delays.ready)),
-                    (true, _, true) => Some(Task::EndJob(cx.now + delays.job)),
+                    (false, false, _) => Some(Task::Ready(from + recorded_delay(cx, &id.0, "ready", delays.ready))),
+                    (true, _, true) => Some(Task::EndJob(from + recorded_delay(cx, &id.0, "job", delays.job))),
                     _ => None,
                 }
             }
@@ -287,6 +298,34 @@ impl Kubelet {
     fn release_in_use(&mut self, node: &Arc<str>, id: &PodId) {
         self.release_volumes(node, id, &Pod::default());
     }
+}
+
+/// How long a stage takes: a recording knows how long it took.
+fn recorded_delay(cx: &mut Context<'_>, pod: &SimKey, stage: &'static str, delay: SignedDuration) -> SignedDuration {
+    let question = Question::StandInDelay { pod: format!("{}/{}", pod.namespace, pod.name), stage };
+    let recorded = cx.choices.take_recorded(&question).and_then(|millis| millis.parse().ok());
+    recorded.map_or(delay, SignedDuration::from_millis)
+}
+
+/// When the stage of a pod began, by its status; none if it does not say so: a pod that waits for volumes.
+fn stage_began(pod: &Pod) -> Option<Timestamp> {
+    if let Some(deadline) = &pod.metadata.deletion_timestamp {
+        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
+        return deadline.0.checked_sub(grace).ok();
+    }
+    let status = pod.status.as_ref()?;
+    if is_ready(pod) {
+        return condition(pod, "Ready")?.last_transition_time.as_ref().map(|at| at.0);
+    }
+    if phase(pod) == "Running" {
+        let running = status.container_statuses.iter().flatten().filter_map(|one| one.state.as_ref()?.running.as_ref());
+        let started = running.filter_map(|running| running.started_at.as_ref()).map(|at| at.0).max();
+        // It is not ready since the node was lost, or since it was started.
+        let lost = condition(pod, "Ready").and_then(|ready| ready.last_transition_time.as_ref()).map(|at| at.0);
+        return started.max(lost);
+    }
+    let waits = claim_keys(pod).next().is_some();
+    status.start_time.as_ref().filter(|_| !waits).map(|at| at.0)
 }
 
 /// The status of a pod at a stage. What a stage does not say stays as it is.

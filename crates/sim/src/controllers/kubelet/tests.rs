@@ -805,3 +805,67 @@ fn kubelets_recover_from_anything() {
         assert_eq!(text(&simulation), text(&play()), "seed {seed}: the same seed gives the same objects");
     }
 }
+
+/// A kubelet that nobody hears of knows that its pods are ready, and says so when it is back.
+#[test]
+fn a_snapshot_of_a_silent_machine_keeps_what_its_kubelet_knows() {
+    let mut simulation = cluster(Settings::default());
+    create(&mut simulation, pod("p", "b", json!({})));
+    simulation.run_until(at(107)).expect("runs");
+    simulation.fail("b", MachineState::Unknown).expect("a machine");
+    simulation.run_until(at(200)).expect("runs");
+    let objects: Vec<SimObject> = simulation.store().iter().map(|(_, object)| object.clone()).collect();
+    let settings = Settings::default().with_components(&COMPONENTS);
+    let mut resumed = Simulation::resume(at(200), settings, Choices::enumerated(), objects, Default::default());
+    let ready = |simulation: &Simulation| {
+        let pod = simulation.store().get::<Pod>("n", "p").expect("the pod");
+        pods::condition(pod, "Ready").map(|ready| ready.status.clone())
+    };
+    assert_eq!(ready(&resumed).as_deref(), Some("False"));
+    resumed.heal("b").expect("a machine");
+    resumed.run_until(at(215)).expect("runs");
+    assert_eq!(ready(&resumed).as_deref(), Some("True"));
+}
+
+#[test]
+fn a_pod_that_its_kubelet_cannot_end_stays() {
+    let mut simulation = cluster(Settings::default());
+    let stuck = crate::workload::Workload { behaviour: Behaviour::NeverStops, ..Default::default() };
+    simulation.change_world(|world, _| world.set_workload(SimKey::pod("n", "p"), stuck));
+    create(&mut simulation, pod("p", "b", json!({})));
+    simulation.run_until(at(107)).expect("runs");
+    delete(&mut simulation, "p", None);
+    simulation.run_until(at(1000)).expect("runs");
+    let pod = simulation.store().get::<Pod>("n", "p").expect("it stays");
+    assert!(pods::is_terminating(pod) && pods::phase(pod) == "Running");
+}
+
+#[test]
+fn the_stages_of_pods_go_on_when_a_cluster_is_taken_over() {
+    let mut settings = Settings::default().with_stand_ins();
+    settings.workload.job = SignedDuration::from_secs(20);
+    let mut simulation = cluster(settings.clone());
+    let mut object = pod("job", "a", json!({ "restartPolicy": "Never" }));
+    object.metadata_mut().labels = Some([("batch.kubernetes.io/job-name".to_owned(), "job".to_owned())].into());
+    create(&mut simulation, object);
+    create(&mut simulation, pod("web", "a", json!({})));
+    simulation.run_until(at(110)).expect("runs");
+    let (now, world) = (simulation.now(), simulation.world().clone());
+    let objects: Vec<SimObject> = simulation.store().iter().map(|(_, object)| object.clone()).collect();
+    let settings = settings.with_components(&COMPONENTS);
+    let mut resumed = Simulation::resume(now, settings, Choices::enumerated(), objects, world);
+    for simulation in [&mut simulation, &mut resumed] {
+        simulation.follow();
+        simulation.run_until(at(200)).expect("runs");
+    }
+    let ended = |simulation: &mut Simulation| -> Vec<i64> {
+        let journal = simulation.take_journal().into_iter();
+        let ended = journal.filter_map(|(at, happening)| match happening {
+            Happening::Changed(change) if change.of::<Pod>().1.is_some_and(|pod| pods::has_ended(pod)) => Some(at),
+            _ => None,
+        });
+        ended.map(|at| at.as_second() - START).collect()
+    };
+    assert_eq!(ended(&mut simulation), [122]);
+    assert_eq!(ended(&mut resumed), [122]);
+}

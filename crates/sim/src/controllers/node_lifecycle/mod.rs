@@ -60,7 +60,9 @@ impl Controller for NodeLifecycle {
                 let (before, after) = change.of::<Node>();
                 let Some(after) = after else { return self.look_at(cx, &change.key.name, wakes) };
                 if concerns_taints(before, after) {
-                    wakes.now(change.key.clone());
+                    let late = cx.choices.happened(&Question::LateTaint { node: change.key.name.to_string() });
+                    let requests = if late { cx.settings.timers.reaction * 4 } else { SignedDuration::ZERO };
+                    wakes.after(change.key.clone(), requests);
                 }
                 let beat = |node: &Arc<Node>| condition(node, "Ready").map(|c| c.last_heartbeat_time.clone());
                 if before.and_then(beat) != beat(after) {
@@ -136,7 +138,8 @@ impl Controller for NodeLifecycle {
 }
 
 fn grid(cx: &Context<'_>) -> Grid {
-    Grid { start: cx.started, period: cx.settings.timers.node_monitor_period }
+    let timers = &cx.settings.timers;
+    Grid { start: timers.node_monitor_run.unwrap_or(cx.started), period: timers.node_monitor_period }
 }
 
 /// Whether a taint key is one of the two for nodes that are not Ready.
@@ -230,7 +233,10 @@ impl NodeLifecycle {
         match self.zones.update(&cx.settings.timers, pass) {
             Disruption::None => {}
             Disruption::Entered => {
-                for node in cx.store.all::<Node>() {
+                // Only taints that were there when the pass began: `RemoveTaintOffNode` looks at the nodes that were listed
+                // then.
+                let tainted = |node: &&Arc<Node>| [NOT_READY, UNREACHABLE].iter().any(|key| has_taint(node, key, "NoExecute"));
+                for node in cx.store.all::<Node>().filter(tainted) {
                     let name = node.metadata.name.as_deref().unwrap_or_default();
                     let writer = written.entry(name.into()).or_insert_with(|| NodeWriter::new(node));
                     writer.mark_reachable();
@@ -395,6 +401,9 @@ impl NodeLifecycle {
         let question = Question::TaintedNode { zone: shown_zone(zone) };
         let chosen: Arc<str> = options[cx.choices.pick(question, &options)].into();
         found.limiter.take(cx.now);
+        if cx.choices.happened(&Question::StaleNode { node: chosen.to_string() }) {
+            return None;
+        }
         found.waiting.remove(&chosen);
         Some(chosen)
     }

@@ -1,7 +1,7 @@
 //! Timelines of nodes that fail and come back, with kubelets that do nothing else.
 
 use super::*;
-use crate::choices::Choices;
+use crate::choices::{Choices, Question, RecordedAnswers};
 use crate::machines::MachineSpec;
 use crate::object::SimObject;
 use crate::settings::Settings;
@@ -140,6 +140,19 @@ fn a_silent_node_is_marked_and_tainted() {
     assert_eq!(simulation.next_at(), None);
 }
 
+/// The same, with passes at 3, 8, 13 seconds and so on: the one at 23 sees the last renewal.
+#[test]
+fn passes_are_whole_periods_from_a_known_one() {
+    let mut settings = Settings::default();
+    settings.timers.node_monitor_run = Some(at(3));
+    let mut simulation = cluster(&["a", "b", "c"], settings);
+    simulation.run_until(at(27)).expect("runs");
+    simulation.take_journal();
+    simulation.fail("b", MachineState::Off).expect("a machine");
+    simulation.run_until(at(1000)).expect("runs");
+    assert_eq!(history(&mut simulation)[0], "73.0 b Unknown []");
+}
+
 /// Without its tenths: passes and polls have phases of their own.
 fn seconds(rows: Vec<String>, of: &str) -> Vec<String> {
     let rows = rows.into_iter().filter(|row| row.contains(of));
@@ -200,6 +213,40 @@ fn without_a_ready_node_nothing_is_tainted() {
     assert_eq!(tainted, ["515 a Unknown [unreachable:NoSchedule unreachable:NoExecute]"], "{rows:?}");
     let marked = seconds(rows, "Marking");
     assert_eq!(marked, ["815 TaintManagerEviction: Marking for deletion Pod n/p"]);
+}
+
+/// A lost node that is still seen as Ready when its turn comes is tainted a turn later.
+#[test]
+fn a_stale_node_has_its_turn_in_vain() {
+    for (is_stale, expected) in [(false, "75"), (true, "85")] {
+        let mut answers = RecordedAnswers::default();
+        if is_stale {
+            answers.add(Question::StaleNode { node: "b".into() }, "yes");
+        }
+        let mut simulation = cluster(&["a", "b", "c"], Settings::default());
+        simulation.set_choices(Choices::recorded(answers));
+        simulation.fail("b", MachineState::Off).expect("a machine");
+        simulation.run_until(at(200)).expect("runs");
+        let tainted = seconds(history(&mut simulation), "unreachable:NoExecute");
+        assert_eq!(tainted, [format!("{expected} b Unknown [unreachable:NoSchedule unreachable:NoExecute]")]);
+    }
+}
+
+/// A node that is tainted during the pass that finds all nodes lost keeps the taint.
+#[test]
+fn a_taint_during_the_last_pass_stays() {
+    for (answer, expected) in [("no", 0), ("yes", 1)] {
+        let mut answers = RecordedAnswers::default();
+        answers.add(Question::TaintDuringPass { zone: String::new() }, answer);
+        let mut simulation = cluster(&["a", "b"], Settings::default());
+        simulation.set_choices(Choices::recorded(answers));
+        for name in ["a", "b"] {
+            simulation.fail(name, MachineState::Suspended).expect("a machine");
+        }
+        simulation.run_until(at(500)).expect("runs");
+        let tainted = simulation.store().all::<Node>().filter(|node| has_taint(node, UNREACHABLE, "NoExecute"));
+        assert_eq!(tainted.count(), expected, "{answer}");
+    }
 }
 
 /// Timeline F: four nodes of a healthy zone die together; their evictions are spread.

@@ -190,7 +190,9 @@ impl Zones {
 
     /// The zones that the next update stops, in which a node could be tainted before it.
     pub(super) fn stopping(&self, timers: &ControllerTimers, now: Timestamp) -> Vec<Arc<str>> {
-        let stops = |zone: &Zone| zone.nodes > 0 && zone.rate(zone.computed(timers), timers) <= 0.0;
+        let all_full = self.zones.values().all(|zone| zone.nodes == 0 || zone.computed(timers) == ZoneState::Full);
+        let stops =
+            |zone: &Zone| zone.nodes > 0 && (all_full || zone.rate(zone.computed(timers), timers) <= 0.0);
         let could = |zone: &Zone| {
             !zone.waiting.is_empty() && zone.limiter.accepts_at().is_some_and(|at| at <= now) && stops(zone)
         };

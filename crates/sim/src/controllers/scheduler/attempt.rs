@@ -57,7 +57,9 @@ impl Scheduler {
         if best.len() == 0 {
             return Ok(None);
         }
-        let question = Question::Node { pod: format!("{}/{}", queued.key.namespace, queued.key.name) };
+        let pod = format!("{}/{}", queued.key.namespace, queued.key.name);
+        cx.choices.done(&Question::NextPod, &pod);
+        let question = Question::Node { pod };
         let names = || placement.best().map(|name| &**name).collect();
         let chosen = cx.choices.pick_of(question, best.len(), names);
         Ok(placement.nth_best(chosen).cloned())

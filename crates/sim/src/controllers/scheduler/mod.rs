@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as RawPod;
-use stead_placement::Plugin;
+use stead_placement::{Cluster, Plugin};
 
+use crate::choices::Question;
 use crate::error::ApiError;
 use crate::object::{SimKey, SimObject};
 use crate::pods;
@@ -33,7 +34,7 @@ use binding::Bindings;
 use cache::Cache;
 use hints::ClusterEvent;
 use preemption::Eviction;
-use queue::{QueueRules, SchedulingQueue};
+use queue::{QueueRules, QueuedPod, SchedulingQueue};
 
 /// What the component has in memory.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +77,7 @@ impl Controller for Scheduler {
         } else if let Some(deletions) = self.go_on_evicting(cx) {
             writes = deletions;
         } else if self.free_at.is_none_or(|at| at <= cx.now)
-            && let Some(queued) = self.queue.pop(cx.now, &rules)
+            && let Some(queued) = self.next_pod(cx, &rules)
         {
             writes = self.attempt(cx, queued);
             let timers = &cx.settings.timers;
@@ -104,6 +105,17 @@ impl Controller for Scheduler {
 }
 
 impl Scheduler {
+    /// The cluster as it knows it.
+    pub(crate) fn placement(&self) -> &Cluster {
+        self.cache.cluster()
+    }
+
+    /// Starts with what it knows of a cluster.
+    pub(crate) fn set_placement(&mut self, cluster: Cluster, now: Timestamp) {
+        self.started = Some(now);
+        self.cache = Cache::knowing(cluster);
+    }
+
     fn start(&mut self, cx: &Context<'_>) {
         if self.started.is_none() {
             self.started = Some(cx.now);
@@ -113,6 +125,19 @@ impl Scheduler {
 
     fn rules(&self, cx: &Context<'_>) -> QueueRules {
         QueueRules::of(cx.settings, self.started.unwrap_or(cx.now))
+    }
+
+    /// The pod to try next. A recording says which of those that came at the same moment.
+    fn next_pod(&mut self, cx: &mut Context<'_>, rules: &QueueRules) -> Option<QueuedPod> {
+        if cx.choices.are_recorded() {
+            let keys = self.queue.first_active(cx.now, rules);
+            let names: Vec<String> = keys.iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            if let Some(first) = keys.get(cx.choices.pick_earliest(&Question::NextPod, &names)) {
+                self.queue.prefer(first);
+            }
+        }
+        self.queue.pop(cx.now, rules)
     }
 
     /// How long it takes until there is something to do, if nothing changes.

@@ -18,6 +18,10 @@ use crate::settings::Settings;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
+/// Pods that come within this time come at the same moment: which of them is the first depends on how long the requests of
+/// their controllers take.
+const SAME_MOMENT: SignedDuration = SignedDuration::from_millis(100);
+
 /// The rules and times of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueRules {
@@ -253,6 +257,27 @@ impl SchedulingQueue {
         if let Some(queued) = self.remove(key) {
             let place = queued.place;
             self.put(QueuedPod { pod, ..queued }, place);
+        }
+    }
+
+    /// The active pods that came at the same moment as the first one.
+    pub(super) fn first_active(&mut self, now: Timestamp, rules: &QueueRules) -> Vec<SimKey> {
+        self.advance(now, rules);
+        let Some((first, _)) = self.active.iter().next() else { return Vec::new() };
+        let first = *first;
+        let together = |turn: &Turn| turn.priority == first.priority && turn.since <= first.since + SAME_MOMENT;
+        self.active.iter().take_while(|(turn, _)| together(turn)).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// Lets a pod be the first of those that came at the same moment.
+    pub(super) fn prefer(&mut self, key: &SimKey) {
+        let first = self.active.iter().next().map(|(turn, _)| *turn);
+        let Some(turn) = first.filter(|_| self.get(key).is_some_and(|queued| queued.place == QueuePlace::Active)) else {
+            return;
+        };
+        if let Some(queued) = self.remove(key) {
+            let since = turn.since - SignedDuration::from_nanos(1);
+            self.put(QueuedPod { turn: Turn { since, ..queued.turn }, ..queued }, QueuePlace::Active);
         }
     }
 

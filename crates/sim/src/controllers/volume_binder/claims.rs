@@ -9,6 +9,7 @@ use super::binding::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Writes};
 use super::matching::{is_bound_to, mismatch};
 use super::{VolumeBinder, bound_uid, claim_reference};
 use crate::api::default_class;
+use crate::choices::Question;
 use crate::event_log::EventNote;
 use crate::object::SimKey;
 use crate::pods;
@@ -26,7 +27,12 @@ impl VolumeBinder {
         claim: &Arc<PersistentVolumeClaim>,
     ) -> Step {
         let mut writes = Writes::default();
-        let was_unused = self.unused.remove(key);
+        let is_late = Question::LateClaim { claim: format!("{}/{}", key.namespace, key.name) };
+        let late = cx.choices.take_recorded(&is_late);
+        let was_unused = self.unused.remove(key) && late.is_none();
+        if late.as_deref() == Some("selected") {
+            return Step::again(cx.settings.timers.reaction * 50);
+        }
         let pending = if annotation(&claim.metadata, BIND_COMPLETED).is_some() {
             sync_bound(cx, key, claim, &mut writes);
             false
