@@ -32,7 +32,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-placement", Core, &["stead-semantics", "stead-model"]),
     ("stead-sim", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-kubectl", Core, &["stead-semantics", "stead-model"]),
-    ("stead-whatif", Core, &["stead-semantics", "stead-model", "stead-sim", "stead-kubectl"]),
+    ("stead-whatif", Core, &["stead-semantics", "stead-model", "stead-sim", "stead-kubectl", "stead-loops"]),
     // What becomes of pods: whoever predicts anything asks it, so it is below explain.
     ("stead-forecast", Core, &["stead-model", "stead-placement", "stead-sim"]),
     ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-forecast"]),

@@ -3,12 +3,14 @@
 //! A [`Rehearsal`] says where the cluster comes from and what is done, what fails and what is expected in it. A [`Scene`] is
 //! the cluster in which it begins. [`play`] plays it there and returns what happened ([`Run`]): a story for people, results
 //! for CI, a page with a timeline.
-//! `kubectl/` executes kubectl's commands on a simulation. This crate predicts nothing by itself: the simulation does.
+//! `kubectl/` executes kubectl's commands on a simulation, [`SteadOperator`] runs Stead's own loops in it. This crate
+//! predicts nothing by itself: the simulation does.
 
 mod duration;
 mod example;
 mod expectation;
 mod kubectl;
+mod operator;
 mod page;
 mod play;
 mod pod_table;
@@ -25,6 +27,7 @@ pub use expectation::{
     VolumeExpectation, WritersExpectation,
 };
 pub use kubectl::{CommandError, Manifests, execute};
+pub use operator::SteadOperator;
 pub use page::{PageRun, page};
 pub use play::{PlayedStep, Run, StepKind, play};
 pub use pod_table::{COLUMNS, PodRow, age, table};
