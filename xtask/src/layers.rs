@@ -33,7 +33,9 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-sim", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-kubectl", Core, &["stead-semantics", "stead-model"]),
     ("stead-whatif", Core, &["stead-semantics", "stead-model", "stead-sim", "stead-kubectl"]),
-    ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement"]),
+    // What becomes of pods: whoever predicts anything asks it, so it is below explain.
+    ("stead-forecast", Core, &["stead-model", "stead-placement", "stead-sim"]),
+    ("stead-explain", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-forecast"]),
     ("stead-loops", Core, &["stead-semantics", "stead-model", "stead-placement", "stead-explain"]),
     ("stead-recovery", Core, &["stead-semantics", "stead-model", "stead-placement"]),
     ("stead-pool", Core, &[]),

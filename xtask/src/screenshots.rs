@@ -15,7 +15,7 @@ const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "c
 const REHEARSAL: &str = "glance";
 const SIZE: (u32, u32) = (1320, 830);
 /// Smaller pictures, which are still readable.
-const SCALE: &str = "--force-device-scale-factor=0.7";
+const SCALE: &str = "--force-device-scale-factor=0.68";
 
 /// The themes: the name in the file, and Chromium's number of it.
 const THEMES: [(&str, u8); 2] = [("light", 1), ("dark", 0)];

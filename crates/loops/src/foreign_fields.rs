@@ -4,11 +4,13 @@
 //! One that nobody set is a default of the server, or was set by an admission plugin, and stays.
 
 use serde_json::{Map, Value, json};
-use stead_loops::{MANAGER, managed_fields};
+
+use crate::managed_fields::managed_fields;
+use crate::step::MANAGER;
 
 /// The merge patch that removes what others set under `paths` (JSON pointers) and `wanted` does not have; none if there is
 /// no such field. It is only valid for this version of the object.
-pub(crate) fn removal(live: &Value, wanted: &Value, paths: &[&str]) -> Option<Value> {
+pub fn removal(live: &Value, wanted: &Value, paths: &[&str]) -> Option<Value> {
     let mut clean = live.clone();
     for fields in foreign(live) {
         for path in paths {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stead_loops::{LoopEvent, ObjectKey};
+use stead_model::ObjectKey;
+
+use crate::step::LoopEvent;
 
 /// How long the same event is not repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
@@ -12,16 +14,16 @@ const REPEAT_AFTER: Duration = Duration::from_secs(600);
 const LONGEST_NOTE: usize = 1024;
 
 /// Events, and when they were created.
-#[derive(Debug, Default)]
-pub(crate) struct RecentEvents {
-    last: BTreeMap<(ObjectKey, String, String), Duration>,
+#[derive(Debug, Clone, Default)]
+pub struct RecentEvents {
+    last: BTreeMap<(ObjectKey, &'static str, String), Duration>,
 }
 
 impl RecentEvents {
     /// Whether an event was not created recently; it then counts as created.
-    pub(crate) fn is_new(&mut self, now: Duration, event: &LoopEvent) -> bool {
+    pub fn is_new(&mut self, now: Duration, event: &LoopEvent) -> bool {
         self.last.retain(|_, at| now.saturating_sub(*at) < REPEAT_AFTER);
-        let content = (event.about.clone(), event.reason.clone(), event.message.clone());
+        let content = (event.about.clone(), event.reason, event.message.clone());
         if self.last.contains_key(&content) {
             return false;
         }
@@ -30,13 +32,13 @@ impl RecentEvents {
     }
 
     /// An event could not be created.
-    pub(crate) fn forget(&mut self, event: &LoopEvent) {
-        self.last.remove(&(event.about.clone(), event.reason.clone(), event.message.clone()));
+    pub fn forget(&mut self, event: &LoopEvent) {
+        self.last.remove(&(event.about.clone(), event.reason, event.message.clone()));
     }
 }
 
 /// A note that the API server accepts: cut between two characters if it is too long.
-pub(crate) fn note(message: &str) -> &str {
+pub fn note(message: &str) -> &str {
     let mut end = message.len().min(LONGEST_NOTE);
     while !message.is_char_boundary(end) {
         end -= 1;
@@ -53,7 +55,7 @@ mod tests {
         let event = |message: &str| LoopEvent {
             about: ObjectKey::new("Glance", "n", "g"),
             warning: false,
-            reason: "Made".into(),
+            reason: "Made",
             message: message.into(),
         };
         let mut events = RecentEvents::default();

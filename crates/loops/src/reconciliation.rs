@@ -79,9 +79,9 @@ impl<'a> Reconciliation<'a> {
     }
 
     /// Writes an event about the object.
-    pub(crate) fn event(&mut self, warning: bool, reason: &str, message: String) {
+    pub(crate) fn event(&mut self, warning: bool, reason: &'static str, message: String) {
         let about = self.owner.key();
-        self.step.writes.push(Write::Event(LoopEvent { about, warning, reason: reason.to_owned(), message }));
+        self.step.writes.push(Write::Event(LoopEvent { about, warning, reason, message }));
     }
 
     /// Why an object could not be written or read when that was last tried.

@@ -117,7 +117,7 @@ pub struct LoopEvent {
     /// Whether its type is Warning.
     pub warning: bool,
     /// The reason, such as `StatefulSetRecreated`.
-    pub reason: String,
+    pub reason: &'static str,
     /// The message.
     pub message: String,
 }

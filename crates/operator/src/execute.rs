@@ -10,16 +10,14 @@ use serde_json::{Value, json};
 use stead_client::{ApiPath, ApiRequest, DeletePolicy, Preconditions};
 use stead_loops::{
     Failures, LoopEvent, LoopSettings, LoopStep, MANAGER, ObjectKey, Objects, Propagation, World, Write, applied,
-    ownership, trim,
+    foreign_fields, ownership, recent_events, trim,
 };
 use stead_model::Kind;
 use tracing::{debug, error, info, warn};
 
 use crate::api::{Api, Fault, get, path_of};
 use crate::cluster::Reader;
-use crate::foreign_fields;
 use crate::queue::Ended;
-use crate::recent_events::{self, RecentEvents};
 use crate::references;
 use crate::shared::Shared;
 
@@ -41,7 +39,7 @@ pub(crate) struct Executor<A> {
 #[derive(Debug, Default)]
 struct Memory {
     troubles: BTreeMap<ObjectKey, Trouble>,
-    recent_events: RecentEvents,
+    recent_events: recent_events::RecentEvents,
     /// Applies after which the object still differs from what was wanted: digests of the object and of what was wanted.
     unsettled: BTreeMap<ObjectKey, (u64, u64)>,
 }

@@ -180,12 +180,7 @@ fn step(world: &World<'_>, key: &ObjectKey) -> LoopStep {
         object: json!({"apiVersion": "topology.openstack.org/v1beta1", "kind": "Topology",
             "metadata": {"name": key.name, "namespace": key.namespace}, "status": {"said": said}}),
     });
-    writes.push(Write::Event(LoopEvent {
-        about: key.clone(),
-        warning: false,
-        reason: "Looked".into(),
-        message: said.into(),
-    }));
+    writes.push(Write::Event(LoopEvent { about: key.clone(), warning: false, reason: "Looked", message: said.into() }));
     LoopStep { writes, again: Some(Duration::from_secs(60)), wants_cluster: false }
 }
 

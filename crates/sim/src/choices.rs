@@ -3,7 +3,7 @@
 //! Every choice answers a [`Question`]. A seed answers all of them; a recording answers those that it has seen and checks
 //! that its answer is possible; an enumeration goes through all answers, one run after the other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::SignedDuration;
 
@@ -152,6 +152,8 @@ enum Source {
     Recording { recorded: RecordedAnswers, impossible: Vec<ImpossibleAnswer> },
     /// A path through the tree of all answers: the answers so far, each with the number of options.
     Path { taken: Vec<(usize, usize)>, next: usize },
+    /// The first option that is not one of these, else the first one.
+    First { avoided: BTreeSet<String> },
 }
 
 /// The source of chance of a simulation.
@@ -180,6 +182,12 @@ impl Choices {
         Choices { source: Source::Path { taken: Vec::new(), next: 0 }, ..Choices::seeded(0) }
     }
 
+    /// Always the first option, without jitter. These options, such as nodes that nothing is heard of, are chosen only if
+    /// there are no others.
+    pub fn first_except(avoided: impl IntoIterator<Item = String>) -> Choices {
+        Choices { source: Source::First { avoided: avoided.into_iter().collect() }, ..Choices::seeded(0) }
+    }
+
     /// After a run with an enumeration, the choices of the next one; none when all were made.
     pub fn next_path(&self) -> Option<Choices> {
         let Source::Path { taken, .. } = &self.source else { return None };
@@ -193,7 +201,7 @@ impl Choices {
     pub fn impossible(&self) -> &[ImpossibleAnswer] {
         match &self.source {
             Source::Recording { impossible, .. } => impossible,
-            Source::Seed | Source::Path { .. } => &[],
+            Source::Seed | Source::Path { .. } | Source::First { .. } => &[],
         }
     }
 
@@ -218,6 +226,9 @@ impl Choices {
         }
         match &mut self.source {
             Source::Seed => self.below(options.len()),
+            Source::First { avoided } => {
+                options.iter().position(|option| !avoided.contains(*option)).unwrap_or_default()
+            }
             Source::Path { taken, next } => {
                 if *next == taken.len() {
                     taken.push((0, options.len()));
@@ -263,11 +274,11 @@ impl Choices {
         }
         while chosen.len() < count {
             // An enumeration makes each choice once: later picks come after earlier ones.
-            let in_order = matches!(self.source, Source::Path { .. });
+            let in_order = matches!(self.source, Source::Path { .. } | Source::First { .. });
             let reach = if in_order { left.len() + 1 - (count - chosen.len()) } else { left.len() };
             let picked = match self.source {
                 Source::Recording { .. } => self.below(reach),
-                Source::Seed | Source::Path { .. } => {
+                Source::Seed | Source::Path { .. } | Source::First { .. } => {
                     let names: Vec<&str> = left[..reach].iter().map(|option| options[*option]).collect();
                     self.pick(question.clone(), &names)
                 }
@@ -285,7 +296,7 @@ impl Choices {
         match self.source {
             Source::Seed if count < 2 => 0,
             Source::Seed => self.below(count),
-            Source::Path { .. } | Source::Recording { .. } => self.pick(question, &options()),
+            Source::Path { .. } | Source::First { .. } | Source::Recording { .. } => self.pick(question, &options()),
         }
     }
 
@@ -316,7 +327,7 @@ impl Choices {
     pub fn next_recorded(&self, question: &Question) -> Option<&str> {
         match &self.source {
             Source::Recording { recorded, .. } => recorded.answers.get(question)?.front().map(String::as_str),
-            Source::Seed | Source::Path { .. } => None,
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
         }
     }
 
@@ -324,7 +335,7 @@ impl Choices {
     pub fn take_recorded(&mut self, question: &Question) -> Option<String> {
         match &mut self.source {
             Source::Recording { recorded, .. } => recorded.take(question),
-            Source::Seed | Source::Path { .. } => None,
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
         }
     }
 
@@ -343,7 +354,7 @@ impl Choices {
         let question = Question::TemplateHash { workload };
         let recorded = match &mut self.source {
             Source::Recording { recorded, .. } => recorded.take(&question),
-            Source::Seed | Source::Path { .. } => None,
+            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
         };
         recorded.unwrap_or_else(|| computed.to_owned())
     }
@@ -365,7 +376,7 @@ impl Choices {
                 let chosen = self.number() % nanos.max(1);
                 SignedDuration::from_nanos(i64::try_from(chosen).unwrap_or_default())
             }
-            Source::Recording { .. } | Source::Path { .. } => SignedDuration::ZERO,
+            Source::Recording { .. } | Source::Path { .. } | Source::First { .. } => SignedDuration::ZERO,
         }
     }
 }
@@ -376,6 +387,15 @@ mod tests {
 
     fn node(pod: &str) -> Question {
         Question::Node { pod: pod.into() }
+    }
+
+    #[test]
+    fn the_first_option_that_is_not_avoided() {
+        let mut choices = Choices::first_except(["x".to_owned()]);
+        let mut pick = |options: &[&str]| choices.pick(node("a"), options);
+        assert_eq!((pick(&["x", "y", "z"]), pick(&["y", "x"]), pick(&["x"])), (1, 0, 0));
+        assert_eq!(choices.jitter(SignedDuration::from_secs(1)), SignedDuration::ZERO);
+        assert_eq!(choices.pick_several(&node("b"), &[], &["x", "y"], 1), [1]);
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct ControllerTimers {
     /// How long pods tolerate a node that is not ready or unreachable if they say nothing else
     /// (`--default-not-ready-toleration-seconds` and `--default-unreachable-toleration-seconds` of kube-apiserver).
     pub default_toleration: SignedDuration,
+    /// A moment at which the node lifecycle controller looks at the nodes; when the simulation starts, if none is known.
+    pub node_monitor_run: Option<Timestamp>,
     /// The period of the pod garbage collector.
     pub pod_gc_period: SignedDuration,
     /// A moment at which the pod garbage collector runs; when the simulation starts, if none is known.
@@ -376,6 +378,7 @@ impl ControllerTimers {
             unhealthy_zone_threshold: 0.55,
             large_cluster_size: 50,
             taint_queue_poll: millis(100),
+            node_monitor_run: None,
             default_toleration: seconds(300),
             pod_gc_period: seconds(20),
             pod_gc_run: None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use stead_placement::Cluster;
 
 use crate::api::{ApiServer, Request};
 use crate::choices::Choices;
@@ -72,8 +73,35 @@ impl Simulation {
         objects: impl IntoIterator<Item = SimObject>,
         world: World,
     ) -> Simulation {
+        Simulation::resume_among(now, settings, choices, objects, world, None)
+    }
+
+    /// The same for a part of a cluster. The scheduler knows all of it: pods that are not among the objects stay where they
+    /// are and take room there.
+    pub fn resume_part(
+        now: Timestamp,
+        settings: Settings,
+        choices: Choices,
+        objects: impl IntoIterator<Item = SimObject>,
+        world: World,
+        whole: Cluster,
+    ) -> Simulation {
+        Simulation::resume_among(now, settings, choices, objects, world, Some(whole))
+    }
+
+    fn resume_among(
+        now: Timestamp,
+        settings: Settings,
+        choices: Choices,
+        objects: impl IntoIterator<Item = SimObject>,
+        world: World,
+        whole: Option<Cluster>,
+    ) -> Simulation {
         let server = ApiServer::with_objects(&settings, objects);
         let mut simulation = Simulation { server, world, ..Simulation::new(now, settings, choices) };
+        if let Some(whole) = whole {
+            simulation.controllers.set_placement(whole, now);
+        }
         simulation.events.remember(simulation.server.store());
         simulation.world.discover_machines(simulation.server.store(), &simulation.settings, now);
         for id in simulation.settings.components.clone() {
@@ -112,6 +140,11 @@ impl Simulation {
     /// Machines, disks and processes.
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// The cluster as the scheduler knows it.
+    pub fn placement(&self) -> &Cluster {
+        self.controllers.placement()
     }
 
     /// The events that were reported.

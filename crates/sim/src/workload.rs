@@ -30,6 +30,8 @@ pub enum Behaviour {
     MissingImage,
     /// They end with this exit code after the time that the containers of a Job run.
     FailsWith(i32),
+    /// They do not end when they have to, and their kubelet cannot end them.
+    NeverStops,
 }
 
 /// The pods of a workload.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::CSINode;
 use serde_json::Value;
@@ -16,6 +16,9 @@ use crate::rehearsal::{Rehearsal, RehearsalError, WorkloadTiming};
 
 /// The virtual time at which a cluster begins that does not say what time it is.
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// How long a cluster that is made of new machines runs before the first step.
+const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 
 /// The objects of a cluster, as they were read.
 #[derive(Debug, Clone, Default)]
@@ -158,6 +161,11 @@ impl Scene {
         for (i, object) in &self.created {
             let created = simulation.request(Write::Create(object.clone()));
             created.map_err(|error| RehearsalError::new(format!("cluster.objects[{i}]"), error.to_string()))?;
+        }
+        if !self.machines.is_empty() {
+            // New nodes become ready.
+            let settled = simulation.run_for(SETTLE);
+            settled.map_err(|error| RehearsalError::new("cluster", error.to_string()))?;
         }
         Ok(simulation)
     }

@@ -44,10 +44,10 @@ pub(super) const SUITES: &[Suite] = &[
         Program(SCENARIOS, &["recoveries", "--runs", "20"]),
     ),
     Suite {
-        env: &[("STEAD_RECOVERY_RUNS", "40000")],
+        env: &[("STEAD_RECOVERY_RUNS", "25000")],
         ..suite(
             "recovery-seeds",
-            "40,000 seeded recoveries in a simulated cluster",
+            "25,000 seeded recoveries in a simulated cluster",
             Tests("recovery", &["seeds::never_two_writers"]),
         )
     },

@@ -4,23 +4,12 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use serde::Serialize;
+use stead_forecast::TimerSetting;
 use stead_model::times::CENTURY;
 use stead_model::{Component, ComponentFlag, Objects, component_flags};
 
 use super::time_text::span;
 use super::timers::Timers;
-
-/// A timer whose value is not the default of the cluster's version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TimerSetting {
-    /// The name: that of the flag that sets it.
-    pub name: &'static str,
-    /// The value.
-    pub value: String,
-    /// Where the value comes from.
-    pub source: String,
-}
 
 /// The timers of a cluster.
 #[derive(Debug, Clone, PartialEq)]

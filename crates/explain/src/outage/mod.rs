@@ -23,13 +23,14 @@ mod time_text;
 mod timers;
 mod way;
 
-pub use cluster_timers::{ClusterTimers, TimerSetting, interval};
+pub use cluster_timers::{ClusterTimers, interval};
 pub use forecast::Forecast;
 pub use moment::{controllers_since, newest};
 pub use on_node::{
     Fares, NodeExplanation, NodeForecast, PodForecast, PodOnNode, VolumeOnNode, explain_node, forecast_release,
     render_node,
 };
+pub use stead_forecast::TimerSetting;
 pub use timers::{Clock, Timers};
 pub use way::{Step, Way};
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use stead_forecast::TimerSetting;
 use stead_model::{
     ModelError, NodeHealth, ObjectKey, Objects, PodController, PodView, Readiness, attachments_on, pod_volumes,
     unique_volume_name,
@@ -13,7 +14,7 @@ use stead_model::{
 use stead_placement::Cluster;
 
 use super::causes::OutageExplainer;
-use super::cluster_timers::{TimerSetting, render_settings};
+use super::cluster_timers::render_settings;
 use super::course::Course;
 use super::eviction;
 use super::forecast::Scene;

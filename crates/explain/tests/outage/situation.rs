@@ -8,6 +8,8 @@ use stead_explain::outage::{Clock, Forecast, Way};
 use stead_explain::{Explanation, explain};
 use stead_model::{ObjectKey, Objects, UNREACHABLE};
 
+use crate::complete::complete;
+
 /// Everything is some seconds from here.
 pub(crate) const BEGIN: &str = "2026-01-01T00:00:00Z";
 
@@ -194,6 +196,11 @@ impl Situation {
         Objects::from_items(self.items.clone())
     }
 
+    /// The same with all that an API server and the controllers add.
+    pub(crate) fn completed(&self) -> Objects {
+        Objects::from_items(complete(self.items.clone()))
+    }
+
     /// The kinds that were read: all.
     pub(crate) fn kinds() -> BTreeSet<String> {
         let kinds = [
@@ -253,7 +260,8 @@ pub(crate) enum Storage {
 }
 
 fn owner(kind: &str, name: &str) -> Value {
-    json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true })
+    let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+    json!({ "apiVersion": version, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true })
 }
 
 /// A node's lease.

@@ -7,7 +7,7 @@ use crate::simulated::scripted;
 
 /// The number of runs. The default fits into CI.
 fn runs() -> u64 {
-    std::env::var("STEAD_RECOVERY_RUNS").ok().and_then(|r| r.parse().ok()).unwrap_or(800)
+    std::env::var("STEAD_RECOVERY_RUNS").ok().and_then(|r| r.parse().ok()).unwrap_or(400)
 }
 
 /// The number of runs at the same time.

@@ -10,7 +10,8 @@ mod ownership;
 mod pod_control;
 mod revisions;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use stead_placement::Cluster;
 
 use crate::error::ApiError;
 use crate::step::{Context, Controller, Item, Operator, Step, Wakes, Write};
@@ -108,6 +109,18 @@ macro_rules! controllers {
             }
         }
     };
+}
+
+impl Controllers {
+    /// The cluster as the scheduler knows it.
+    pub(crate) fn placement(&self) -> &Cluster {
+        self.scheduler.placement()
+    }
+
+    /// The scheduler starts with what it knows of a cluster.
+    pub(crate) fn set_placement(&mut self, cluster: Cluster, now: Timestamp) {
+        self.scheduler.set_placement(cluster, now);
+    }
 }
 
 controllers! {

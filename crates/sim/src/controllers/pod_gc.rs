@@ -299,6 +299,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn passes_are_whole_periods_from_a_known_one() {
+        let mut settings = Settings::default().with_components(&[ControllerId::PodGc]);
+        settings.timers.pod_gc_run = Some(at(-33));
+        let mut simulation = Simulation::new(at(0), settings, Choices::enumerated());
+        for object in [node("Unknown", true), pod("p", Some("a"), &[])] {
+            simulation.request(Write::Create(object)).expect("created");
+        }
+        simulation.run_until(at(5)).expect("runs");
+        delete(&mut simulation, SimKey::pod("n", "p"));
+        simulation.follow();
+        simulation.run_until(at(100)).expect("runs");
+        assert_eq!(changes(&mut simulation), ["7 p Failed", "7 p gone"]);
+    }
+
     /// Go's `TestGCOrphaned`: in a quarantine of two passes the Node may come back.
     #[test]
     fn pods_of_a_node_that_is_gone_are_deleted_after_a_quarantine() {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint};
 use stead_model::fork::Sorted;
 use stead_model::times::near;
-use stead_model::{TolerationTime, min_toleration_time};
+use stead_model::{TolerationTime, UNREACHABLE, min_toleration_time};
 
 use crate::choices::Question;
 use crate::event_log::EventNote;
@@ -101,6 +102,7 @@ impl Controller for TaintEviction {
             }
             self.tainted.insert(name.into(), found);
         }
+        self.resume_without_nodes(cx, wakes);
     }
 }
 
@@ -120,6 +122,35 @@ fn tolerations(pod: &Pod) -> &[k8s_openapi::api::core::v1::Toleration] {
 }
 
 impl TaintEviction {
+    /// The timers of a deleted node go on. When the node lifecycle controller finds a node silent it takes readiness from
+    /// its pods, and the taint follows as a rule. A time that has passed shows that there was no timer.
+    fn resume_without_nodes(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) {
+        let unreachable = Taint { key: UNREACHABLE.into(), effect: "NoExecute".into(), ..Taint::default() };
+        let lease = cx.store.get::<Lease>("kube-system", "kube-controller-manager");
+        let elected = lease.and_then(|lease| near(lease.spec.as_ref()?.acquire_time.as_ref()?.0));
+        for pod in cx.store.all::<Pod>().filter(|pod| !is_terminating(pod)) {
+            let Some(node) = node_of(pod) else { continue };
+            if cx.store.get::<Node>("", node).is_some() {
+                continue;
+            }
+            let since = |kind: &str, status: &str| {
+                let condition = condition(pod, kind).filter(|condition| condition.status == status)?;
+                near(condition.last_transition_time.as_ref()?.0)
+            };
+            let Some(found) = since("ContainersReady", "True").and(since("Ready", "False")) else { continue };
+            let TolerationTime::For(time) = min_toleration_time(tolerations(pod), [&unreachable]) else { continue };
+            // The time of the condition lacks the part of a second.
+            let created = found + SignedDuration::from_millis(500);
+            let Ok(fires) = created.checked_add(time) else { continue };
+            if elected.is_some_and(|elected| elected > created) || fires <= cx.now {
+                continue;
+            }
+            let key = SimKey::of(ObjectKind::Pod, &pod.metadata);
+            wakes.after(key.clone(), fires.duration_since(cx.now));
+            self.timers.insert(key, Timer { created, fires });
+        }
+    }
+
     /// `handleNodeUpdate`. The timers of a deleted node stay.
     fn node(&mut self, cx: &mut Context<'_>, key: &SimKey) -> Step {
         let Some(node) = cx.store.at::<Node>(key) else {
@@ -236,7 +267,7 @@ mod tests {
     use crate::object::SimObject;
     use crate::settings::Settings;
     use crate::simulation::Simulation;
-    use crate::world::{Machine, MachineState};
+    use crate::world::{Machine, MachineState, World};
     use serde_json::{Value, json};
 
     const START: i64 = 1_767_225_600;
@@ -337,6 +368,38 @@ mod tests {
         assert_eq!(history(&fork, "p"), ["100 Cancelling"]);
         simulation.run_until(at(400)).expect("runs");
         assert_eq!(history(&simulation, "p"), ["110 Marking", "140 due"]);
+    }
+
+    #[test]
+    fn a_pod_of_the_same_name_has_a_timer_of_its_own() {
+        let tolerations = json!([tolerate("t", json!(100))]);
+        let mut simulation = cluster(vec![node(&["t"]), pod("p", "a", &tolerations)]);
+        simulation.run_until(at(50)).expect("runs");
+        let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+        simulation.request(Write::Delete(SimKey::pod("n", "p"), options)).expect("deleted");
+        simulation.request(Write::Create(pod("p", "b", &tolerations))).expect("created");
+        simulation.run_until(at(400)).expect("runs");
+        assert_eq!(history(&simulation, "p"), ["50 Cancelling"]);
+    }
+
+    #[test]
+    fn a_snapshot_without_the_node_tells_of_its_taint() {
+        let evicted = |ready: &str, since: i64| {
+            let condition = |kind: &str, status: &str, since: i64| {
+                json!({ "type": kind, "status": status, "lastTransitionTime": at(since).to_string() })
+            };
+            let mut object = pod("p", "a", &json!([tolerate(UNREACHABLE, json!(100))])).to_json();
+            (object["apiVersion"], object["kind"]) = ("v1".into(), "Pod".into());
+            object["status"]["conditions"] =
+                json!([condition("ContainersReady", "True", -200), condition("Ready", ready, since)]);
+            let object = SimObject::from_json(&object).expect("a pod");
+            let mut simulation = Simulation::resume(at(0), alone(), Choices::enumerated(), [object], World::default());
+            simulation.run_until(at(400)).expect("runs");
+            history(&simulation, "p")
+        };
+        assert_eq!(evicted("False", -60), ["40 Marking", "70 due"]);
+        assert_eq!(evicted("False", -150), Vec::<String>::new(), "it would have been evicted");
+        assert_eq!(evicted("True", -60), Vec::<String>::new());
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl Page {
         let mark = if failed.is_some() { "FAILED: " } else { "" };
         let checks = steps.iter().filter(|step| step.kind == StepKind::Check && step.failure.is_none()).count();
         let passed = match checks {
-            _ if detail.everything || steps.len() == 1 => String::new(),
+            _ if detail.everything => String::new(),
             0 => String::new(),
             1 => " (1 check passed)".to_owned(),
             count => format!(" ({count} checks passed)"),

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use stead_model::times::created;
-use stead_model::{Kind, unique_volume_name};
+use stead_model::times::{created, near};
+use stead_model::{Kind, controller_of, unique_volume_name};
 
 use super::operations::{OperationKind, Running};
 use super::state::{VolumeSpec, VolumeState, volumes_in_use};
@@ -24,6 +25,8 @@ use crate::store::Store;
 
 /// Where a pod that was bound longer ago waits for a volume, it was told.
 const TOLD_AFTER: SignedDuration = SignedDuration::from_secs(1);
+/// Times are written down to the second, which loses half of one on average.
+const LOST: SignedDuration = SignedDuration::from_millis(500);
 /// How long an operation waits for the driver.
 const TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
@@ -217,14 +220,47 @@ fn bound_at(pod: &Pod) -> Timestamp {
     scheduled.map(|time| time.0).or_else(|| created(&pod.metadata)).unwrap_or(Timestamp::MIN)
 }
 
-/// When a volume was last needed where it is: before the pods that wait for it were told so, or else were created.
+/// When a volume was last needed where it is: when its users there ended, or else before the pods that wait for it were
+/// told so, or were created.
 fn undesired_since(cx: &Context<'_>, volume: &VolumeState, waiting: &Waiting) -> Timestamp {
     let pods = volume.desired.values().flat_map(|desired| desired.pods.values().map(move |pod| (pod, &desired.spec)));
     let times = pods.map(|(pod, spec)| match waiting.about(pod, &spec.name) {
         Some((message, first)) if message.contains("exclusively attached") => *first,
-        // It was needed then.
-        Some(_) => cx.now,
-        None => cx.store.at::<Pod>(pod).and_then(|pod| created(&pod.metadata)).unwrap_or(cx.now),
+        Some((_, first)) => released_after(cx, pod, *first),
+        None => cx.store.at::<Pod>(pod).and_then(|pod| created(&pod.metadata)).map_or(cx.now, |at| at + LOST),
     });
-    times.min().unwrap_or(cx.now)
+    let ended = || volume.any_spec().and_then(|spec| users_ended(cx, volume, &spec.name));
+    ended().or(times.min()).unwrap_or(cx.now)
+}
+
+/// When the pods have ended that used a volume where it is; none while their objects are gone.
+fn users_ended(cx: &Context<'_>, volume: &VolumeState, name: &str) -> Option<Timestamp> {
+    let claim = cx.store.get::<PersistentVolume>("", name)?.spec.as_ref()?.claim_ref.clone()?;
+    let (namespace, claim) = (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
+    let users = cx.store.pods_using(&namespace, &claim).filter_map(|key| cx.store.at::<Pod>(key));
+    let there = users.filter(|pod| pods::node_of(pod).is_some_and(|node| volume.attached.contains_key(node)));
+    let finished = |pod: &Pod| {
+        let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+        let ends = containers.iter().filter_map(|found| found.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
+        ends.map(|time| time.0).max()
+    };
+    there.filter(|pod| pods::has_ended(pod)).filter_map(|pod| finished(pod)).max().map(|at| at + LOST)
+}
+
+/// When the pod was gone that a volume was needed for at a time, because of which another pod waits. A ReplicaSet counts
+/// the pods that are being deleted: the last of them went when its status changed last. Otherwise it was at some time since
+/// then, and not so long ago that the volume would be gone: half of that is expected.
+fn released_after(cx: &Context<'_>, pod: &SimKey, seen: Timestamp) -> Timestamp {
+    let set = cx.store.at::<Pod>(pod).and_then(|pod| {
+        let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")?;
+        cx.store.get::<ReplicaSet>(pod.metadata.namespace.as_deref().unwrap_or_default(), &owner.name)
+    });
+    let fields = set.and_then(|set| set.metadata.managed_fields.as_ref()).into_iter().flatten();
+    let by_status = fields.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let changed = by_status.filter_map(|entry| near(entry.time.as_ref()?.0)).max();
+    if let Some(changed) = changed.filter(|at| *at > seen && *at <= cx.now) {
+        return changed + LOST;
+    }
+    let first = cx.settings.timers.force_detach.map_or(seen, |wait| seen.max(cx.now - wait));
+    first + cx.now.duration_since(first) / 2
 }

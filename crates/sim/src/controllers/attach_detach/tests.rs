@@ -511,10 +511,23 @@ fn a_snapshot_says_how_far_the_clock_is() {
     assert_eq!((seconds, events.len()), (Some(260), 0));
     let (seconds, events) = resumed(|values| values.push(waiting_event(attached, 50)));
     assert_eq!((seconds, events.len()), (Some(300), 0));
-    // The old pod needed it then; nobody knows since when it does not.
+    // The old pod needed it then; nobody knows since when it does not: half of the 60 seconds since then is expected.
     let used = "Volume is already used by pod(s) old";
     let (seconds, events) = resumed(|values| values.push(waiting_event(used, 50)));
-    assert_eq!((seconds, events.len()), (Some(360), 0));
+    assert_eq!((seconds, events.len()), (Some(330), 0));
+    // Its ReplicaSet no longer counted the old pod when its status changed last, at 90 s.
+    let (seconds, _) = resumed(|values| {
+        values.push(waiting_event(used, 50));
+        let owner = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true }]);
+        let is_new = |value: &&mut Value| value["kind"] == "Pod" && value["metadata"]["name"] == "new";
+        let new = values.iter_mut().find(is_new).expect("the new pod");
+        new["metadata"]["ownerReferences"] = owner;
+        let changed = json!([{ "subresource": "status", "time": "1970-01-01T00:01:30Z" }]);
+        values.push(json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": { "name": "r", "namespace": "n", "uid": "r", "managedFields": changed },
+            "spec": { "selector": {}, "template": {} } }));
+    });
+    assert_eq!(seconds, Some(340));
     // The controller has been running for 20 seconds only; what was said before is said again.
     let (seconds, events) = resumed(|values| {
         values.push(waiting_event(attached, 50));

@@ -25,6 +25,11 @@ impl BackOffRecord {
         BackOffRecord { failures: u32::try_from(later.len()).unwrap_or(u32::MAX), last: later.into_iter().max() }
     }
 
+    /// The record with as many failures as were counted.
+    pub(super) fn at_least(self, failures: i32) -> BackOffRecord {
+        BackOffRecord { failures: self.failures.max(u32::try_from(failures).unwrap_or_default()), ..self }
+    }
+
     /// How long until the next pod is created.
     pub(super) fn left(self, timers: &ControllerTimers, now: Timestamp) -> SignedDuration {
         match self.last {

@@ -88,6 +88,12 @@ impl Controller for Jobs {
             let succeeded: Vec<&Pod> = pods.iter().copied().filter(|pod| phase(pod) == "Succeeded").collect();
             let failed: Vec<&Pod> = pods.into_iter().filter(|pod| is_failed(pod, spec)).collect();
             let record = BackOffRecord::default().after(&succeeded, &failed);
+            // Pods that failed may be gone: they were counted, unless somebody else did that before.
+            let status = job.status.as_ref();
+            let begun = status.and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+            let is_mine = elected.is_none_or(|elected| begun.is_some_and(|begun| begun >= elected));
+            let counted = status.and_then(|status| status.failed).filter(|_| is_mine && succeeded.is_empty());
+            let record = record.at_least(counted.unwrap_or_default());
             self.back_off.insert(SimKey::of(ObjectKind::Job, &job.metadata), record);
         }
     }

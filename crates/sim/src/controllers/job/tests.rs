@@ -379,6 +379,28 @@ fn a_resumed_controller_knows_the_back_off() {
     assert_eq!(cluster.pods().len(), 3);
 }
 
+/// The failed pods are gone, but their number is not.
+#[test]
+fn a_resumed_controller_counts_pods_that_are_gone() {
+    let mut cluster = Cluster::new();
+    create_job(&mut cluster, json!({}));
+    for _ in 0..2 {
+        end_all(&mut cluster, "Failed");
+        cluster.run(25_000);
+    }
+    let left = active(&cluster);
+    for key in cluster.pods().into_iter().filter(|key| !left.contains(key)) {
+        cluster.delete(&key, Some(0));
+    }
+    cluster.resume();
+    end_all(&mut cluster, "Failed");
+    // The third failure: its replacement comes 40 seconds after it.
+    cluster.run(38_000);
+    assert_eq!(active(&cluster).len(), 0);
+    cluster.run(4_000);
+    assert_eq!(active(&cluster).len(), 1);
+}
+
 #[test]
 fn nothing_is_created_in_a_namespace_that_is_being_deleted() {
     let mut cluster = Cluster::new();

@@ -130,9 +130,8 @@ impl Kubelet {
                 run.stage = Stage::Stopping { ends: (deletion.requested + stop).min(deletion.due).max(cx.now), code: 0 };
             }
         }
-        if cx.world.is_connected(node, cx.now) {
-            run.own = marked_by_controller(&run).map(Arc::new);
-        }
+        // A kubelet that nobody hears of knows it as well, and says so when it is back.
+        run.own = marked_by_controller(&run).map(Arc::new);
         self.change_node(node, |node| {
             node.pods.insert(id.clone());
             node.used.add(&Amounts::of_pod(pod));

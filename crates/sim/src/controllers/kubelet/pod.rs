@@ -18,7 +18,7 @@ use crate::object::SimKey;
 use crate::pods::{has_ended, is_terminating, node_of};
 use crate::step::{Context, Wakes};
 use crate::store::{Change, Store};
-use crate::workload::Workload;
+use crate::workload::{Behaviour, Workload};
 use crate::world::Process;
 
 /// The grace period of containers whose pod a restarted kubelet does not know.
@@ -142,6 +142,7 @@ impl PodRun {
     fn due(&self) -> Option<Timestamp> {
         match self.stage {
             Stage::Volumes | Stage::Running => self.timers.iter().map(|timer| timer.at).min(),
+            Stage::Stopping { .. } if self.workload.behaviour == Behaviour::NeverStops => None,
             Stage::Stopping { ends, .. } => Some(ends),
             Stage::Unmounting { at } => Some(at),
             Stage::Finished => None,
@@ -244,6 +245,7 @@ impl Kubelet {
                         return true;
                     }
                 }
+                Stage::Stopping { .. } if run.workload.behaviour == Behaviour::NeverStops => return true,
                 Stage::Stopping { ends, code } => {
                     let latest = run.stop_requested().map_or(ends, |grace| cx.now + seconds(grace));
                     let ends = ends.min(latest);

@@ -806,6 +806,40 @@ fn kubelets_recover_from_anything() {
     }
 }
 
+/// A kubelet that nobody hears of knows that its pods are ready, and says so when it is back.
+#[test]
+fn a_snapshot_of_a_silent_machine_keeps_what_its_kubelet_knows() {
+    let mut simulation = cluster(Settings::default());
+    create(&mut simulation, pod("p", "b", json!({})));
+    simulation.run_until(at(107)).expect("runs");
+    simulation.fail("b", MachineState::Unknown).expect("a machine");
+    simulation.run_until(at(200)).expect("runs");
+    let objects: Vec<SimObject> = simulation.store().iter().map(|(_, object)| object.clone()).collect();
+    let settings = Settings::default().with_components(&COMPONENTS);
+    let mut resumed = Simulation::resume(at(200), settings, Choices::enumerated(), objects, Default::default());
+    let ready = |simulation: &Simulation| {
+        let pod = simulation.store().get::<Pod>("n", "p").expect("the pod");
+        pods::condition(pod, "Ready").map(|ready| ready.status.clone())
+    };
+    assert_eq!(ready(&resumed).as_deref(), Some("False"));
+    resumed.heal("b").expect("a machine");
+    resumed.run_until(at(215)).expect("runs");
+    assert_eq!(ready(&resumed).as_deref(), Some("True"));
+}
+
+#[test]
+fn a_pod_that_its_kubelet_cannot_end_stays() {
+    let mut simulation = cluster(Settings::default());
+    let stuck = crate::workload::Workload { behaviour: Behaviour::NeverStops, ..Default::default() };
+    simulation.change_world(|world, _| world.set_workload(SimKey::pod("n", "p"), stuck));
+    create(&mut simulation, pod("p", "b", json!({})));
+    simulation.run_until(at(107)).expect("runs");
+    delete(&mut simulation, "p", None);
+    simulation.run_until(at(1000)).expect("runs");
+    let pod = simulation.store().get::<Pod>("n", "p").expect("it stays");
+    assert!(pods::is_terminating(pod) && pods::phase(pod) == "Running");
+}
+
 #[test]
 fn the_stages_of_pods_go_on_when_a_cluster_is_taken_over() {
     let mut settings = Settings::default().with_stand_ins();

@@ -138,7 +138,8 @@ impl Controller for NodeLifecycle {
 }
 
 fn grid(cx: &Context<'_>) -> Grid {
-    Grid { start: cx.started, period: cx.settings.timers.node_monitor_period }
+    let timers = &cx.settings.timers;
+    Grid { start: timers.node_monitor_run.unwrap_or(cx.started), period: timers.node_monitor_period }
 }
 
 /// Whether a taint key is one of the two for nodes that are not Ready.

@@ -140,6 +140,19 @@ fn a_silent_node_is_marked_and_tainted() {
     assert_eq!(simulation.next_at(), None);
 }
 
+/// The same, with passes at 3, 8, 13 seconds and so on: the one at 23 sees the last renewal.
+#[test]
+fn passes_are_whole_periods_from_a_known_one() {
+    let mut settings = Settings::default();
+    settings.timers.node_monitor_run = Some(at(3));
+    let mut simulation = cluster(&["a", "b", "c"], settings);
+    simulation.run_until(at(27)).expect("runs");
+    simulation.take_journal();
+    simulation.fail("b", MachineState::Off).expect("a machine");
+    simulation.run_until(at(1000)).expect("runs");
+    assert_eq!(history(&mut simulation)[0], "73.0 b Unknown []");
+}
+
 /// Without its tenths: passes and polls have phases of their own.
 fn seconds(rows: Vec<String>, of: &str) -> Vec<String> {
     let rows = rows.into_iter().filter(|row| row.contains(of));

@@ -41,6 +41,11 @@ impl Cache {
         Cache { cluster: Cluster::live(version), revision: 0 }
     }
 
+    /// What is known of a cluster.
+    pub(super) fn knowing(cluster: Cluster) -> Cache {
+        Cache { cluster, revision: 0 }
+    }
+
     pub(super) fn cluster(&self) -> &Cluster {
         &self.cluster
     }

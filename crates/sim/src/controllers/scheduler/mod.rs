@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod as RawPod;
-use stead_placement::Plugin;
+use stead_placement::{Cluster, Plugin};
 
 use crate::choices::Question;
 use crate::error::ApiError;
@@ -105,6 +105,17 @@ impl Controller for Scheduler {
 }
 
 impl Scheduler {
+    /// The cluster as it knows it.
+    pub(crate) fn placement(&self) -> &Cluster {
+        self.cache.cluster()
+    }
+
+    /// Starts with what it knows of a cluster.
+    pub(crate) fn set_placement(&mut self, cluster: Cluster, now: Timestamp) {
+        self.started = Some(now);
+        self.cache = Cache::knowing(cluster);
+    }
+
     fn start(&mut self, cx: &Context<'_>) {
         if self.started.is_none() {
             self.started = Some(cx.now);

@@ -578,3 +578,25 @@ fn the_same_objects_give_the_same_run() {
     assert_ne!(run(1).0, run(2).0);
     assert_eq!(run(3).0.iter().flatten().count(), 12);
 }
+
+#[test]
+fn a_part_of_a_cluster_knows_the_room_that_the_rest_takes() {
+    let nodes = [node("a", "2"), node("b", "2")].map(object);
+    let mut whole = stead_placement::Cluster::live(KubernetesVersion::default());
+    for found in &nodes {
+        if let SimObject::Node(raw) = found {
+            whole.set_node(stead_placement::Node::compile(raw).expect("a node"));
+        }
+    }
+    let taken = with(pod("elsewhere", "2"), "/spec/nodeName", json!("a"));
+    if let SimObject::Pod(raw) = object(taken) {
+        whole.set_pod(stead_placement::Pod::compile(&raw, KubernetesVersion::default()).expect("a pod"));
+    }
+    let objects = nodes.into_iter().chain([object(pod("p", "1"))]);
+    let settings = alone(Settings::default());
+    let sim = Simulation::resume_part(at(0), settings, Choices::enumerated(), objects, World::default(), whole);
+    let mut played = Played { sim };
+    played.run_to(1_000);
+    assert_eq!(played.node_of("p"), Some("b"));
+    assert!(played.sim.placement().pod(&stead_placement::PodKey::new("n", "elsewhere")).is_some());
+}

@@ -1,0 +1,368 @@
+//! Runs a fork of the cluster until it is clear what becomes of pods.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use stead_model::{ModelError, ObjectKey, Objects, PodView, not_recreated, pod_volumes, unique_volume_name};
+use stead_placement::{Cluster, DEFAULT_SCHEDULER, Pod as PlacedPod, PodKey, evaluate};
+use stead_sim::{Behaviour, Change, Happening, ObjectKind, SimKey, SimObject, Simulation};
+
+use crate::line::{Line, is_connected};
+use crate::option::Intervention;
+use crate::outlook::{Outcome, Outlook, TieWithUnreachable, Uncertainty};
+use crate::rest::{RestWatch, matters};
+use crate::snapshot::{self, unread};
+use crate::timers::Clock;
+
+/// A cluster whose future can be asked for.
+#[derive(Debug)]
+pub struct Forecaster<'a> {
+    objects: &'a Objects,
+    start: Simulation,
+}
+
+/// What becomes of some pods after an intervention.
+#[derive(Debug)]
+pub struct Run {
+    /// What becomes of each pod.
+    pub outlooks: Vec<Outlook>,
+    /// The volumes that are detached from nodes which may still have them mounted, with the node.
+    pub torn: Vec<(String, String)>,
+    /// The pods that existed and are gone at the end.
+    pub gone: BTreeSet<ObjectKey>,
+    /// The cluster at the end.
+    end: Simulation,
+}
+
+/// So long a run goes on after all pods are Ready, to see what else the intervention leads to.
+const AFTERMATH: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+
+impl<'a> Forecaster<'a> {
+    /// The cluster of these objects at a time, to ask what becomes of some pods. `whole` is what all objects make.
+    pub fn new(
+        objects: &'a Objects,
+        clock: &Clock,
+        whole: &Cluster,
+        about: &[PodView<'_>],
+    ) -> Result<Forecaster<'a>, ModelError> {
+        let mut start = snapshot::resume(objects, clock, whole, about)?;
+        start.follow();
+        Ok(Forecaster { objects, start })
+    }
+
+    /// What becomes of pods after an intervention.
+    pub fn run(&self, intervention: &Intervention, pods: &[PodView<'_>]) -> Run {
+        let mut simulation = self.start.clone();
+        // The objects were read, or the intervention changes nothing.
+        let _ = intervention.apply(&mut simulation);
+        let lines = pods.iter().map(|pod| Follower::of(self.objects, &self.start, *pod)).collect();
+        let returned = match intervention {
+            Intervention::ReturnNode(node) => Some(node.clone()),
+            _ => None,
+        };
+        Course { simulation, lines, returned, torn: Vec::new(), gone: BTreeSet::new() }.finish()
+    }
+}
+
+/// A line of pods, and what became of it so far.
+#[derive(Debug)]
+struct Follower {
+    line: Line,
+    /// What of its volumes was not read, for the pod where it is and for one that is created in its place.
+    unread: [Option<&'static str>; 2],
+    /// Whether its controller is gone, or about to go.
+    is_last: bool,
+    outcome: Option<Outcome>,
+    nodes: Vec<String>,
+    tie: Option<TieWithUnreachable>,
+}
+
+impl Follower {
+    fn of(objects: &Objects, simulation: &Simulation, pod: PodView<'_>) -> Follower {
+        let line = Line::of(objects, simulation, pod);
+        let nodes = line.pod(simulation.store()).and_then(|pod| pod.spec.as_ref()?.node_name.clone());
+        Follower {
+            unread: [pod.node(), None].map(|node| unread(objects, pod, node, &pod_volumes(objects, pod))),
+            is_last: not_recreated(objects, pod).is_some(),
+            nodes: nodes.into_iter().collect(),
+            outcome: None,
+            tie: None,
+            line,
+        }
+    }
+}
+
+/// A run.
+struct Course {
+    simulation: Simulation,
+    lines: Vec<Follower>,
+    returned: Option<String>,
+    torn: Vec<(String, String)>,
+    gone: BTreeSet<ObjectKey>,
+}
+
+impl Course {
+    fn finish(mut self) -> Run {
+        let mut rest = RestWatch::new(self.simulation.settings());
+        self.observe(&mut rest);
+        let mut end = None;
+        while end.is_none_or(|end| self.simulation.now() < end) && !rest.is_over(&mut self.simulation) {
+            if let Err(limit) = self.simulation.run_step() {
+                self.give_up(limit.at);
+                break;
+            }
+            self.observe(&mut rest);
+            if end.is_none() && self.lines.iter().all(|line| line.outcome.is_some()) {
+                end = Some(self.simulation.now() + AFTERMATH);
+            }
+        }
+        self.add_nodes_of_return();
+        let outlooks = (0..self.lines.len()).map(|index| self.outlook(index)).collect();
+        Run { outlooks, torn: self.torn, gone: self.gone, end: self.simulation }
+    }
+
+    /// Takes note of what happened in a step.
+    fn observe(&mut self, rest: &mut RestWatch) {
+        for (at, happening) in self.simulation.take_journal() {
+            let Happening::Changed(change) = happening else { continue };
+            if matters(&change) {
+                rest.changed();
+            }
+            match change.key.kind {
+                ObjectKind::Pod => self.pod_changed(&change, at),
+                ObjectKind::VolumeAttachment if change.after.is_none() => self.detached(&change, at),
+                _ => {}
+            }
+        }
+        for index in 0..self.lines.len() {
+            self.check(index);
+        }
+    }
+
+    fn pod_changed(&mut self, change: &Change, at: Timestamp) {
+        let (before, after) = change.of::<Pod>();
+        let open = |line: &&mut Follower| line.outcome.is_none();
+        for line in self.lines.iter_mut().filter(open) {
+            line.line.pod_changed(&self.simulation, change, at);
+        }
+        let Some(after) = after else {
+            self.gone.insert(change.key.to_model());
+            return;
+        };
+        if before.is_none() {
+            let store = self.simulation.store();
+            let waiting =
+                self.lines.iter_mut().filter(open).filter(|line| !line.is_last && line.line.takes(store, after));
+            if let Some(line) = waiting.min_by_key(|line| line.line.awaited) {
+                line.line.replaced(after, at);
+                line.nodes.clear();
+            }
+        }
+        let was_bound = before.is_some_and(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+        if !was_bound && after.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+            self.bound(after);
+        }
+    }
+
+    /// A pod was put on a node: others may have been as good.
+    fn bound(&mut self, pod: &Arc<Pod>) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let is_ours = |line: &Follower| line.line.current.as_ref().is_some_and(|(_, current)| **current == *uid);
+        let Some(index) = self.lines.iter().position(is_ours) else { return };
+        let chosen = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let Choice { nodes, best } = Choice::of(&self.simulation, pod);
+        let (heard, unreachable): (Vec<String>, Vec<String>) =
+            best.iter().cloned().partition(|node| is_connected(&self.simulation, node));
+        let line = &mut self.lines[index];
+        let is_tie = !heard.is_empty() && !unreachable.is_empty();
+        line.tie = is_tie.then_some(TieWithUnreachable { nodes: best.len(), unreachable });
+        let simulation = &self.simulation;
+        line.nodes = nodes.into_iter().filter(|node| *node == chosen || is_connected(simulation, node)).collect();
+        if !line.nodes.contains(&chosen) {
+            line.nodes.insert(0, chosen);
+        }
+    }
+
+    fn detached(&mut self, change: &Change, at: Timestamp) {
+        let Some(attachment) = change.of::<VolumeAttachment>().0 else { return };
+        let store = self.simulation.store();
+        for line in self.lines.iter_mut().filter(|line| line.outcome.is_none()) {
+            line.line.detached(store, attachment, at);
+        }
+        let node = &attachment.spec.node_name;
+        if is_connected(&self.simulation, node) {
+            return;
+        }
+        let Some(volume) = attachment.spec.source.persistent_volume_name.as_deref() else { return };
+        let unique = store.get::<PersistentVolume>("", volume).and_then(|volume| unique_volume_name(volume));
+        let in_use = store.get::<Node>("", node).map(|node| {
+            let in_use = node.status.as_ref().and_then(|status| status.volumes_in_use.as_deref()).unwrap_or_default();
+            unique.is_none_or(|unique| in_use.contains(&unique))
+        });
+        if in_use.unwrap_or(true) {
+            self.torn.push((volume.to_owned(), node.clone()));
+        }
+    }
+
+    /// Whether it is clear by now what becomes of a line.
+    fn check(&mut self, index: usize) {
+        let Follower { line, unread, outcome, .. } = &mut self.lines[index];
+        if outcome.is_some() {
+            return;
+        }
+        let store = self.simulation.store();
+        if let Some(pod) = line.pod(store)
+            && let Some(kind) = unread[usize::from(line.is_new)]
+            && (line.is_new || !has_started(pod))
+        {
+            *outcome = Some(Outcome::Unknown(Uncertainty::Unread(kind)));
+            return;
+        }
+        line.check_ready(&self.simulation, self.returned.as_deref());
+        if let Some(at) = line.ready {
+            *outcome = Some(Outcome::Ready(at));
+        } else if line.goes_in_circles() {
+            *outcome = Some(Outcome::Never);
+        } else if line.awaited.is_some() && line.owner().is_none() && line.last_pod(store).is_none() {
+            // Nobody creates another.
+            *outcome = Some(Outcome::Never);
+        }
+    }
+
+    /// The simulation has reached a limit.
+    fn give_up(&mut self, at: Timestamp) {
+        for line in self.lines.iter_mut().filter(|line| line.outcome.is_none()) {
+            line.outcome = Some(Outcome::Unknown(Uncertainty::NotSettled(at)));
+        }
+    }
+
+    /// Whether a node that is back has lost its taints when a pod is scheduled is a matter of moments.
+    fn add_nodes_of_return(&mut self) {
+        if self.returned.is_none() {
+            return;
+        }
+        for line in self.lines.iter_mut().filter(|line| line.line.is_new && !line.nodes.is_empty()) {
+            let Some(pod) = line.line.pod(self.simulation.store()) else { continue };
+            let others = Choice::of(&self.simulation, pod).nodes;
+            let new: Vec<String> = others.into_iter().filter(|node| !line.nodes.contains(node)).collect();
+            line.nodes.extend(new.into_iter().filter(|node| is_connected(&self.simulation, node)));
+        }
+    }
+
+    fn outlook(&self, index: usize) -> Outlook {
+        let line = &self.lines[index];
+        let outcome = match &line.outcome {
+            Some(outcome) => outcome.clone(),
+            None => self.uncertainty(line).map_or(Outcome::Never, Outcome::Unknown),
+        };
+        let mut milestones = line.line.milestones.clone();
+        milestones.sort_by_key(|(at, _)| *at);
+        Outlook {
+            outcome,
+            milestones,
+            nodes: line.nodes.clone(),
+            pod: line.line.last_pod(self.simulation.store()).map(|key| key.to_model()),
+            tie: line.tie.clone(),
+        }
+    }
+
+    /// Why a line that has come to rest without being Ready may go on all the same.
+    fn uncertainty(&self, line: &Follower) -> Option<Uncertainty> {
+        let store = self.simulation.store();
+        if let Some(owner) = line.line.owner().filter(|owner| !is_simulated(owner)) {
+            return Some(Uncertainty::OtherController(owner.kind.clone(), owner.name.clone()));
+        }
+        if let Some(pod) = line.line.pod(store) {
+            return self.unscheduled(pod);
+        }
+        if let Some((before, why)) = line.line.predecessors(store).find_map(|pod| Some((pod, self.unscheduled(pod)?))) {
+            let pod = before.metadata.name.clone().unwrap_or_default();
+            return Some(Uncertainty::Predecessor { pod, why: Box::new(why) });
+        }
+        let stuck = line.line.last_pod(store).and_then(|key| store.at::<Pod>(&key)).filter(|pod| {
+            let workload = self.simulation.world().workload(&SimKey::of(ObjectKind::Pod, &pod.metadata));
+            workload.is_some_and(|workload| workload.behaviour == Behaviour::NeverStops)
+        })?;
+        let node = stuck.spec.as_ref()?.node_name.clone().filter(|node| is_connected(&self.simulation, node))?;
+        Some(Uncertainty::KubeletStuck { pod: stuck.metadata.name.clone()?, node })
+    }
+}
+
+impl Course {
+    /// Why it cannot be told whether a pod without a node gets one.
+    fn unscheduled(&self, pod: &Pod) -> Option<Uncertainty> {
+        let spec = pod.spec.as_ref().filter(|spec| spec.node_name.is_none())?;
+        let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();
+        if !scheduler.is_empty() && scheduler != DEFAULT_SCHEDULER {
+            return Some(Uncertainty::OtherScheduler(scheduler.to_owned()));
+        }
+        if pod.status.as_ref().is_some_and(|status| status.nominated_node_name.is_some()) {
+            return Some(Uncertainty::Preempts);
+        }
+        let compiled = PlacedPod::compile(pod, self.simulation.settings().version).ok()?;
+        match evaluate(self.simulation.placement(), &compiled) {
+            Err(unmodelled) => Some(Uncertainty::Unmodelled(unmodelled.to_string())),
+            Ok(verdict) => {
+                let error = verdict.error.map(|error| format!("kube-scheduler cannot decide: {error}"));
+                error.map(Uncertainty::Unmodelled)
+            }
+        }
+    }
+}
+
+fn is_simulated(owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference) -> bool {
+    match owner.kind.as_str() {
+        "ReplicaSet" | "StatefulSet" | "DaemonSet" => owner.api_version == "apps/v1",
+        "Job" => owner.api_version == "batch/v1",
+        "Node" => owner.api_version == "v1",
+        _ => false,
+    }
+}
+
+fn has_started(pod: &Pod) -> bool {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    containers.clone().any(|container| container.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
+/// The nodes that a pod can go to.
+struct Choice {
+    /// All, the best first.
+    nodes: Vec<String>,
+    /// Those that are as good as the best.
+    best: Vec<String>,
+}
+
+impl Choice {
+    /// The nodes that the scheduler chose from when it placed a pod.
+    fn of(simulation: &Simulation, pod: &Pod) -> Choice {
+        let none = Choice { nodes: Vec::new(), best: Vec::new() };
+        let mut unbound = pod.clone();
+        unbound.spec.get_or_insert_default().node_name = None;
+        let Ok(compiled) = PlacedPod::compile(&unbound, simulation.settings().version) else { return none };
+        let mut cluster = simulation.placement().clone();
+        cluster.remove_pod(&PodKey::new(&compiled.key.namespace, &compiled.key.name));
+        let Ok(verdict) = evaluate(&cluster, &compiled) else { return none };
+        let mut nodes: Vec<(i64, String)> = verdict.scores.iter().map(|(n, s)| (-s.total, n.to_string())).collect();
+        nodes.sort();
+        let best = verdict.best.iter().map(ToString::to_string).collect();
+        Choice { nodes: nodes.into_iter().map(|(_, node)| node).collect(), best }
+    }
+}
+
+impl Run {
+    /// The objects at the end: what keeps pods that are never Ready.
+    pub fn end(&self) -> Objects {
+        let json = self.end.store().iter().map(|(_, object): (_, &SimObject)| object.to_json());
+        let mut objects = Objects::from_items(json);
+        objects.set_version(self.end.settings().version);
+        objects
+    }
+
+    /// Whether the kubelet of a node is heard of at the end.
+    pub fn is_connected(&self, node: &str) -> bool {
+        is_connected(&self.end, node)
+    }
+}

@@ -1,0 +1,91 @@
+//! The settings of a simulation that goes on with a cluster.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use stead_model::{LeaseView, NODE_LEASES, NodeHealth, Objects, Readiness};
+use stead_sim::{ControllerId, Limits, Settings};
+
+use crate::timers::{Clock, Timers};
+
+/// The components that pods on failed nodes depend on. Others are left out: CronJobs and expired Jobs are unrelated
+/// periodic work, and the garbage collector would take owners that were not read for deleted ones.
+const COMPONENTS: [ControllerId; 17] = [
+    ControllerId::Scheduler,
+    ControllerId::Deployments,
+    ControllerId::ReplicaSets,
+    ControllerId::StatefulSets,
+    ControllerId::DaemonSets,
+    ControllerId::Jobs,
+    ControllerId::NodeLifecycle,
+    ControllerId::TaintEviction,
+    ControllerId::PodGc,
+    ControllerId::VolumeBinder,
+    ControllerId::ClaimProtection,
+    ControllerId::VolumeProtection,
+    ControllerId::EphemeralVolumes,
+    ControllerId::AttachDetach,
+    ControllerId::Provisioner,
+    ControllerId::Attacher,
+    ControllerId::Kubelet,
+];
+
+/// An outage takes some hundreds of steps; what goes on for so long cannot be told.
+const MAX_STEPS: u64 = 300_000;
+
+/// The settings for a cluster at a time.
+pub(crate) fn settings(objects: &Objects, clock: &Clock) -> Settings {
+    let found = &clock.timers;
+    let mut settings = Settings::of(objects.version()).with_components(&COMPONENTS);
+    settings.limits = Limits { steps: MAX_STEPS, ..settings.limits };
+    let timers = &mut settings.timers;
+    timers.node_monitor_grace = found.node_monitor_grace;
+    timers.node_monitor_period = found.node_monitor_period;
+    timers.node_monitor_run = node_monitor_phase(objects, clock);
+    timers.node_eviction_rate = rate(found.eviction_interval);
+    timers.secondary_node_eviction_rate = rate(found.secondary_eviction_interval);
+    timers.unhealthy_zone_threshold = found.unhealthy_zone_threshold;
+    timers.large_cluster_size = found.large_zone;
+    timers.pod_gc_period = found.pod_gc_period;
+    timers.pod_gc_run = Some(found.pod_gc_phase(clock.now));
+    timers.orphan_quarantine = found.orphan_quarantine;
+    timers.force_detach = found.force_detach;
+    let kubelet = &mut settings.kubelet;
+    kubelet.status_period = found.node_status_period;
+    // A kubelet that reports the status of its node at once does so for its pods.
+    kubelet.pod_status_period = kubelet.pod_status_period.min(found.node_status_period);
+    kubelet.resume = found.kubelet_return;
+    kubelet.lease_period = lease_period(objects).unwrap_or(kubelet.lease_period);
+    // The attacher looks up nodes in their CSINodes; where none was read, it is assumed to find them.
+    settings.storage.sidecars = !objects.has_none("CSINode");
+    settings.workload.start = found.start;
+    settings.workload.stop = found.stop;
+    settings
+}
+
+/// The rate per second of an interval; zero for none.
+fn rate(interval: Option<SignedDuration>) -> f64 {
+    interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64().max(0.001))
+}
+
+/// How often kubelets renew their Leases: a Lease is valid for four renewals.
+fn lease_period(objects: &Objects) -> Option<SignedDuration> {
+    let leases = objects.all_in::<Lease>(NODE_LEASES).filter_map(|(_, lease)| LeaseView::of(lease));
+    leases.map(|lease| lease.duration / 4).filter(SignedDuration::is_positive).min()
+}
+
+/// When the node controller looks is not in the objects. On average half a period passes before it sees the last sign of
+/// life of a node that has fallen silent.
+fn node_monitor_phase(objects: &Objects, clock: &Clock) -> Option<Timestamp> {
+    let health = |node: stead_model::NodeView<'_>| objects.node_health(node.name()).ok().flatten();
+    let silent = |node: &NodeHealth<'_>| node.readiness == Readiness::Ready && node.is_unreachable(clock.leases);
+    let heard = objects.nodes().filter_map(health).filter(silent).filter_map(|node| node.last_heard()).min();
+    Some(heard.unwrap_or(clock.now) + clock.timers.node_monitor_period / 2)
+}
+
+impl Timers {
+    /// A moment at which the pod garbage collector looks. Where none is known, half a period from now is expected.
+    fn pod_gc_phase(&self, now: Timestamp) -> Timestamp {
+        let started = self.controllers_since.filter(|since| now.duration_since(*since) < Timers::STEADY);
+        self.pod_gc_seen.or(started).unwrap_or(now + self.pod_gc_period / 2)
+    }
+}
