@@ -84,6 +84,9 @@ impl AttachDetach {
         for node in store.all::<Node>() {
             self.recover_node(node, &specs);
         }
+        for attachment in store.all::<VolumeAttachment>() {
+            self.recover_missing_node(store, attachment);
+        }
         let at = self.first_loop(cx);
         for pod in store.all::<Pod>() {
             // The volumes are woken below.
@@ -114,6 +117,29 @@ impl AttachDetach {
             state.in_use = volumes_in_use(node).iter().map(|volume| Arc::from(volume.as_str())).collect();
             state.attached.extend(attached.iter().cloned());
             state.report = (!attached.is_empty()).then(|| attached.into_iter().collect());
+        });
+    }
+
+    /// A Node that is deleted while its pods use volumes is kept, with these as in use (`DeleteNode` refuses, and the last
+    /// report of the Node stays).
+    fn recover_missing_node(&mut self, store: &Store, attachment: &VolumeAttachment) {
+        let node: Arc<str> = attachment.spec.node_name.as_str().into();
+        let is_attached = attachment.status.as_ref().is_some_and(|status| status.attached);
+        let has_pods = store.get::<Node>("", &node).is_none() && store.pods_on(&node).next().is_some();
+        if !is_attached || !has_pods || attachment.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        let name = attachment.spec.source.persistent_volume_name.as_deref().unwrap_or_default();
+        let Some(persistent) = store.get::<PersistentVolume>("", name) else { return };
+        let Some(unique) = unique_volume_name(persistent).map(Arc::<str>::from) else { return };
+        self.state.with_volume(&unique, |volume| {
+            volume.attached.entry(Arc::clone(&node)).or_default().confirmed = true;
+            volume.spec = Some(VolumeSpec::of(persistent));
+        });
+        self.state.with_node(&node, |state| {
+            state.managed = true;
+            state.in_use.insert(Arc::clone(&unique));
+            state.attached.insert(Arc::clone(&unique));
         });
     }
 

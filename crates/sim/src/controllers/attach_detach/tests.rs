@@ -544,6 +544,26 @@ fn a_snapshot_says_how_far_the_clock_is() {
     assert_eq!(seconds, Some(0));
 }
 
+/// The Node was deleted shortly before the snapshot; its pod is still there, so its volume stays.
+#[test]
+fn a_node_that_is_gone_keeps_the_volumes_of_its_pods() {
+    let mut sim = cluster();
+    create(&mut sim, &pod("n", "p", "a"));
+    run(&mut sim, 1_000);
+    let is_node = |object: &SimObject| object.key() == SimKey::node("a");
+    let objects: Vec<SimObject> = sim.store().iter().map(|(_, object)| object.clone()).collect();
+    let objects = objects.into_iter().filter(|object| !is_node(object));
+    let (now, settings) = (sim.now(), stand_in().only_storage());
+    let mut sim = Simulation::resume(now, settings, Choices::enumerated(), objects, World::default());
+    run(&mut sim, 2_000);
+    assert_eq!(sim.store().all::<VolumeAttachment>().count(), 1);
+    force_delete(&mut sim, &SimKey::pod("n", "p"));
+    run(&mut sim, 2_000);
+    assert_eq!(sim.store().all::<VolumeAttachment>().count(), 1, "until the six minutes are over");
+    run(&mut sim, 400_000);
+    assert_eq!(sim.store().all::<VolumeAttachment>().count(), 0);
+}
+
 #[test]
 fn operations_go_on_after_a_snapshot() {
     let base = |change: &dyn Fn(&mut Simulation)| {
