@@ -67,11 +67,7 @@ fn positions(text: &str) -> Result<Vec<BTreeMap<String, Position>>, YamlError> {
         match event {
             Event::DocumentStart(..) => walk = Walk::default(),
             Event::DocumentEnd => all.push(std::mem::take(&mut walk.positions)),
-            Event::Scalar(text, ..) => {
-                if !walk.key(&text, &span.start) {
-                    walk.node(&span.start);
-                }
-            }
+            Event::Scalar(text, ..) => walk.scalar(&text, &span.start),
             Event::Alias(_) => drop(walk.node(&span.start)),
             Event::SequenceStart(..) => walk.open(false, &span.start),
             Event::MappingStart(..) => walk.open(true, &span.start),
@@ -98,15 +94,15 @@ struct Open {
 }
 
 impl Walk {
-    /// Takes a scalar as the key of the next value. Gives whether it is one.
-    fn key(&mut self, text: &str, at: &Marker) -> bool {
+    /// A scalar: the key of the next value, or a value.
+    fn scalar(&mut self, text: &str, at: &Marker) {
         let Some(open) = self.open.last_mut().filter(|open| open.is_mapping && open.key.is_none()) else {
-            return false;
+            self.node(at);
+            return;
         };
         open.key = Some(text.to_owned());
         let field = if open.field.is_empty() { text.to_owned() } else { format!("{}.{text}", open.field) };
         self.positions.insert(field, position(at));
-        true
     }
 
     /// The field of the node that begins here. That of a key keeps the place of the key.
