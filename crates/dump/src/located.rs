@@ -67,12 +67,8 @@ fn positions(text: &str) -> Result<Vec<BTreeMap<String, Position>>, YamlError> {
         match event {
             Event::DocumentStart(..) => walk = Walk::default(),
             Event::DocumentEnd => all.push(std::mem::take(&mut walk.positions)),
-            Event::Scalar(text, ..) => {
-                if !walk.key(&text, &span.start) {
-                    walk.node(&span.start);
-                }
-            }
-            Event::Alias(_) => drop(walk.node(&span.start)),
+            Event::Scalar(text, ..) if walk.key(&text, &span.start) => {}
+            Event::Scalar(..) | Event::Alias(_) => drop(walk.node(&span.start)),
             Event::SequenceStart(..) => walk.open(false, &span.start),
             Event::MappingStart(..) => walk.open(true, &span.start),
             Event::SequenceEnd | Event::MappingEnd => drop(walk.open.pop()),
