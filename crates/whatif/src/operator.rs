@@ -49,6 +49,13 @@ struct Trouble {
     tried: bool,
 }
 
+/// The name that a write needs is that of somebody else's object.
+#[derive(Debug)]
+struct NameTaken {
+    target: ObjectKey,
+    failure: Failure,
+}
+
 impl SteadOperator {
     /// An operator that has just started.
     pub fn new(settings: LoopSettings) -> SteadOperator {
@@ -95,10 +102,10 @@ impl SteadOperator {
                 again = Some(SOON);
                 break;
             }
-            match self.to_write(cx, write) {
+            match self.request(cx, write) {
                 Ok(write) => writes.extend(write),
-                Err((target, failure)) => {
-                    self.fail(key, target, failure);
+                Err(taken) => {
+                    self.fail(key, taken.target, taken.failure);
                     return Step::writes(self.report(cx, key)).and_again(Some(RETRY));
                 }
             }
@@ -137,7 +144,7 @@ impl SteadOperator {
     fn report(&mut self, cx: &Context<'_>, key: &ObjectKey) -> Vec<Write> {
         let told = self.ask(cx, key).writes.into_iter();
         let reports = told.filter(|write| matches!(write, LoopWrite::Status { .. } | LoopWrite::Event(_)));
-        reports.filter_map(|write| self.to_write(cx, write).ok().flatten()).collect()
+        reports.filter_map(|write| self.request(cx, write).ok().flatten()).collect()
     }
 
     /// Asks the loop what to write; with the whole cluster if it needs that.
@@ -158,7 +165,7 @@ impl SteadOperator {
     }
 
     /// The request of a write; none if it would change nothing.
-    fn to_write(&mut self, cx: &Context<'_>, write: LoopWrite) -> Result<Option<Write>, (ObjectKey, Failure)> {
+    fn request(&mut self, cx: &Context<'_>, write: LoopWrite) -> Result<Option<Write>, Box<NameTaken>> {
         Ok(match write {
             LoopWrite::Apply { object, exclusive } => return self.apply(cx, object, &exclusive),
             LoopWrite::Status { object } => {
@@ -197,13 +204,14 @@ impl SteadOperator {
         cx: &Context<'_>,
         object: Value,
         exclusive: &[&'static str],
-    ) -> Result<Option<Write>, (ObjectKey, Failure)> {
+    ) -> Result<Option<Write>, Box<NameTaken>> {
         let Some(target) = ObjectKey::of(&object) else { return Ok(None) };
         let Some(key) = sim_key(&target) else { return Ok(None) };
         // An object that no selector matches may have the name.
         let unseen = cx.store.object(&key).filter(|_| !self.store.contains(&target));
         if let Some(message) = unseen.and_then(|live| ownership::conflict(&object, &live.to_json())) {
-            return Err((target, Failure { code: 412, reason: "PreconditionFailed".into(), message }));
+            let failure = Failure { code: 412, reason: "PreconditionFailed".into(), message };
+            return Err(Box::new(NameTaken { target, failure }));
         }
         let wanted = trim(object.clone());
         let live = self.store.raw(&target);

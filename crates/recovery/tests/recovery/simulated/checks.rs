@@ -172,9 +172,9 @@ impl Run {
         if let Some(uid) = released.iter().find(|uid| processes.contains(**uid)) {
             self.violate(format!("the taint is removed from n{n}, where the collected {uid} still runs"));
         }
-        let volumes = released.iter().flat_map(|uid| fence.volumes.get(*uid).into_iter().flatten());
-        if let Some(volume) = volumes.cloned().find(|volume| self.is_mounted(volume, n) && !self.is_attached(volume, n))
-        {
+        let mut volumes = released.iter().flat_map(|uid| fence.volumes.get(*uid).into_iter().flatten());
+        let mounted = volumes.find(|volume| self.is_mounted(volume, n) && !self.is_attached(volume, n)).cloned();
+        if let Some(volume) = mounted {
             self.violate(format!("the taint is removed from n{n}, where the released {volume} is still mounted"));
         }
     }

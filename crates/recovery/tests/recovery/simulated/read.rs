@@ -26,11 +26,7 @@ pub(crate) struct Read {
 
 impl Read {
     pub(crate) fn note_change(&mut self, key: &SimKey) {
-        let read = match key.kind {
-            ObjectKind::Node | ObjectKind::Lease | ObjectKind::ControllerRevision => false,
-            _ => true,
-        };
-        if read {
+        if !matches!(key.kind, ObjectKind::Node | ObjectKind::Lease | ObjectKind::ControllerRevision) {
             self.changed.insert(key.clone());
         }
     }
@@ -46,7 +42,7 @@ impl Run {
             for key in std::mem::take(&mut read.changed) {
                 match self.simulation.store().object(&key) {
                     Some(object) => put(&mut read.objects, object.to_json()),
-                    None => drop(read.objects.remove(&key.to_model())),
+                    None => read.objects.remove(&key.to_model()),
                 }
             }
             (read.turn, read.at) = (self.turn, now);
@@ -54,11 +50,11 @@ impl Run {
         for n in 0..NODES {
             match self.node_json(n) {
                 Some(node) => put(&mut read.objects, node),
-                None => drop(read.objects.remove(&ObjectKey::node(&node_name(n)))),
+                None => read.objects.remove(&ObjectKey::node(&node_name(n))),
             }
             match self.lease_json(n) {
                 Some(lease) => put(&mut read.objects, lease),
-                None => drop(read.objects.remove(&ObjectKey::namespaced("Lease", NODE_LEASES, &node_name(n)))),
+                None => read.objects.remove(&ObjectKey::namespaced("Lease", NODE_LEASES, &node_name(n))),
             }
         }
         self.read = read;

@@ -128,8 +128,8 @@ impl Run {
         if self.violation.is_none() {
             self.check_recovery();
         }
-        self.log.into_iter().flatten().for_each(|line| println!("{line}"));
-        self.violation.map_or(Ok(()), Err)
+        let log = self.log.unwrap_or_default().join("\n");
+        self.violation.map_or(Ok(()), |violation| Err(format!("{violation}\n{log}")))
     }
 }
 
