@@ -20,6 +20,8 @@ const PLACED: f64 = 2.0;
 /// The same with a volume that has to be detached and attached first: the attach-detach controller runs each 100 ms, and
 /// looks after each of its two operations when 500 ms have passed.
 const ATTACHED: f64 = PLACED + 1.35;
+/// A kubelet mounts a volume only after it has reported it as in use, with its next status: each ten seconds.
+const IN_USE: f64 = 10.0;
 /// A kubelet that is back compares the statuses of its pods with the API server each ten seconds, half of that after its
 /// first report on average.
 const REPORTED: f64 = 1.0 + 5.0;
@@ -126,7 +128,7 @@ fn a_volume_waits_for_the_old_object() {
     );
     assert_eq!(outlook(&there, "web-1-x", Way::OutOfService, &[]).nodes, ["b"], "the volume's zone has no other");
     let idle = there.clone().change("Node", "a", |n| n["status"]["volumesInUse"] = json!([]));
-    check(&idle, "web-1-x", &[(Way::ForceDeletePod, Some(100.0 + ATTACHED))]);
+    check(&idle, "web-1-x", &[(Way::ForceDeletePod, Some(100.0 + IN_USE + PLACED))]);
     let mut never = there.clone();
     never.clock.timers.force_detach = None;
     check(&never, "web-1-x", &[(Way::ForceDeletePod, None), (Way::OutOfService, Some(110.0 + ATTACHED))]);
@@ -135,7 +137,7 @@ fn a_volume_waits_for_the_old_object() {
     check(
         &known,
         "web-1-x",
-        &[(Way::OutOfService, Some(105.0 + ATTACHED)), (Way::DeleteNode, Some(145.0 + 360.0 + ATTACHED))],
+        &[(Way::OutOfService, Some(100.0 + IN_USE + PLACED)), (Way::DeleteNode, Some(145.0 + 360.0 + ATTACHED))],
     );
 }
 
