@@ -10,6 +10,7 @@ mod duration;
 mod example;
 mod expectation;
 mod kubectl;
+mod markup;
 mod operator;
 mod page;
 mod play;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::markup::escaped;
 use crate::play::Run;
 use crate::rehearsal::Rehearsal;
 
@@ -96,23 +97,6 @@ fn case(out: &mut String, suite: &str, title: &str, failure: Option<&str>) {
             )
         }
     };
-}
-
-/// A text in XML. Characters that XML cannot represent are left out.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod timeline;
 
 use std::fmt::Write;
 
+use crate::markup::escaped;
 use crate::play::{PlayedStep, Run, StepKind};
 use crate::rehearsal::Rehearsal;
 use crate::story::{clock, consequences};
@@ -200,21 +201,4 @@ fn changes(out: &mut String, run: &Run) {
         let _ = writeln!(out, "<tr><td class=\"clock\">{time}</td><td>{kind} {names}</td><td>{what}</td></tr>");
     }
     out.push_str("</tbody>\n</table>\n</details>\n");
-}
-
-/// A text in HTML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
 }

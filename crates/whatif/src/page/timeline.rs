@@ -5,9 +5,9 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::axis::Axis;
-use super::escaped;
 use super::lanes::{Lane, LaneState, Segment, lanes};
 use crate::duration::HumanDuration;
+use crate::markup::escaped;
 use crate::play::{PlayedStep, Run, StepKind};
 use crate::story::clock;
 
