@@ -75,7 +75,11 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-stage", Testing, &["stead-machines", "stead-testbed"]),
     ("stead-reports", Testing, &["stead-machines", "stead-stage", "stead-testbed"]),
     ("stead-real-tests", Testing, &[]),
-    ("stead-oracle", Testing, &["stead-explain", "stead-faults", "stead-model", "stead-placement", "stead-real"]),
+    (
+        "stead-oracle",
+        Testing,
+        &["stead-explain", "stead-faults", "stead-model", "stead-placement", "stead-real", "stead-sim", "stead-whatif"],
+    ),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),
     (

@@ -21,6 +21,25 @@ fn resident() -> Result<usize> {
     Ok(pages.parse::<usize>()? * 4096)
 }
 
+/// Forgets the largest resident set size of this process so far.
+pub(crate) fn reset_peak() {
+    // Where this is not possible, the peak includes what was measured before.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The largest resident set size of this process, in megabytes.
+pub(crate) fn peak_megabytes() -> Result<f64> {
+    peak_of("self").context("/proc/self/status: only on Linux")
+}
+
+/// The largest resident set size of a process, in megabytes; none once it has ended.
+pub(crate) fn peak_of(process: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024.0 / 1e6)
+}
+
 fn megabytes(bytes: usize) -> usize {
     bytes / 1_000_000
 }

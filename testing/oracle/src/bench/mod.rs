@@ -1,9 +1,13 @@
 //! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
-//! cluster, the time of triage, explanations from a large dump, and the size and start of the released program.
+//! cluster, the simulation and its forecasts, the time of triage, explanations from a large dump, and the size and start of the released
+//! program.
 
 mod batches;
+mod bounds;
 mod dump;
+mod forecasts;
 mod memory;
+mod simulation;
 mod startup;
 mod triage;
 
@@ -16,6 +20,7 @@ use stead_placement::{Batch, place_all};
 
 use crate::program;
 use batches::Kind;
+use bounds::Bounds;
 
 /// Options of the benchmark.
 #[derive(clap::Args)]
@@ -26,9 +31,12 @@ pub(crate) struct Args {
     /// Do not measure kube-scheduler
     #[arg(long)]
     alone: bool,
-    /// Only parts whose name contains this: memory, dump, or the name of a batch
+    /// Only parts whose name contains this: memory, simulation, forecasts, startup, triage, dump, or the name of a batch
     #[arg(long)]
     only: Option<String>,
+    /// Fail if a bound is missed
+    #[arg(long)]
+    check: bool,
     /// How often ours is run; the median counts
     #[arg(long, default_value_t = 5)]
     runs: usize,
@@ -50,14 +58,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if wanted("memory") {
         memory::measure()?;
     }
+    let mut bounds = Bounds::default();
+    if wanted("simulation") {
+        simulation::measure(&mut bounds, args.runs)?;
+    }
+    if wanted("forecasts") {
+        forecasts::measure(&mut bounds, args.runs)?;
+    }
     if wanted("startup") {
-        startup::measure()?;
+        startup::measure(&mut bounds)?;
     }
     if wanted("triage") {
-        triage::measure(args.runs)?;
+        triage::measure(&mut bounds, args.runs)?;
     }
     if wanted("dump") {
-        dump::measure(&crate::root(), args.runs)?;
+        dump::measure(&mut bounds, &crate::root(), args.runs)?;
     }
     let oracle = if args.alone { None } else { program::find(args.oracle.as_deref(), KubernetesVersion::NEWEST) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");
@@ -76,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
         }
     }
-    Ok(())
+    bounds.finish(args.check)
 }
 
 /// Measures pods per second, like kube-scheduler's benchmark: from the object of each queued pod until it is assumed on
