@@ -207,24 +207,38 @@ impl<'a> Collector<'a> {
         Ok(found.not_objects)
     }
 
-    /// Adds a pod of which only the description is there. A pod that was read as YAML or JSON says more.
+    /// Adds a pod of which only the description is there.
     pub(crate) fn described(&mut self, file: &str, text: &str) -> Result<bool, DumpError> {
-        if !(self.wanted)("v1", "Pod") {
-            return Ok(true);
-        }
         let Some(pod) = describe::pod(text) else { return Ok(false) };
-        let of = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (kind, namespace) = (self.share("Pod"), self.share(&of("namespace")));
-        let identity = Identity { group: self.share(""), kind, namespace, name: of("name").into() };
-        if !self.items.contains_key(&identity) {
-            let whole = Arc::new(pod.to_string());
-            self.documents(
-                Text { file: &Arc::from(file), whole: &whole, start: 0, depth: 0 },
-                1,
-                &mut Found::new(Origin::Named),
-            )?;
-        }
+        self.constructed(file, vec![pod])?;
         Ok(true)
+    }
+
+    /// Adds objects that were made from text. One that was read as YAML or JSON says more.
+    pub(crate) fn constructed(&mut self, file: &str, objects: Vec<Value>) -> Result<(), DumpError> {
+        let file = Arc::from(file);
+        for object in objects {
+            let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+            let kind = object["kind"].as_str().unwrap_or_default();
+            let (kind, namespace) = (self.share(kind), self.share(&of("namespace")));
+            let identity = Identity { group: self.share(""), kind, namespace, name: of("name").into() };
+            if !self.items.contains_key(&identity) {
+                let whole = &Arc::new(object.to_string());
+                self.documents(Text { file: &file, whole, start: 0, depth: 0 }, 1, &mut Found::new(Origin::Named))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether pods are wanted, and this one was not found.
+    pub(crate) fn lacks_pod(&mut self, namespace: &str, name: &str) -> bool {
+        let identity = Identity {
+            group: self.share(""),
+            kind: self.share("Pod"),
+            namespace: self.share(namespace),
+            name: name.into(),
+        };
+        (self.wanted)("v1", "Pod") && !self.items.contains_key(&identity)
     }
 
     /// Adds the documents of a JSON text; `first` is the number of its first document.

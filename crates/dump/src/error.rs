@@ -10,7 +10,7 @@ use crate::yaml::MAX_DEPTH;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// The file system, or the decompression of a gzip file, failed.
+    /// The file system, or the decompression of a file, failed.
     #[error("cannot read {file}")]
     Read {
         /// The file.

@@ -1,22 +1,29 @@
 //! Paths to texts: files, standard input, directories, archives.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, FileType};
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
 
 use crate::budget::Budget;
 use crate::collect::{Collector, Origin};
 use crate::error::FileKind;
-use crate::{DumpError, outline};
+use crate::{DumpError, outline, text_table};
 
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// How compressed files start that are read.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
+
+/// How much memory the decoder of xz may take, in KiB: four times what the highest level of compression needs.
+const XZ_MEMORY: u32 = 256 << 10;
 
 /// How files start that are compressed in other ways.
-const OTHER_COMPRESSIONS: [(&[u8], &str); 4] =
-    [(b"\xfd7zXZ\0", "xz"), (b"PK\x03\x04", "zip"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd")];
+const OTHER_COMPRESSIONS: [(&[u8], &str); 3] =
+    [(b"PK\x03\x04", "zip"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd")];
 
 /// Directories of a must-gather, or of `oc adm inspect` output of more than one namespace.
 const CLUSTER_SCOPED: &str = "cluster-scoped-resources";
@@ -25,8 +32,14 @@ const NAMESPACES: &str = "namespaces";
 /// The directory of a support bundle's objects.
 const BUNDLE: &str = "cluster-resources";
 
-/// Archives inside an archive or a directory, which are not read.
-const NESTED_ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar.xz", ".zip"];
+/// Names of archives inside an archive or a directory: an OpenStack must-gather has `rhoso-data.tar.xz` in `must-gather.tar`.
+const NESTED_ARCHIVES: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz"];
+
+/// Archives inside archives inside archives: more levels are not read.
+const MAX_NESTING: usize = 3;
+
+/// The directory of files from hosts, which are no objects.
+const HOST_FILES: &str = "sos-reports";
 
 pub(crate) fn read_path(path: &Path, budget: &Budget, collector: &mut Collector<'_>) -> Result<(), DumpError> {
     if path.as_os_str() == "-" {
@@ -67,7 +80,7 @@ fn special(file: FileType) -> Option<FileKind> {
     (!file.is_file()).then_some(FileKind::Device)
 }
 
-/// Reads a file that the user named: a text or an archive, plain or gzipped, detected by its first
+/// Reads a file that the user named: a text or an archive, plain or compressed, detected by its first
 /// bytes. It has about `size` bytes.
 fn read_stream(
     name: &str,
@@ -84,9 +97,9 @@ fn read_stream(
         return Err(DumpError::OtherCompression { file: name.to_owned(), format });
     }
     let is_tar = head.get(257..262) == Some(b"ustar");
-    let whole = Cursor::new(head).chain(plain);
+    let mut whole = Cursor::new(head).chain(plain);
     if is_tar {
-        return read_archive(name, whole, budget, collector);
+        return read_archive(name, 1, &mut whole, budget, collector);
     }
     let text = read_text(name, whole, size, budget).map_err(|broken| broken.error)?;
     collector.text(&Arc::from(name), &Arc::new(text), Origin::Named)?;
@@ -97,13 +110,18 @@ fn read_error(file: String, source: io::Error) -> DumpError {
     DumpError::Read { file, source }
 }
 
-/// A stream without its gzip compression, and whether it had one.
+/// A stream without its compression, and whether it had one.
 fn decompress<'a>(stream: impl Read + 'a) -> io::Result<(Box<dyn Read + 'a>, bool)> {
     let mut stream = BufReader::with_capacity(1 << 16, stream);
-    let head = head(&mut stream, GZIP_MAGIC.len())?;
-    let zipped = head == GZIP_MAGIC;
+    let head = head(&mut stream, XZ_MAGIC.len())?;
+    let (gzip, xz) = (head.starts_with(GZIP_MAGIC), head == XZ_MAGIC);
     let whole = Cursor::new(head).chain(stream);
-    Ok((if zipped { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) }, zipped))
+    let plain: Box<dyn Read + 'a> = match (gzip, xz) {
+        (true, _) => Box::new(MultiGzDecoder::new(whole)),
+        (_, true) => Box::new(XzReader::new_mem_limit(whole, true, XZ_MEMORY)),
+        _ => Box::new(whole),
+    };
+    Ok((plain, gzip || xz))
 }
 
 fn head(stream: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
@@ -140,9 +158,7 @@ fn read_directory(
     let mut tree = Tree::default();
     for path in files_below(directory)? {
         let inside = path.strip_prefix(directory).unwrap_or(&path);
-        if !tree.accepts(inside) {
-            continue;
-        }
+        let Some(content) = tree.accepts(inside) else { continue };
         let file = path.display().to_string();
         // For example a link whose target was not packed with it.
         if path.is_symlink() && !path.exists() {
@@ -151,7 +167,12 @@ fn read_directory(
         }
         let opened = open(&path)?;
         let (plain, _) = decompress(opened).map_err(|source| budget.error(&file, source, read_error))?;
-        tree.file(inside, &file, budget.count(plain), budget, collector)?;
+        let mut plain = budget.count(plain);
+        match content {
+            Content::Archive => tree.archive(inside, &file, 1, &mut plain, budget, collector)?,
+            Content::Table(namespace, table) => tree.table(&namespace, table, &file, plain, budget, collector)?,
+            Content::Objects => tree.file(inside, &file, plain, budget, collector)?,
+        }
     }
     tree.finish(name, collector)
 }
@@ -177,10 +198,11 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>, DumpError> {
     Ok(files)
 }
 
-/// Reads an archive whose bytes already count against the budget.
+/// Reads an archive whose bytes already count against the budget. `level` is 1 for one that is in no other.
 fn read_archive(
     archive: &str,
-    stream: impl Read,
+    level: usize,
+    stream: &mut dyn Read,
     budget: &Budget,
     collector: &mut Collector<'_>,
 ) -> Result<(), DumpError> {
@@ -190,14 +212,17 @@ fn read_archive(
     for entry in tar.entries().map_err(fail)? {
         let entry = entry.map_err(fail)?;
         let inside = entry.path().map_err(fail)?.into_owned();
-        if entry.header().entry_type().is_file() && tree.accepts(&inside) {
-            let file = format!("{archive}: {}", inside.display());
-            let (plain, zipped) = decompress(entry).map_err(|source| budget.error(&file, source, read_error))?;
-            if zipped {
-                tree.file(&inside, &file, budget.count(plain), budget, collector)?;
-            } else {
-                tree.file(&inside, &file, plain, budget, collector)?;
-            }
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let Some(content) = tree.accepts(&inside) else { continue };
+        let file = format!("{archive}: {}", inside.display());
+        let (plain, compressed) = decompress(entry).map_err(|source| budget.error(&file, source, read_error))?;
+        let mut plain: Box<dyn Read + '_> = if compressed { Box::new(budget.count(plain)) } else { plain };
+        match content {
+            Content::Archive => tree.archive(&inside, &file, level + 1, &mut plain, budget, collector)?,
+            Content::Table(namespace, table) => tree.table(&namespace, table, &file, plain, budget, collector)?,
+            Content::Objects => tree.file(&inside, &file, plain, budget, collector)?,
         }
     }
     tar.into_inner().finish().map_err(fail)?;
@@ -234,6 +259,36 @@ impl<R: Read> Read for EndDetector<R> {
     }
 }
 
+/// What a file may hold, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    Objects,
+    Archive,
+    /// A table about a namespace.
+    Table(String, Table),
+}
+
+/// Tables in a namespace's folder of an OpenStack must-gather.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Claims,
+    Pods,
+    Events,
+}
+
+/// The namespace, and what a file `namespaces/NAMESPACE/FILE` is a table of.
+fn table_of_namespace(path: &Path) -> Option<(String, Table)> {
+    let mut parts = path.iter().rev().filter_map(|part| part.to_str());
+    let (file, namespace) = (parts.next()?, parts.next()?);
+    let table = match file {
+        "pvc.log" => Table::Claims,
+        "all_resources.log" => Table::Pods,
+        "events.log" => Table::Events,
+        _ => return None,
+    };
+    (parts.next()? == NAMESPACES).then(|| (namespace.to_owned(), table))
+}
+
 /// A directory or an archive while it is read.
 #[derive(Default)]
 struct Tree {
@@ -241,30 +296,84 @@ struct Tree {
     must_gather: bool,
     /// Pods of which only the description is there.
     described: usize,
-    /// Archives inside it that look like parts of a must-gather.
-    nested: Vec<String>,
+    /// The pods that tables name, by namespace and name, with their states.
+    listed: BTreeMap<(String, String), String>,
+    /// The last event of pods, by namespace and name.
+    events: BTreeMap<(String, String), String>,
+    /// Archives inside it that cannot be unpacked.
+    unreadable: Vec<String>,
     /// Whether the file is one of a must-gather's resources, and why it was skipped.
     skipped: Vec<(bool, String)>,
 }
 
 impl Tree {
-    /// Whether a file's name says that it may hold objects.
-    fn accepts(&mut self, inside: &Path) -> bool {
+    /// What a file may hold, by its name.
+    fn accepts(&mut self, inside: &Path) -> Option<Content> {
         self.must_gather |= has_directory(inside, CLUSTER_SCOPED) || has_directory(inside, BUNDLE);
         self.must_gather |= is_description(inside);
         let name = inside.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         // macOS adds such a file for each file of an archive.
         if name.starts_with("._") {
-            return false;
+            return None;
         }
         if NESTED_ARCHIVES.iter().any(|ending| name.ends_with(ending)) {
-            self.nested.push(inside.display().to_string());
-            return false;
+            return (!has_directory(inside, HOST_FILES)).then_some(Content::Archive);
         }
         let name = name.strip_suffix(".gz").unwrap_or(&name);
+        if let Some((namespace, table)) = table_of_namespace(inside) {
+            return Some(Content::Table(namespace, table));
+        }
         let accepted = is_description(inside) || [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
         self.files += usize::from(accepted);
-        accepted
+        accepted.then_some(Content::Objects)
+    }
+
+    /// Reads a table that `oc get` printed.
+    fn table(
+        &mut self,
+        namespace: &str,
+        table: Table,
+        file: &str,
+        stream: impl Read,
+        budget: &Budget,
+        collector: &mut Collector<'_>,
+    ) -> Result<(), DumpError> {
+        let text = read_text(file, stream, 0, budget).map_err(|broken| broken.error)?;
+        let key = |pod: &str| (namespace.to_owned(), pod.to_owned());
+        match table {
+            Table::Claims => collector.constructed(file, text_table::claims(&text, namespace))?,
+            Table::Pods => {
+                self.listed.extend(text_table::pods(&text).into_iter().map(|(pod, is)| (key(pod), is.into())))
+            }
+            Table::Events => {
+                self.events.extend(text_table::pod_events(&text).into_iter().map(|(pod, event)| (key(pod), event)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an archive that is in this directory or archive. One that is broken does not hide what is beside it.
+    fn archive(
+        &mut self,
+        inside: &Path,
+        file: &str,
+        level: usize,
+        stream: &mut dyn Read,
+        budget: &Budget,
+        collector: &mut Collector<'_>,
+    ) -> Result<(), DumpError> {
+        if level > MAX_NESTING {
+            self.skip(inside, format!("{file} is inside of {MAX_NESTING} other archives"));
+            return Ok(());
+        }
+        match read_archive(file, level, stream, budget, collector) {
+            Ok(()) => self.files += 1,
+            // For example logs.
+            Err(DumpError::NoFiles { .. }) => {}
+            Err(error @ DumpError::Unpack { .. }) => self.unreadable.push(with_causes(&error)),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn skip(&mut self, inside: &Path, why: String) {
@@ -315,18 +424,27 @@ impl Tree {
             return Err(DumpError::NoFiles { path: name.to_owned() });
         }
         if self.described > 0 {
+            let pods = match self.described {
+                1 => "1 pod is".to_owned(),
+                number => format!("{number} pods are"),
+            };
             collector.warnings.push(format!(
-                "{name}: {} pods are text of `oc describe`, which has no affinity, spread constraints, times or UIDs; pods \
-                 without a node, events and claims are missing. `stead dump` or `oc adm inspect` collects them",
-                self.described
+                "{name}: {pods} text of `oc describe`, which has no affinity, spread constraints, times or UIDs. `stead \
+                 dump` or `oc adm inspect` collects them"
             ));
         }
-        if !self.nested.is_empty() {
-            let nested = self.nested.join(", ");
-            collector
-                .warnings
-                .push(format!("{name}: archives inside it are not read: {nested}; unpack them, and name them too"));
+        for (pod, state) in &self.listed {
+            let (namespace, pod_name) = pod;
+            if collector.lacks_pod(namespace, pod_name) {
+                let event =
+                    self.events.get(pod).map(|event| format!(", its last event is {event:?}")).unwrap_or_default();
+                collector.warnings.push(format!(
+                    "{name}: only the name of pod {namespace}/{pod_name} is there: it is {state}{event}. `stead dump` or `oc \
+                     adm inspect` collects it"
+                ));
+            }
         }
+        collector.warnings.extend(self.unreadable.iter().map(|why| format!("skipped: {why}")));
         let reported = self.skipped.into_iter().filter(|(resource, _)| *resource || !self.must_gather);
         collector.warnings.extend(reported.map(|(_, why)| format!("skipped: {why}")));
         Ok(())

@@ -1,6 +1,6 @@
 //! Reads clusters from files: `kubectl get … -o yaml|json` output, directories of it, must-gathers.
 //!
-//! Data flow: `input` turns a path into texts (it unpacks gzip and tar, walks directories and
+//! Data flow: `input` turns a path into texts (it unpacks gzip, xz and tar, walks directories and
 //! recognizes must-gathers), `yaml` turns YAML into JSON text, `json` finds the parts of JSON text,
 //! and `collect` splits lists into items and keeps the newest copy of each wanted object. Objects
 //! stay text: most of a large dump is never asked for. `budget` limits what is read in total.
@@ -21,6 +21,7 @@ mod redact;
 mod sanitize;
 mod scalar;
 mod skip;
+mod text_table;
 mod write;
 mod yaml;
 mod yaml_writer;
@@ -111,7 +112,8 @@ pub const DEFAULT_MAX_SIZE: u64 = 2 << 30;
 /// - `-`, the same from standard input;
 /// - a directory: every `.yaml`, `.yml` and `.json` file below it (gzipped ones too), in sorted order;
 /// - the output of `oc adm inspect`, `oc adm must-gather`, an OpenStack must-gather, `kubectl cluster-info dump` or a support
-///   bundle, as a directory or as a tar archive; of older OpenStack must-gathers also the pods, which are text.
+///   bundle, as a directory or as a tar archive; of older OpenStack must-gathers also
+///   pods and claims, which are text.
 ///
 /// In a directory or an archive a file that cannot be read is an error only if it mentions a wanted
 /// kind; otherwise it is a warning, and ignored outside the resource directories of a must-gather.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use lzma_rust2::{XzOptions, XzWriter};
 use stead_dump::{DEFAULT_MAX_SIZE, Dump, DumpError};
 
 fn wanted(_: &str, kind: &str) -> bool {
@@ -40,13 +41,19 @@ fn gzip(content: impl AsRef<[u8]>) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn tar(files: &[(&str, &str)]) -> Vec<u8> {
+fn xz(content: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut encoder = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
+    encoder.write_all(content.as_ref()).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn tar(files: &[(&str, impl AsRef<[u8]>)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, content) in files {
         let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
+        header.set_size(content.as_ref().len() as u64);
         header.set_mode(0o644);
-        archive.append_data(&mut header, path, content.as_bytes()).unwrap();
+        archive.append_data(&mut header, path, content.as_ref()).unwrap();
     }
     archive.into_inner().unwrap()
 }
@@ -218,10 +225,12 @@ fn must_gather_archive() {
     let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect();
     let plain = tar(&files);
     let zipped = gzip(&plain);
+    let smaller = xz(&plain);
     for (name, content) in [
         ("must-gather.tar", &plain),
         ("must-gather.tar.gz", &zipped),
         ("must-gather.tgz", &zipped),
+        ("must-gather.tar.xz", &smaller),
         ("attachment", &zipped),
     ] {
         let dump = read(&[put(&at, name, content)], &wanted).unwrap();
@@ -238,8 +247,45 @@ fn must_gather_archive() {
         let error = fails(put(&at, "cut.tar.gz", &zipped[..length]));
         assert!(error.contains("cut.tar.gz"), "{length}: {error}");
     }
+    for length in [100, smaller.len() / 2, smaller.len() - 4] {
+        let error = fails(put(&at, "cut.tar.xz", &smaller[..length]));
+        assert!(error.contains("cut.tar.xz"), "{length}: {error}");
+    }
     let none = tar(&[("x/version", "4.16")]);
     assert!(fails(put(&at, "none.tar", none)).ends_with("none.tar contains no .yaml, .yml or .json file"));
+}
+
+/// An OpenStack must-gather packs what is not from hosts as an archive of its own.
+#[test]
+fn archives_inside_of_archives() {
+    let at = directory("nested_archives");
+    let files = must_gather();
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, c)| (p.as_str(), c.as_str())).collect();
+    let (inner, host) = (xz(tar(&files)), xz(tar(&[("sosreport-worker-0/etc/x.yaml", node("sos"))])));
+    let hosts = "must-gather/sos-reports/_all_nodes/sosreport-worker-0.tar.xz";
+    let parts = [("must-gather/rhoso-data.tar.xz", inner.as_slice()), (hosts, host.as_slice())];
+    let outer = tar(&parts);
+    check_must_gather(&read(&[put(&at, "must-gather.tar", &outer)], &wanted).unwrap());
+    for (path, content) in parts {
+        put(&at, &format!("unpacked/{path}"), content);
+    }
+    check_must_gather(&read(&[at.join("unpacked")], &wanted).unwrap());
+
+    // One that is broken does not hide what is beside it.
+    let nodes = node("a");
+    let parts = [("x/logs.tar", b"no archive".as_slice()), ("x/nodes.yaml", nodes.as_bytes())];
+    let dump = read(&[put(&at, "broken.tar", tar(&parts))], &wanted).unwrap();
+    assert_eq!(names(&dump), ["Node a"]);
+    assert!(dump.warnings[0].contains("cannot unpack") && dump.warnings[0].contains("logs.tar"), "{:?}", dump.warnings);
+
+    // More than three levels are not read.
+    let mut deep = tar(&[("nodes.yaml", node("a"))]);
+    for _ in 0..2 {
+        deep = tar(&[("x.tar", deep)]);
+    }
+    assert_eq!(names(&read(&[put(&at, "deep.tar", &deep)], &wanted).unwrap()), ["Node a"]);
+    let error = fails(put(&at, "deeper.tar", tar(&[("x.tar", deep)])));
+    assert!(error.ends_with("contains no .yaml, .yml or .json file"), "{error}");
 }
 
 /// A file of a wanted kind that is truncated in the must-gather itself.
