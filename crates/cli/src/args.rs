@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
@@ -14,6 +13,7 @@ use crate::connect::ConnectArgs;
 
 mod control_plane;
 mod dump;
+mod dump_paths;
 mod gluster;
 mod install;
 mod operator;
@@ -284,7 +284,7 @@ pub(crate) struct SourceArgs {
     /// Read a dump instead of the live cluster: a file of `stead dump`, the output of `kubectl get ... -A -o yaml|json`, or a
     /// folder or archive of a must-gather, oc adm inspect, kubectl cluster-info dump or support bundle; can be given more
     /// than once
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -357,7 +357,7 @@ pub(crate) struct ManArgs {
 
 /// Parses the command line of this process. Ends the process after printing help or a command line error.
 pub(crate) fn parse() -> Cli {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let arguments = dump_paths::one_for_each_option(std::env::args_os().collect(), Path::exists);
     let command = command(arguments.first().map(Path::new));
     let matches = command.clone().get_matches_from(arguments);
     Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command.clone()).exit())

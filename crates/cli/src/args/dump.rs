@@ -55,7 +55,7 @@ pub(crate) struct DumpArgs {
     pub(crate) redact: bool,
 
     /// Read another dump instead of the live cluster, to redact it or to make one file of several
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["context", "kubeconfig"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["context", "kubeconfig"])]
     pub(crate) from: Vec<PathBuf>,
 
     #[command(flatten)]

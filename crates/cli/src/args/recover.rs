@@ -110,7 +110,7 @@ pub(crate) struct RecoverArgs {
 
     /// Show the plan from a dump instead of the live cluster, without changing anything: a file, folder or archive as for
     /// `stead explain --from`
-    #[arg(long, value_name = "PATH", num_args = 1.., requires = "target", conflicts_with_all = [
+    #[arg(long, value_name = "PATH", requires = "target", conflicts_with_all = [
         "mode", "confirm_off", "wait_return", "yes", "context", "kubeconfig",
     ])]
     pub(crate) from: Vec<PathBuf>,

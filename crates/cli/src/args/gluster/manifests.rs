@@ -58,7 +58,7 @@ pub(crate) struct GlusterManifestsArgs {
     pub(crate) kubernetes: Option<ClusterVersion>,
 
     /// File or dump with the Topology, if it is not in the cluster; can be given more than once
-    #[arg(long, value_name = "PATH", num_args = 1..)]
+    #[arg(long, value_name = "PATH")]
     pub(crate) from: Vec<PathBuf>,
 
     #[command(flatten)]
