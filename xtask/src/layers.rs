@@ -45,7 +45,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("stead-manifests", Shell, &["stead-semantics", "stead-model", "stead-pool"]),
     ("stead-election", Shell, &["stead-client"]),
     ("stead-operator", Shell, &["stead-model", "stead-explain", "stead-loops", "stead-client", "stead-election"]),
-    ("stead-agent", Shell, &["stead-pool", "stead-client", "stead-election"]),
+    ("stead-agent", Shell, &["stead-model", "stead-pool", "stead-client", "stead-election"]),
     (
         "stead",
         Shell,

@@ -11,7 +11,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 use stead_client::{ApiPath, ApiRequest, Client, Error, Watch, WatchEvent, WatchOptions};
+use stead_model::{ObjectKey, Typed};
 use stead_pool::{HostName, InvalidName, PoolSpec, Record, config_map, key_secret, ordinal};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -189,8 +191,11 @@ impl Cluster {
 
     async fn watch_set(&self) {
         let options = WatchOptions::named(&self.settings.pool, WATCH_DURATION);
-        let read = |object: StatefulSet| (name_of(&object.metadata), set(object.spec.as_ref()));
-        follow(self.client.watch(&self.settings.namespace, &options, read), |sets| {
+        let read = |object: &Value| {
+            let object = StatefulSet::from_raw(&key_of(object), object)?;
+            Ok((name_of(&object.metadata), set(object.spec.as_ref())))
+        };
+        follow(self.client.watch::<StatefulSet, _>(&self.settings.namespace, &options, read), |sets| {
             let set = sets.values().next().cloned();
             self.update(|objects| objects.set = set);
         })
@@ -199,8 +204,11 @@ impl Cluster {
 
     async fn watch_record(&self) {
         let options = WatchOptions::named(&self.settings.record(), WATCH_DURATION);
-        let read = |object: ConfigMap| (name_of(&object.metadata), read_record(&object));
-        follow(self.client.watch(&self.settings.namespace, &options, read), |records| {
+        let read = |object: &Value| {
+            let object: ConfigMap = stead_model::parse(key_of(object), object)?;
+            Ok((name_of(&object.metadata), read_record(&object)))
+        };
+        follow(self.client.watch::<ConfigMap, _>(&self.settings.namespace, &options, read), |records| {
             self.update_record(records.values().next().cloned().unwrap_or(RecordView::Absent));
         })
         .await;
@@ -230,8 +238,11 @@ impl Cluster {
                 Err(_) => return,
             };
             let options = WatchOptions::labelled(&selector, WATCH_DURATION);
-            let read = |object: Pod| (name_of(&object.metadata), pod(&object));
-            let pods = follow(self.client.watch(&self.settings.namespace, &options, read), |pods| {
+            let read = |object: &Value| {
+                let object = Pod::from_raw(&key_of(object), object)?;
+                Ok((name_of(&object.metadata), pod(&object)))
+            };
+            let pods = follow(self.client.watch::<Pod, _>(&self.settings.namespace, &options, read), |pods| {
                 let ours =
                     pods.iter().filter_map(|(name, pod)| Some((ordinal(&self.settings.pool, name)?, pod.clone())));
                 let ours = ours.collect();
@@ -252,8 +263,11 @@ impl Cluster {
         let Some(name) = &self.settings.key_secret else { return std::future::pending().await };
         let (tell, mut secrets) = watch::channel::<Option<Secret>>(None);
         let options = WatchOptions::named(name, WATCH_DURATION);
-        let read = |object: Secret| (name_of(&object.metadata), object);
-        let following = follow(self.client.watch(&self.settings.namespace, &options, read), |all| {
+        let read = |object: &Value| {
+            let object: Secret = stead_model::parse(key_of(object), object)?;
+            Ok((name_of(&object.metadata), object))
+        };
+        let following = follow(self.client.watch::<Secret, _>(&self.settings.namespace, &options, read), |all| {
             tell.send_replace(all.values().next().cloned());
         });
         let learning = async {
@@ -318,7 +332,8 @@ impl Cluster {
     /// Reads the StatefulSet now and returns the pods that the pool should have.
     pub(crate) async fn fetch_wanted(&self) -> Option<PoolSpec> {
         let path = self.path(ApiPath::of::<StatefulSet>(), &self.settings.pool);
-        let found: StatefulSet = self.client.send(ApiRequest::get(path)).await.ok()?;
+        let found = self.client.send_json(ApiRequest::get(path)).await.ok()?;
+        let found = StatefulSet::from_raw(&key_of(&found), &found).ok()?;
         Some(self.wanted_by(&set(found.spec.as_ref())))
     }
 
@@ -327,6 +342,11 @@ impl Cluster {
         let path = ApiPath::of::<Event>().collection(Some(&self.settings.namespace));
         self.client.send::<Event>(ApiRequest::create(path, event).managed_by(FIELD_MANAGER)).await.map(drop)
     }
+}
+
+/// What errors call an object.
+fn key_of(object: &Value) -> ObjectKey {
+    ObjectKey::of(object).unwrap_or_else(|| ObjectKey::new("object", "", "without a name"))
 }
 
 fn name_of(metadata: &ObjectMeta) -> String {

@@ -10,8 +10,8 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
+use stead_model::ModelError;
 
 use crate::client::Client;
 use crate::error::Error;
@@ -86,23 +86,20 @@ pub struct Watch<T> {
 
 impl Client {
     /// Watches objects of a Kubernetes type in a namespace, and reports what `read` returns for each of them: what is not
-    /// needed is dropped before the rest of the list is read. A list with an object that cannot be parsed is not
+    /// needed is dropped before the rest of the list is read. A list with an object that cannot be read is not
     /// reported, because it would look as if the object did not exist.
     pub fn watch<K, T>(
         &self,
         namespace: &str,
         options: &WatchOptions,
-        read: impl Fn(K) -> T + Send + 'static,
+        read: impl Fn(&Value) -> Result<T, ModelError> + Send + 'static,
     ) -> Watch<T>
     where
-        K: k8s_openapi::Resource<Scope = NamespaceResourceScope> + DeserializeOwned,
+        K: k8s_openapi::Resource<Scope = NamespaceResourceScope>,
         T: Send + 'static,
     {
         let events = self.json_events(K::KIND, ApiPath::of::<K>(), Some(namespace), options);
-        Watch::of(events, move |object| match stead_model::parse(K::KIND, &object) {
-            Ok(object) => Ok(read(object)),
-            Err(error) => Err(Error::unreadable(&error)),
-        })
+        Watch::of(events, move |object| read(&object).map_err(|error| Error::unreadable(&error)))
     }
 
     /// Watches objects of a kind as JSON, in a namespace or in the whole cluster.
@@ -237,7 +234,7 @@ mod tests {
             }
         });
         let client = Client { http: kube::Client::new(service, "default"), request_timeout: Duration::from_secs(60) };
-        (client.watch("n", &WatchOptions::named("c", Duration::from_secs(290)), value), asked)
+        (client.watch::<ConfigMap, _>("n", &WatchOptions::named("c", Duration::from_secs(290)), value), asked)
     }
 
     fn map(value: &str) -> String {
@@ -248,8 +245,9 @@ mod tests {
         format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#)
     }
 
-    fn value(map: ConfigMap) -> String {
-        map.data.and_then(|data| data.get("value").cloned()).unwrap_or_default()
+    fn value(map: &Value) -> Result<String, ModelError> {
+        let map: ConfigMap = stead_model::parse("configmap n/c", map)?;
+        Ok(map.data.and_then(|data| data.get("value").cloned()).unwrap_or_default())
     }
 
     #[tokio::test]

@@ -69,7 +69,7 @@ pub use topology_use::{
     ALL_OPENSTACK_KINDS, FoundTopologyRef, TopologyFinalizer, applied_topology, is_openstack,
     is_openstack_intermediate, topology_references,
 };
-pub use typed::{ParsedJson, Typed, metadata_of, parse, parse_json};
+pub use typed::{ParsedJson, Typed, metadata_of, parse, parse_json, pod_template};
 pub use unread::{ObjectText, TextPart, UnreadObject};
 pub use volumes::{
     PodVolume, VolumeAttachmentView, attachments_on, claim_of, csi_driver, pod_volumes, unique_volume_name,

@@ -4,8 +4,8 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, Repl
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota,
-    Service,
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplateSpec, ReplicationController,
+    ResourceQuota, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -72,7 +72,8 @@ typed! {
 #[derive(Debug, Clone, Copy)]
 pub struct ParsedJson<'a>(pub(crate) JsonRef<'a>);
 
-/// Parses a value, or a part of one. The error names the object and the field.
+/// Parses a value, or a part of one. The error names the object and the field. A type of objects is read with
+/// [`Typed::from_raw`], and a template with [`pod_template`]: this function compiles the parser again in each crate.
 pub fn parse<T: DeserializeOwned>(object: impl ToString, value: &Value) -> Result<T, ModelError> {
     parse_json(object, ParsedJson(JsonRef::Value(value)))
 }
@@ -80,6 +81,15 @@ pub fn parse<T: DeserializeOwned>(object: impl ToString, value: &Value) -> Resul
 /// The same for JSON that was parsed.
 pub fn parse_json<T: DeserializeOwned>(object: impl ToString, json: ParsedJson<'_>) -> Result<T, ModelError> {
     reader::read(json.0).map_err(|error| ModelError::malformed(object, error.field(), error))
+}
+
+/// Parses the template of a workload's pods. The error names the object and the field.
+pub fn pod_template(object: impl ToString, raw: &Value) -> Result<PodTemplateSpec, ModelError> {
+    // Not generic, so that the parser is compiled here.
+    fn read(raw: &Value) -> Result<PodTemplateSpec, reader::ReadError> {
+        reader::read(JsonRef::Value(raw))
+    }
+    read(raw).map_err(|error| ModelError::malformed(object, error.field(), error))
 }
 
 /// The metadata of an object of any kind. The error names the object and the field.

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use stead_explain::hanging;
 use stead_manifests::plan::{Action, Plan, compare, foreign, is_left_out};
 use stead_manifests::{DEPLOYMENT, Manifest, UNCHECKED, all_manifests, helm_release, is_ours, manifests};
+use stead_model::{ObjectKey, Typed};
 
 use crate::args::{InstallArgs, OperatorOptions};
 use crate::connect::connect;
@@ -243,12 +244,13 @@ async fn wait_for_definitions(server: &Server, plan: &Plan, timeout: Duration) -
 }
 
 async fn wait_for_operator(server: &Server, namespace: &str, timeout: Duration) -> anyhow::Result<()> {
+    let key = ObjectKey::new(Deployment::KIND, namespace, DEPLOYMENT);
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{DEPLOYMENT}");
     let until = Instant::now() + timeout;
     let mut said = String::new();
     loop {
         let live = server.get(&path).await?;
-        let live: Option<Deployment> = live.map(|live| stead_model::parse(&path, &live)).transpose()?;
+        let live: Option<Deployment> = live.map(|live| Deployment::from_raw(&key, &live)).transpose()?;
         if live.as_ref().is_some_and(is_available) {
             output::complain("note", "the operator is ready");
             return Ok(());

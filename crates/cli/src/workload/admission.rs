@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use k8s_openapi::Resource;
 use k8s_openapi::api::core::v1::{
     LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod, PodAffinityTerm, PodSpec, ResourceRequirements, Toleration,
 };
@@ -11,8 +10,8 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
+use stead_model::Typed;
 
 use super::{kind_of, parse};
 
@@ -137,7 +136,7 @@ impl Defaults {
 }
 
 /// The objects of a type; a malformed one becomes a warning.
-fn all<T: Resource + DeserializeOwned>(cluster: &[Value], warnings: &mut Vec<String>) -> Vec<T> {
+fn all<T: Typed>(cluster: &[Value], warnings: &mut Vec<String>) -> Vec<T> {
     let mut parsed = Vec::new();
     for object in cluster.iter().filter(|o| kind_of(o) == T::KIND) {
         match parse(object) {

@@ -7,10 +7,9 @@
 use anyhow::{Context, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use stead_model::{Kind, ObjectKey, Objects};
+use stead_model::{Kind, ObjectKey, Objects, Typed};
 use stead_placement::{Cluster, Pod};
 
 mod admission;
@@ -87,7 +86,7 @@ struct AnyObject {
 
 /// The object with its namespace: its own, the one of `-n`, or `default`.
 fn with_namespace(object: &Value, given: Option<&str>) -> anyhow::Result<Value> {
-    let mut parsed: AnyObject = parse(object)?;
+    let mut parsed: AnyObject = stead_model::parse(describe(object), object)?;
     let is_cluster_scoped = Kind::named(kind_of(object)).is_some_and(|kind| !kind.namespaced);
     match (parsed.metadata.namespace.as_deref(), given) {
         _ if is_cluster_scoped => {}
@@ -118,8 +117,9 @@ fn key_of<T: Resource + Metadata<Ty = ObjectMeta>>(object: &T) -> ObjectKey {
 }
 
 /// Parses an object into its Kubernetes type. An error names the object and the field.
-fn parse<T: DeserializeOwned>(object: &Value) -> anyhow::Result<T> {
-    Ok(stead_model::parse(describe(object), object)?)
+fn parse<T: Typed>(object: &Value) -> anyhow::Result<T> {
+    let key = ObjectKey::of(object).unwrap_or_else(|| ObjectKey::new(kind_of(object), "", ""));
+    Ok(T::from_raw(&key, object)?)
 }
 
 fn to_value(object: &impl Serialize) -> anyhow::Result<Value> {

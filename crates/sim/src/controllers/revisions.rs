@@ -7,7 +7,6 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use serde::Deserialize;
 use serde_json::json;
 use stead_model::controller_of;
 use stead_model::fork::Sorted;
@@ -158,7 +157,7 @@ fn owned(store: &Store, versioned: &Versioned<'_>, writes: &mut Vec<Write>) -> V
 /// The template of a revision.
 fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let template = revision.data.as_ref()?.0.get("spec")?.get("template")?;
-    PodTemplateSpec::deserialize(template).ok()
+    stead_model::pod_template("controllerrevision", template).ok()
 }
 
 /// A revision of the present template.

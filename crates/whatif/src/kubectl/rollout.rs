@@ -104,7 +104,8 @@ fn template_of(mut value: Value) -> Result<PodTemplateSpec, CommandError> {
         // A revision is a patch, which says that the template is replaced.
         fields.remove("$patch");
     }
-    serde_json::from_value(value).map_err(|error| CommandError::Client(format!("unreadable revision: {error}")))
+    stead_model::pod_template("controllerrevision", &value)
+        .map_err(|error| CommandError::Client(format!("unreadable revision: {error}")))
 }
 
 /// The template of a workload, to change it.

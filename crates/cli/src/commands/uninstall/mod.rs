@@ -12,6 +12,7 @@ use serde_json::Value;
 use stead_manifests::plan::foreign;
 use stead_manifests::removal::{FINALIZED_KINDS, FinalizedKind, claim_commands};
 use stead_manifests::{Manifest, Part, all_manifests, helm_release, is_ours, recover_manifests, recovery};
+use stead_model::{ObjectKey, Typed};
 use stead_recovery::{ANNOTATION, RecoveryPhase};
 
 use crate::args::UninstallArgs;
@@ -203,7 +204,8 @@ async fn look(server: &Server, args: &UninstallArgs) -> anyhow::Result<Installat
 
 /// Whether the operator's Deployment has an available pod.
 fn runs(manifest: &Manifest, live: &Value) -> bool {
-    let deployment: Option<Deployment> = stead_model::parse(manifest, live).ok();
+    let key = ObjectKey::new(manifest.kind(), manifest.namespace().unwrap_or_default(), manifest.name());
+    let deployment = Deployment::from_raw(&key, live).ok();
     deployment.and_then(|deployment| deployment.status?.available_replicas).is_some_and(|available| available > 0)
 }
 

@@ -9,7 +9,6 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use serde::Deserialize;
 use serde_json::json;
 use stead_model::fork::Sorted;
 use stead_model::{controller_of, times};
@@ -61,7 +60,7 @@ impl Templates {
             return Some(Arc::clone(template));
         }
         let data = revision.data.as_ref()?.0.pointer("/spec/template")?;
-        let template = Arc::new(PodTemplateSpec::deserialize(data).ok()?);
+        let template = Arc::new(stead_model::pod_template("controllerrevision", data).ok()?);
         self.read.insert(uid.into(), Arc::clone(&template));
         Some(template)
     }
