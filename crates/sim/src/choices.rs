@@ -130,12 +130,22 @@ pub struct ImpossibleAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordedAnswers {
     answers: BTreeMap<Question, VecDeque<String>>,
+    /// The recorded hashes of templates, by workload and computed hash.
+    hashes: BTreeMap<(String, String), String>,
 }
 
 impl RecordedAnswers {
     /// Adds an answer after all others to the same question.
     pub fn add(&mut self, question: Question, answer: impl Into<String>) {
         self.answers.entry(question).or_default().push_back(answer.into());
+    }
+
+    /// Adds the hash of a template of a workload, unless it is known: the same template has the same hash.
+    pub fn add_template_hash(&mut self, workload: String, hash: &str) {
+        let hashes = self.answers.entry(Question::TemplateHash { workload }).or_default();
+        if !hashes.iter().any(|known| known == hash) {
+            hashes.push_back(hash.to_owned());
+        }
     }
 
     fn take(&mut self, question: &Question) -> Option<String> {
@@ -349,14 +359,17 @@ impl Choices {
         self.text(&Question::NameSuffix { prefix: prefix.into() }, 5)
     }
 
-    /// The hash of a template: the recorded one, or that of the template itself.
+    /// The hash of a template: the recorded one, or that of the template itself. The same template has the same hash.
     pub fn template_hash(&mut self, workload: String, computed: &str) -> String {
-        let question = Question::TemplateHash { workload };
-        let recorded = match &mut self.source {
-            Source::Recording { recorded, .. } => recorded.take(&question),
-            Source::Seed | Source::Path { .. } | Source::First { .. } => None,
-        };
-        recorded.unwrap_or_else(|| computed.to_owned())
+        let Source::Recording { recorded, .. } = &mut self.source else { return computed.to_owned() };
+        let template = (workload, computed.to_owned());
+        if let Some(known) = recorded.hashes.get(&template) {
+            return known.clone();
+        }
+        let question = Question::TemplateHash { workload: template.0.clone() };
+        let hash = recorded.take(&question).unwrap_or(template.1.clone());
+        recorded.hashes.insert(template, hash.clone());
+        hash
     }
 
     fn text(&mut self, question: &Question, length: usize) -> String {

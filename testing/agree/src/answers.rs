@@ -411,7 +411,7 @@ fn replica_set(change: &Change, answers: &mut RecordedAnswers) {
     let Some(set) = change.after.as_ref() else { return };
     let hash = set["metadata"]["labels"][TEMPLATE_HASH].as_str();
     if let (Some(hash), Some(owner)) = (hash, owner(set, "Deployment")) {
-        answers.add(Question::TemplateHash { workload: owner }, hash);
+        answers.add_template_hash(owner, hash);
     }
 }
 
@@ -420,7 +420,7 @@ fn revision(change: &Change, answers: &mut RecordedAnswers) {
     let name = text(revision, "/metadata/name").unwrap_or_default();
     let owner = owner(revision, "StatefulSet").or_else(|| owner(revision, "DaemonSet"));
     if let (Some(owner), Some((_, hash))) = (owner, name.rsplit_once('-')) {
-        answers.add(Question::TemplateHash { workload: owner }, hash);
+        answers.add_template_hash(owner, hash);
     }
 }
 
