@@ -38,7 +38,7 @@ pub(crate) fn build_release(release: &Release) -> Result<PathBuf> {
         .arg(&folder)
         .current_dir(&release.root)
         // Cargo's separator, which allows paths with spaces.
-        .env("CARGO_ENCODED_RUSTFLAGS", path_flags(&release.root).join("\u{1f}"))
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(&release.root).join("\u{1f}"))
         .env("CARGO_INCREMENTAL", "0")
         .env("STEAD_COMMIT", &release.commit)
         .env("SOURCE_DATE_EPOCH", release.time.as_second().to_string())
@@ -52,6 +52,13 @@ pub(crate) fn build_release(release: &Release) -> Result<PathBuf> {
     let bytes = std::fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
     check_program(&bytes)?;
     Ok(program)
+}
+
+/// The flags of the compiler: short relocations, and no paths of this machine.
+fn flags(root: &Path) -> Vec<String> {
+    // The relocations of a program that can be loaded anywhere take half a megabyte if each is written by itself.
+    let relocations = ["-C".to_owned(), "link-arg=-Wl,-z,pack-relative-relocs".to_owned()];
+    relocations.into_iter().chain(path_flags(root)).collect()
 }
 
 /// Paths of this machine are replaced in what the compiler writes about source files.

@@ -38,8 +38,8 @@ enum Written {
 }
 
 /// Measures the program on dumps of a large cluster.
-pub(crate) fn measure(bounds: &mut Bounds, root: &Path, runs: usize) -> Result<()> {
-    let program = build(root)?;
+pub(crate) fn measure(bounds: &mut Bounds, root: &Path, program: Option<&Path>, runs: usize) -> Result<()> {
+    let program = program.map_or_else(|| build(root), |program| Ok(program.to_owned()))?;
     let directory = std::env::temp_dir().join(format!("stead-bench-dump-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let measured = measure_all(bounds, root, &program, &directory, runs);

@@ -1,6 +1,6 @@
 //! Measures how fast pods are placed, compared with kube-scheduler's algorithm on the same batches, the memory of a large
-//! cluster, the simulation and its forecasts, the time of triage, explanations from a large dump, and the size and start of the released
-//! program.
+//! cluster, the simulation and its forecasts, the time of triage, explanations from a large dump, and the size and start
+//! of the released program.
 
 mod batches;
 mod bounds;
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Fail if a bound is missed
     #[arg(long)]
     check: bool,
+    /// Measure explanations with this program instead of building one
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// How often ours is run; the median counts
     #[arg(long, default_value_t = 5)]
     runs: usize,
@@ -72,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         triage::measure(&mut bounds, args.runs)?;
     }
     if wanted("dump") {
-        dump::measure(&mut bounds, &crate::root(), args.runs)?;
+        dump::measure(&mut bounds, &crate::root(), args.program.as_deref(), args.runs)?;
     }
     let oracle = if args.alone { None } else { program::find(args.oracle.as_deref(), KubernetesVersion::NEWEST) };
     println!("{:<36} {:>12} {:>16} {:>7}", "batch", "ours pods/s", "kube-scheduler", "ratio");

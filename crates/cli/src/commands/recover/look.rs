@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use anyhow::{anyhow, ensure};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::Value;
 use stead_client::ApiRequest;
@@ -120,7 +119,18 @@ async fn other_leases(call: &Call<'_>, node: &str, others: &Objects) -> anyhow::
 struct RunningPods {
     kind: String,
     #[serde(default)]
-    items: Option<Vec<Pod>>,
+    items: Option<Vec<RunningPod>>,
+}
+
+/// All that is needed of a pod: to read a whole one here would compile its parser a second time.
+#[derive(Deserialize)]
+struct RunningPod {
+    metadata: RunningPodMetadata,
+}
+
+#[derive(Deserialize)]
+struct RunningPodMetadata {
+    uid: Option<String>,
 }
 
 /// The UIDs of the pods that the node's kubelet runs, as it reports itself.
