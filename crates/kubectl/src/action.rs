@@ -195,3 +195,24 @@ pub enum Action {
         action: RolloutAction,
     },
 }
+
+impl Action {
+    /// The files of `-f`.
+    pub fn files(&self) -> &[String] {
+        match self {
+            Action::Apply { files, .. } | Action::Create { files } | Action::Replace { files, .. } => files,
+            Action::Delete { targets, .. }
+            | Action::Scale { targets, .. }
+            | Action::Label { targets, .. }
+            | Action::Annotate { targets, .. }
+            | Action::Taint { targets, .. }
+            | Action::Cordon { targets, .. }
+            | Action::Drain { targets, .. }
+            | Action::Patch { targets, .. }
+            | Action::SetImage { targets, .. }
+            | Action::SetResources { targets, .. }
+            | Action::Rollout { targets, .. } => &targets.files,
+            Action::CreateNamespace { .. } => &[],
+        }
+    }
+}

@@ -18,6 +18,7 @@ pub use action::{Action, Cascade, DrainOptions, PatchType, RolloutAction};
 pub use changes::{KeyChange, TaintChange};
 pub use kinds::kind_named;
 pub use targets::{TargetName, Targets};
+pub use words::split as split_words;
 
 /// A command that changes a cluster.
 #[derive(Debug, Clone, PartialEq)]

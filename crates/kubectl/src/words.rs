@@ -3,7 +3,7 @@
 use crate::KubectlError;
 
 /// Splits a line into words. Single quotes keep everything, double quotes keep everything but backslashes.
-pub(crate) fn split(line: &str) -> Result<Vec<String>, KubectlError> {
+pub fn split(line: &str) -> Result<Vec<String>, KubectlError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = line.chars();

@@ -3,11 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use stead_kubectl::KubectlCommand;
-use stead_sim::{DriverState, Happening, LimitReached, MachineState, Simulation};
+use stead_sim::{Happening, LimitReached, Simulation};
 
+use crate::arm::Arm;
 use crate::duration::HumanDuration;
 use crate::expectation::{Pattern, WaitedFor, ZONE_LABELS, reference, waited_for};
-use crate::kubectl::{CommandError, Manifests, execute};
+use crate::kubectl::{CommandError, Manifests};
 use crate::rehearsal::{FailureKind, FailureTarget, Rehearsal, RehearsalStep, WaitFor, WaitStep};
 
 /// What a step does.
@@ -84,15 +85,21 @@ impl Run {
     }
 }
 
-/// Plays the steps of a rehearsal on a cluster, up to the first that fails.
+/// Plays the steps of a rehearsal in a simulated cluster, up to the first that fails.
 pub fn play(rehearsal: &Rehearsal, mut simulation: Simulation, manifests: &Manifests) -> Run {
-    let (start, namespace) = (simulation.clone(), rehearsal.namespace());
+    let start = simulation.clone();
     simulation.follow();
+    let steps = play_steps(rehearsal, &mut simulation, manifests);
+    Run { began: start.now(), start, steps, end: simulation }
+}
+
+/// Plays the steps of a rehearsal in any cluster, up to the first that fails.
+pub fn play_steps(rehearsal: &Rehearsal, arm: &mut impl Arm, manifests: &Manifests) -> Vec<PlayedStep> {
     let mut steps = Vec::new();
     for (index, step) in rehearsal.steps.iter().enumerate() {
-        let began = simulation.now();
+        let began = arm.now();
         let mut output = Vec::new();
-        let played = play_step(step, namespace, &mut simulation, manifests, &mut output);
+        let played = play_step(step, rehearsal.namespace(), arm, manifests, &mut output);
         let failure = played.err().map(|error| error.to_string());
         let failed = failure.is_some();
         steps.push(PlayedStep {
@@ -100,26 +107,29 @@ pub fn play(rehearsal: &Rehearsal, mut simulation: Simulation, manifests: &Manif
             name: step.name.clone(),
             kind: kind(step),
             began,
-            ended: simulation.now(),
+            ended: arm.now(),
             title: title(step),
             output,
             failure,
-            happenings: simulation.take_journal(),
+            happenings: arm.take_journal(),
         });
         if failed {
             break;
         }
     }
-    Run { began: start.now(), start, steps, end: simulation }
+    steps
 }
 
 /// Why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum StepError {
+pub enum StepError {
+    /// Something is not as expected, or cannot be done in this cluster.
     #[error("{0}")]
     NotSo(String),
+    /// The command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// The simulation stopped.
     #[error(transparent)]
     Limit(#[from] LimitReached),
 }
@@ -127,27 +137,27 @@ enum StepError {
 fn play_step(
     step: &RehearsalStep,
     namespace: &str,
-    simulation: &mut Simulation,
+    arm: &mut impl Arm,
     manifests: &Manifests,
     output: &mut Vec<String>,
 ) -> Result<(), StepError> {
     if let Some(line) = &step.run {
-        run_command(step, line, namespace, simulation, manifests, output)?;
+        run_command(step, line, namespace, arm, manifests, output)?;
     }
     if let Some(target) = &step.fail {
-        change_machines(simulation, target, true).map_err(StepError::NotSo)?;
+        change_machines(arm, target, true)?;
     }
     if let Some(target) = &step.heal {
-        change_machines(simulation, target, false).map_err(StepError::NotSo)?;
+        change_machines(arm, target, false)?;
     }
     if let Some(duration) = step.skip {
-        simulation.run_for(duration.0)?;
+        arm.skip(duration.0)?;
     }
     if let Some(wait) = &step.wait {
-        wait_for(wait, namespace, simulation)?;
+        wait_for(wait, namespace, arm)?;
     }
     if let Some(expectation) = &step.expect {
-        expectation.holds(simulation, namespace).map_err(StepError::NotSo)?;
+        arm.check(&mut |cluster| expectation.holds(cluster, namespace))?;
     }
     Ok(())
 }
@@ -156,18 +166,18 @@ fn run_command(
     step: &RehearsalStep,
     line: &str,
     namespace: &str,
-    simulation: &mut Simulation,
+    arm: &mut impl Arm,
     manifests: &Manifests,
     output: &mut Vec<String>,
 ) -> Result<(), StepError> {
     let mut command = KubectlCommand::parse(line).map_err(|error| StepError::NotSo(error.to_string()))?;
     command.namespace.get_or_insert_with(|| namespace.to_owned());
     let executed = match step.objects.as_slice() {
-        [] => execute(simulation, &command, manifests),
+        [] => arm.execute(line, &command, manifests),
         objects => {
             let mut manifests = manifests.clone();
             manifests.add("-", objects.iter().cloned());
-            execute(simulation, &command, &manifests)
+            arm.execute(line, &command, &manifests)
         }
     };
     match (executed, &step.error) {
@@ -203,23 +213,22 @@ fn compare_lines(wanted: &str, output: &[String]) -> Result<(), String> {
     }
 }
 
-fn wait_for(wait: &WaitStep, namespace: &str, simulation: &mut Simulation) -> Result<(), StepError> {
-    let until = simulation.now() + wait.within.0;
+fn wait_for(wait: &WaitStep, namespace: &str, arm: &mut impl Arm) -> Result<(), StepError> {
     let mut problem = String::new();
     let holds = match &wait.until {
         WaitFor::Expectation(expectation) => {
             let period = if expectation.has_ages() { AGE_PERIOD } else { wait.within.0 };
-            run_until_holds(simulation, until, period, |simulation| {
-                expectation.holds(simulation, namespace).map_err(|why| problem = why).is_ok()
+            arm.wait(wait.within.0, period, &mut |cluster| {
+                expectation.holds(cluster, namespace).map_err(|why| problem = why).is_ok()
             })?
         }
         WaitFor::Text(text) => {
             let waited = waited_for(text).map_err(StepError::NotSo)?;
             if waited == WaitedFor::Rest {
-                run_to_rest(simulation, until, &mut problem)?
+                arm.rest(wait.within.0, &mut problem)?
             } else {
-                run_until_holds(simulation, until, wait.within.0, |simulation| {
-                    is_there(simulation, &waited, namespace).map_err(|why| problem = why).is_ok()
+                arm.wait(wait.within.0, wait.within.0, &mut |cluster| {
+                    is_there(cluster, &waited, namespace).map_err(|why| problem = why).is_ok()
                 })?
             }
         }
@@ -232,38 +241,6 @@ fn wait_for(wait: &WaitStep, namespace: &str, simulation: &mut Simulation) -> Re
 
 /// How often an expectation with ages is looked at: they change by themselves.
 const AGE_PERIOD: SignedDuration = SignedDuration::from_secs(1);
-
-/// Runs until a condition holds, at most until a time. It is looked at after each step, once in each period, and at the
-/// end.
-fn run_until_holds(
-    simulation: &mut Simulation,
-    until: Timestamp,
-    period: SignedDuration,
-    mut holds: impl FnMut(&Simulation) -> bool,
-) -> Result<bool, LimitReached> {
-    loop {
-        let next = (simulation.now() + period).min(until);
-        if simulation.run_until_holds(next, &mut holds)? {
-            return Ok(true);
-        }
-        if next == until {
-            return Ok(holds(simulation));
-        }
-    }
-}
-
-fn run_to_rest(simulation: &mut Simulation, until: Timestamp, problem: &mut String) -> Result<bool, LimitReached> {
-    while let Some(at) = simulation.next_at() {
-        if at > until {
-            let next = simulation.pending().min_by_key(|(_, _, at)| *at);
-            *problem =
-                next.map(|(id, _, at)| format!("{} is going to look at {at}", id.component())).unwrap_or_default();
-            return Ok(false);
-        }
-        simulation.run_step()?;
-    }
-    Ok(true)
-}
 
 /// Whether an object is ready or gone.
 fn is_there(simulation: &Simulation, waited: &WaitedFor, namespace: &str) -> Result<(), String> {
@@ -296,45 +273,24 @@ fn is_there(simulation: &Simulation, waited: &WaitedFor, namespace: &str) -> Res
     }
 }
 
-fn machine_state(how: FailureKind) -> MachineState {
-    match how {
-        FailureKind::Crash | FailureKind::Shutdown => MachineState::Off,
-        FailureKind::Suspend => MachineState::Suspended,
-        FailureKind::Partition => MachineState::Partitioned,
-        FailureKind::Kubelet => MachineState::KubeletStopped,
-    }
-}
-
 /// Fails the target, or heals it.
-fn change_machines(simulation: &mut Simulation, target: &FailureTarget, fails: bool) -> Result<(), String> {
-    let state = target.how.map(machine_state).filter(|_| fails);
+fn change_machines(arm: &mut impl Arm, target: &FailureTarget, fails: bool) -> Result<(), StepError> {
     if let Some(driver) = &target.driver {
-        let state = match fails {
-            true => DriverState::Failing {
-                message: target.message.clone().unwrap_or_else(|| "the driver does not answer".to_owned()),
-                reschedule: false,
-            },
-            false => DriverState::Working,
-        };
-        simulation.set_driver(driver, state);
-        return Ok(());
+        let error = fails.then(|| target.message.as_deref().unwrap_or("the driver does not answer"));
+        return arm.set_driver(driver, error);
     }
     let nodes: Vec<String> = match (&target.node, &target.zone) {
         (Some(node), _) => vec![node.clone()],
-        (None, zone) => nodes_of_zone(simulation, zone.as_deref().unwrap_or_default()),
+        (None, zone) => {
+            let (zone, mut nodes) = (zone.as_deref().unwrap_or_default(), Vec::new());
+            arm.check(&mut |cluster| {
+                nodes = nodes_of_zone(cluster, zone);
+                if nodes.is_empty() { Err(format!("there is no node in zone {zone}")) } else { Ok(()) }
+            })?;
+            nodes
+        }
     };
-    if nodes.is_empty() {
-        return Err(format!("there is no node in zone {}", target.zone.as_deref().unwrap_or_default()));
-    }
-    for node in nodes {
-        let changed = match state {
-            Some(_) if target.how == Some(FailureKind::Shutdown) => simulation.shut_down(&node),
-            Some(state) => simulation.fail(&node, state),
-            None => simulation.heal(&node),
-        };
-        changed.map_err(|error| error.to_string())?;
-    }
-    Ok(())
+    nodes.iter().try_for_each(|node| arm.set_machine(node, target.how.filter(|_| fails)))
 }
 
 fn nodes_of_zone(simulation: &Simulation, zone: &str) -> Vec<String> {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use jiff::SignedDuration;
 use stead_agree::record::{Played, record};
 use stead_agree::situation::Timers;
-use stead_agree::{Judgement, Recording, Situation, Summary, judge};
+use stead_agree::{Judgement, Recording, Situation, Summary, judge, play_both};
 use stead_testbed::{Binaries, Outcome};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -25,6 +26,12 @@ const TRIES: u32 = 3;
 #[derive(Parser)]
 #[command(name = "cargo xtask agree")]
 struct Args {
+    /// Play these rehearsals both ways instead, and compare which steps pass
+    #[arg(value_name = "FILE")]
+    rehearsals: Vec<PathBuf>,
+    /// A longer skip of a rehearsal is shortened on the real control plane, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 480)]
+    longest_skip: i64,
     /// The seed of the situations
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -65,6 +72,9 @@ struct Args {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    if !args.rehearsals.is_empty() {
+        return rehearse(&args);
+    }
     let summary = if args.replay.is_empty() {
         let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped.into()) };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
@@ -74,6 +84,22 @@ fn main() -> Result<ExitCode> {
     };
     println!("\n{summary}");
     Ok(Outcome::passed(summary.is_good(args.threshold)).into())
+}
+
+/// Plays rehearsals both ways.
+fn rehearse(args: &Args) -> Result<ExitCode> {
+    let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped.into()) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
+    let (longest, mut count, mut agree) = (SignedDuration::from_secs(args.longest_skip), 0, 0);
+    for path in &args.rehearsals {
+        for played in runtime.block_on(play_both(&binaries, path, longest))? {
+            println!("{played}");
+            count += 1;
+            agree += usize::from(played.agrees());
+        }
+    }
+    println!("\nagree: {agree} of {count} rehearsals");
+    Ok(Outcome::passed(agree == count).into())
 }
 
 fn replay(args: &Args) -> Result<Summary> {

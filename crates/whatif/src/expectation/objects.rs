@@ -1,7 +1,9 @@
 //! Events, conditions and fields of objects.
 
+use serde_json::Value;
 use stead_kubectl::kind_named;
-use stead_sim::{SimEvent, SimObject};
+use stead_model::Kind;
+use stead_sim::{ObjectKind, SimObject};
 
 use super::{ConditionExpectation, EventExpectation, FieldExpectation, Pattern, View, reference};
 
@@ -10,14 +12,23 @@ impl EventExpectation {
         let (kind, name) = self.about.split_once('/').unwrap_or(("*", &self.about));
         let kind = kind_named(kind).map_or(kind, |kind| kind.kind);
         let message = self.message.as_deref().unwrap_or("*");
-        let similar = |event: &&SimEvent| {
-            let about = &event.note.about;
-            event.note.reason == self.reason
-                && Pattern::new(kind).matches(about.kind.name())
-                && Pattern::new(name).matches(&about.name)
+        let is_similar = |reason: &str, about_kind: &str, about_name: &str| {
+            reason == self.reason && Pattern::new(kind).matches(about_kind) && Pattern::new(name).matches(about_name)
         };
-        let events = view.simulation.events().iter().filter(similar);
-        let found: Vec<&str> = events.map(|event| event.note.message.as_str()).collect();
+        // Those of the cluster in which the simulation began, and its own.
+        let text = |text: &Value| text.as_str().unwrap_or_default().to_owned();
+        let events =
+            Kind::named("Event").into_iter().flat_map(|kind| view.simulation.store().of_kind(ObjectKind::of(kind)));
+        let earlier = events.map(|(_, event)| event.to_json()).filter(|event| {
+            let about = &event["involvedObject"];
+            is_similar(&text(&event["reason"]), &text(&about["kind"]), &text(&about["name"]))
+        });
+        let own = view.simulation.events().iter().filter(|event| {
+            let about = &event.note.about;
+            is_similar(event.note.reason, about.kind.name(), &about.name)
+        });
+        let own = own.map(|event| event.note.message.to_string());
+        let found: Vec<String> = earlier.map(|event| text(&event["message"])).chain(own).collect();
         if found.iter().any(|text| Pattern::new(message).matches(text)) {
             return Ok(());
         }

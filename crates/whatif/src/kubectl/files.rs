@@ -28,9 +28,13 @@ impl Manifests {
         }
     }
 
+    /// The objects of a file; none if it was not added.
+    pub fn file(&self, name: &str) -> Option<&[Value]> {
+        self.files.get(name).map(Vec::as_slice)
+    }
+
     pub(super) fn read(&self, file: &str) -> Result<&[Value], CommandError> {
-        let found = self.files.get(file).map(Vec::as_slice);
-        found.ok_or_else(|| CommandError::Client(format!("the path \"{file}\" does not exist")))
+        self.file(file).ok_or_else(|| CommandError::Client(format!("the path \"{file}\" does not exist")))
     }
 }
 

@@ -24,6 +24,9 @@ pub enum CommandError {
     /// kubectl itself refuses.
     #[error("error: {0}")]
     Client(String),
+    /// What a real kubectl printed.
+    #[error("{0}")]
+    Printed(String),
     /// The simulation stopped.
     #[error(transparent)]
     Limit(#[from] LimitReached),

@@ -4,7 +4,7 @@ mod assemble;
 mod perform;
 mod pod_gc;
 mod validity;
-mod watch;
+pub(crate) mod watch;
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub async fn record(binaries: &Binaries, situation: &Situation) -> Result<Played
     let nodes = Nodes::start(&plane, cluster.clone()).await?;
     nodes.end_jobs(if situation.jobs_fail { JobEnd::Fail } else { JobEnd::Succeed });
     nodes.ready().await?;
-    let watches = Watches::start(&plane.client()).await?;
+    let watches = Watches::start(&plane.client(), &watch::PATHS).await?;
     set_up(&plane, situation).await?;
     settle(&watches).await;
     let punctuality = Punctuality::start();

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::recording::key_of;
 
 /// The paths of what is recorded.
-const PATHS: [&str; 20] = [
+pub(crate) const PATHS: [&str; 20] = [
     "/api/v1/namespaces",
     "/api/v1/nodes",
     "/api/v1/pods",
@@ -38,27 +38,31 @@ const PATHS: [&str; 20] = [
     "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
 ];
 
+/// The paths of what rehearsals check besides.
+pub(crate) const ALSO_CHECKED: [&str; 3] =
+    ["/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/api/v1/configmaps"];
+
 /// A version of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// When it was seen.
-    pub(super) at: Timestamp,
+    pub(crate) at: Timestamp,
     /// The version of the API server, which all objects share.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// The object.
-    pub(super) object: Value,
+    pub(crate) object: Value,
     /// Whether it was removed.
-    pub(super) removed: bool,
+    pub(crate) removed: bool,
 }
 
 /// Everything that was seen.
 #[derive(Debug, Default)]
-pub(super) struct Log {
-    pub(super) seen: Vec<Seen>,
+pub(crate) struct Log {
+    pub(crate) seen: Vec<Seen>,
     /// The objects that exist now, by key.
-    pub(super) objects: BTreeMap<String, Value>,
+    pub(crate) objects: BTreeMap<String, Value>,
     /// Why the log is incomplete.
-    pub(super) failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 impl Log {
@@ -97,7 +101,7 @@ fn remove_nulls(value: &mut Value) {
 }
 
 /// Watches a cluster until it is dropped.
-pub(super) struct Watches {
+pub(crate) struct Watches {
     log: Arc<Mutex<Log>>,
     /// Aborted on drop.
     _tasks: JoinSet<()>,
@@ -105,9 +109,9 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Starts to watch. When it returns, all objects that exist are in the log.
-    pub(super) async fn start(client: &Client) -> Result<Watches> {
+    pub(crate) async fn start(client: &Client, paths: &[&'static str]) -> Result<Watches> {
         let (log, mut tasks) = (Arc::new(Mutex::new(Log::default())), JoinSet::new());
-        for path in PATHS {
+        for path in paths.iter().copied() {
             let version = list(client, path, &log).await.with_context(|| format!("listing {path}"))?;
             let (client, log) = (client.clone(), log.clone());
             tasks.spawn(async move {
@@ -120,7 +124,7 @@ impl Watches {
     }
 
     /// What was seen so far.
-    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
         locked(&self.log)
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use serde::Deserialize;
 use stead_dump::{LocatedDocument, located_documents};
-use stead_kubectl::{Action, KubectlCommand};
+use stead_kubectl::KubectlCommand;
 use stead_whatif::{Manifests, Rehearsal};
 
 use super::shipped::SHIPPED;
@@ -139,7 +139,7 @@ impl Source {
     fn read_manifests(&mut self) -> anyhow::Result<()> {
         for (i, step) in self.rehearsal.steps.iter().enumerate() {
             let Some(command) = step.run.as_ref().and_then(|line| KubectlCommand::parse(line).ok()) else { continue };
-            for file in files(&command.action) {
+            for file in command.action.files() {
                 if file == "-" {
                     continue;
                 }
@@ -153,24 +153,5 @@ impl Source {
             }
         }
         Ok(())
-    }
-}
-
-/// The files of `-f`.
-fn files(action: &Action) -> &[String] {
-    match action {
-        Action::Apply { files, .. } | Action::Create { files } | Action::Replace { files, .. } => files,
-        Action::Delete { targets, .. }
-        | Action::Scale { targets, .. }
-        | Action::Label { targets, .. }
-        | Action::Annotate { targets, .. }
-        | Action::Taint { targets, .. }
-        | Action::Cordon { targets, .. }
-        | Action::Drain { targets, .. }
-        | Action::Patch { targets, .. }
-        | Action::SetImage { targets, .. }
-        | Action::SetResources { targets, .. }
-        | Action::Rollout { targets, .. } => &targets.files,
-        Action::CreateNamespace { .. } => &[],
     }
 }
