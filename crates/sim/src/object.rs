@@ -1,5 +1,6 @@
 //! Objects of any kind, as their Kubernetes types.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -222,7 +223,7 @@ impl SimObject {
 }
 
 /// Which object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Eq)]
 pub struct SimKey {
     /// The kind.
     pub kind: ObjectKind,
@@ -230,6 +231,30 @@ pub struct SimKey {
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
+}
+
+/// Keys of a store share their texts: most comparisons need not look at them.
+fn compare(a: &Arc<str>, b: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
+}
+
+impl Ord for SimKey {
+    fn cmp(&self, other: &SimKey) -> Ordering {
+        let namespaces = || compare(&self.namespace, &other.namespace);
+        self.kind.cmp(&other.kind).then_with(namespaces).then_with(|| compare(&self.name, &other.name))
+    }
+}
+
+impl PartialOrd for SimKey {
+    fn partial_cmp(&self, other: &SimKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for SimKey {
+    fn eq(&self, other: &SimKey) -> bool {
+        self.cmp(other).is_eq()
+    }
 }
 
 impl SimKey {

@@ -1,6 +1,6 @@
 //! The objects of the simulated cluster, with the indexes that controllers need.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stead_model::controller_of;
@@ -12,6 +12,9 @@ use crate::volumes::claim_keys;
 /// Keys that share something. Most sets are small.
 type KeySet = Arc<BTreeSet<SimKey>>;
 
+/// Objects that share something. Controllers read all dependents of an object in each step: they are not looked up again.
+type ObjectSet = Arc<BTreeMap<SimKey, SimObject>>;
+
 /// All objects. A copy is a fork: both can change independently and share what neither changes.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
@@ -19,7 +22,7 @@ pub struct Store {
     /// Pods by the name of their node, without those that have none.
     pods_on: Sorted<Arc<str>, KeySet>,
     /// Objects by the UID of each of their owners.
-    owned_by: Sorted<Arc<str>, KeySet>,
+    owned_by: Sorted<Arc<str>, ObjectSet>,
     /// Objects that a controller could adopt, because none controls them.
     orphans: Sorted<SimKey, ()>,
     /// Pods by each claim that they use.
@@ -127,14 +130,14 @@ impl Store {
         self.pods_on.find(|name| (**name).cmp(node)).into_iter().flat_map(|keys| keys.iter())
     }
 
-    /// The keys of the objects that have an owner with this UID.
-    pub fn owned_by(&self, uid: &str) -> impl Iterator<Item = &SimKey> {
-        self.owned_by.find(|owner| (**owner).cmp(uid)).into_iter().flat_map(|keys| keys.iter())
+    /// The objects that have an owner with this UID.
+    pub fn owned_by(&self, uid: &str) -> impl Iterator<Item = (&SimKey, &SimObject)> {
+        self.owned_by.find(|owner| (**owner).cmp(uid)).into_iter().flat_map(|objects| objects.iter())
     }
 
     /// The objects of a type that have an owner with this UID.
     pub fn all_owned_by<'a, T: SimType>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a Arc<T>> {
-        self.owned_by(uid).filter(|key| key.kind == T::OBJECT_KIND).filter_map(|key| self.at::<T>(key))
+        self.owned_by(uid).filter(|(key, _)| key.kind == T::OBJECT_KIND).filter_map(|(_, object)| T::of(object))
     }
 
     /// The objects of a kind in a namespace that have no controller, by name. Only of pods, ReplicaSets and
@@ -161,7 +164,7 @@ impl Store {
 
     /// Adds or replaces an object.
     pub(crate) fn put(&mut self, object: SimObject) -> Change {
-        let key = object.key();
+        let key = self.shared_key(&object);
         let before = self.objects.insert(key.clone(), object.clone());
         let change = Change { key, before, after: Some(object) };
         self.index(&change);
@@ -176,6 +179,20 @@ impl Store {
         Some(change)
     }
 
+    /// The key of an object: the one that the store has, so that all places share its texts; a new one shares its namespace
+    /// with a neighbour.
+    fn shared_key(&self, object: &SimObject) -> SimKey {
+        let mut key = object.key();
+        match self.objects.nearest(|other| other.cmp(&key)) {
+            Some(known) if *known == key => known.clone(),
+            Some(known) if known.namespace == key.namespace => {
+                key.namespace = Arc::clone(&known.namespace);
+                key
+            }
+            _ => key,
+        }
+    }
+
     fn index(&mut self, change: &Change) {
         let node = |object: &Option<SimObject>| match object {
             Some(SimObject::Pod(pod)) => pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
@@ -187,15 +204,7 @@ impl Store {
             add_to(&mut self.pods_on, after.as_deref(), &change.key);
         }
         self.index_volumes(change);
-        let owners = |object: &Option<SimObject>| -> Vec<String> {
-            let references = object.as_ref().and_then(|object| object.metadata().owner_references.as_ref());
-            references.into_iter().flatten().map(|owner| owner.uid.clone()).collect()
-        };
-        let (before, after) = (owners(&change.before), owners(&change.after));
-        if before != after {
-            before.iter().for_each(|uid| remove_from(&mut self.owned_by, Some(uid), &change.key));
-            after.iter().for_each(|uid| add_to(&mut self.owned_by, Some(uid), &change.key));
-        }
+        self.index_owners(change);
         if ADOPTED_KINDS.contains(&change.key.kind) {
             let orphan = |object: &Option<SimObject>| {
                 object.as_ref().is_some_and(|object| controller_of(object.metadata()).is_none())
@@ -210,6 +219,28 @@ impl Store {
 }
 
 impl Store {
+    fn index_owners(&mut self, change: &Change) {
+        for owner in owners(change.before.as_ref()) {
+            if change.after.is_none() || !owners(change.after.as_ref()).any(|other| other == owner) {
+                let Some(mut objects) = self.owned_by.remove(|other| (**other).cmp(owner)) else { continue };
+                Arc::make_mut(&mut objects).remove(&change.key);
+                if !objects.is_empty() {
+                    self.owned_by.insert(owner.into(), objects);
+                }
+            }
+        }
+        let Some(object) = &change.after else { return };
+        for owner in owners(change.after.as_ref()) {
+            match self.owned_by.find_mut(|other| (**other).cmp(owner)) {
+                Some(objects) => drop(Arc::make_mut(objects).insert(change.key.clone(), object.clone())),
+                None => {
+                    let objects = Arc::new(BTreeMap::from([(change.key.clone(), object.clone())]));
+                    self.owned_by.insert(owner.into(), objects);
+                }
+            }
+        }
+    }
+
     /// The volumes of a pod and the source of a VolumeAttachment never change, so only new and removed objects count.
     fn index_volumes(&mut self, change: &Change) {
         if let (Some(before), Some(after)) = (&change.before, &change.after)
@@ -240,6 +271,12 @@ impl Store {
             }
         }
     }
+}
+
+/// The UIDs of the owners of an object.
+fn owners(object: Option<&SimObject>) -> impl Iterator<Item = &str> {
+    let references = object.and_then(|object| object.metadata().owner_references.as_ref());
+    references.into_iter().flatten().map(|owner| owner.uid.as_str())
 }
 
 fn insert_into(index: &mut Sorted<SimKey, KeySet>, name: SimKey, key: &SimKey) {

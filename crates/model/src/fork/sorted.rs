@@ -76,6 +76,24 @@ impl<K, V> Sorted<K, V> {
     }
 }
 
+impl<K, V> Sorted<K, V> {
+    /// The key that the caller compares with, or one beside the place where it would be.
+    pub fn nearest(&self, compare: impl Fn(&K) -> Ordering) -> Option<&K> {
+        let (chunk, Ok(at) | Err(at)) = self.locate(compare);
+        let chunk = self.chunks.get(chunk)?;
+        Some(&chunk[at.min(chunk.len() - 1)].0)
+    }
+}
+
+impl<K: Clone, V: Clone> Sorted<K, V> {
+    /// The value of the key that the caller compares with, to change it.
+    pub fn find_mut(&mut self, compare: impl Fn(&K) -> Ordering) -> Option<&mut V> {
+        let (chunk, at) = self.locate(compare);
+        let at = at.ok()?;
+        Some(&mut Arc::make_mut(&mut self.chunks[chunk])[at].1)
+    }
+}
+
 impl<K: Ord, V> Sorted<K, V> {
     /// The value of a key.
     pub fn get(&self, key: &K) -> Option<&V> {

@@ -59,7 +59,7 @@ impl Controller for GarbageCollector {
             wakes.now(change.key.clone());
         } else if after.deletion_timestamp.is_some() && starts(FOREGROUND) {
             let uid = after.uid.as_deref().unwrap_or_default();
-            cx.store.owned_by(uid).for_each(|dependent| wakes.now(dependent.clone()));
+            cx.store.owned_by(uid).for_each(|(dependent, _)| wakes.now(dependent.clone()));
             wakes.now(change.key.clone());
         }
     }
@@ -94,7 +94,7 @@ fn waits_for_late_dependents(store: &Store, object: &SimObject) -> bool {
     if !is_deleted_with(object.metadata(), FOREGROUND) {
         return false;
     }
-    let dependents = || store.owned_by(object.uid()).filter_map(|key| store.object(key));
+    let dependents = || store.owned_by(object.uid()).map(|(_, dependent)| dependent);
     let is_late = |dependent: &SimObject| created(dependent.metadata()).is_some_and(|created| created > deleted.0);
     dependents().any(SimObject::is_terminating) && dependents().all(|other| other.is_terminating() || is_late(other))
 }
@@ -159,7 +159,7 @@ impl GarbageCollector {
             let uid = Some(object.uid().to_owned());
             Write::Delete(key.clone(), DeleteOptions { uid, propagation, ..DeleteOptions::default() })
         };
-        let dependents = || store.owned_by(object.uid()).filter_map(|dependent| store.object(dependent));
+        let dependents = || store.owned_by(object.uid()).map(|(_, dependent)| dependent);
         if classes.contains(&Owner::Waiting) && dependents().next().is_some() {
             // In a circle of owners nobody may wait for the other. The deletion that Kubernetes tries after that is for
             // the version before, so it fails, and the object is looked at again.
@@ -181,7 +181,7 @@ impl GarbageCollector {
             let owners = dependent.metadata().owner_references.iter().flatten();
             owners.clone().any(|owner| owner.uid == object.uid() && owner.block_owner_deletion == Some(true))
         };
-        let dependents = store.owned_by(object.uid()).filter_map(|key| store.object(key));
+        let dependents = store.owned_by(object.uid()).map(|(_, dependent)| dependent);
         let mut blocking = dependents.filter(blocks).peekable();
         if blocking.peek().is_none() {
             return Vec::from_iter(without_finalizer(object, FOREGROUND));
@@ -194,7 +194,7 @@ impl GarbageCollector {
 /// Looks at the dependents of an object that is gone, and at owners that waited for it.
 fn removed(store: &Store, key: &SimKey, metadata: &ObjectMeta, wakes: &mut Wakes) {
     let uid = metadata.uid.as_deref().unwrap_or_default();
-    store.owned_by(uid).for_each(|dependent| wakes.now(dependent.clone()));
+    store.owned_by(uid).for_each(|(dependent, _)| wakes.now(dependent.clone()));
     for owner in metadata.owner_references.iter().flatten() {
         let waiting = owner_key(owner, key).filter(|key| {
             let found = store.object(key).filter(|found| found.uid() == owner.uid);
@@ -227,7 +227,7 @@ fn is_deleted_with(metadata: &ObjectMeta, finalizer: &str) -> bool {
 
 /// The dependents lose their owner, then the owner goes.
 fn orphan(store: &Store, owner: &SimObject) -> Vec<Write> {
-    let dependents = store.owned_by(owner.uid()).filter_map(|key| store.object(key));
+    let dependents = store.owned_by(owner.uid()).map(|(_, dependent)| dependent);
     let orphaned = dependents.filter_map(|dependent| without_owners(dependent, &[owner.uid()]));
     orphaned.chain(without_finalizer(owner, ORPHAN)).collect()
 }
