@@ -86,18 +86,30 @@ fn main() -> Result<ExitCode> {
     Ok(Outcome::passed(summary.is_good(args.threshold)).into())
 }
 
-/// Plays rehearsals both ways.
+/// Plays rehearsals both ways, some files at the same time: they mostly wait.
 fn rehearse(args: &Args) -> Result<ExitCode> {
     let Some(binaries) = Binaries::find_or_skip() else { return Ok(Outcome::Skipped.into()) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("a runtime")?;
-    let (longest, mut count, mut agree) = (SignedDuration::from_secs(args.longest_skip), 0, 0);
-    for path in &args.rehearsals {
-        for played in runtime.block_on(play_both(&binaries, path, longest))? {
-            println!("{played}");
-            count += 1;
-            agree += usize::from(played.agrees());
+    let longest = SignedDuration::from_secs(args.longest_skip);
+    let (mut count, mut agree) = (0, 0);
+    runtime.block_on(async {
+        let (places, mut tasks) = (Arc::new(Semaphore::new(args.at_once)), JoinSet::new());
+        for path in args.rehearsals.clone() {
+            let (places, binaries) = (places.clone(), binaries.clone());
+            tasks.spawn(async move {
+                let _place = places.acquire().await;
+                play_both(&binaries, &path, longest).await
+            });
         }
-    }
+        while let Some(done) = tasks.join_next().await {
+            for played in done?? {
+                println!("{played}");
+                count += 1;
+                agree += usize::from(played.agrees());
+            }
+        }
+        anyhow::Ok(())
+    })?;
     println!("\nagree: {agree} of {count} rehearsals");
     Ok(Outcome::passed(agree == count).into())
 }

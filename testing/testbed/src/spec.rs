@@ -40,6 +40,9 @@ pub struct NodeSpec {
     pub labels: BTreeMap<String, String>,
     /// Its capacity; the default is 16 CPUs, 64Gi of memory and 110 pods.
     pub capacity: BTreeMap<String, String>,
+    /// Its address; none for one of the testbed's choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// A CSI driver.

@@ -16,10 +16,12 @@ pub(super) fn spec(rehearsal: &Rehearsal, start: &Simulation) -> ClusterSpec {
     let store = start.store();
     let nodes = store.all::<Node>().map(|node| {
         let capacity = node.status.iter().flat_map(|status| status.capacity.iter().flatten());
+        let mut addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
         NodeSpec {
             name: node.metadata.name.clone().unwrap_or_default(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             capacity: capacity.map(|(name, amount)| (name.clone(), amount.0.clone())).collect(),
+            address: addresses.find(|address| address.type_ == "InternalIP").map(|address| address.address.clone()),
         }
     });
     let mut drivers: BTreeMap<String, DriverSpec> = BTreeMap::new();

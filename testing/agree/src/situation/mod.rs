@@ -144,6 +144,7 @@ fn cluster(chance: &mut Chance) -> ClusterSpec {
         name: format!("node-{number}"),
         labels: [(ZONE.to_owned(), format!("zone-{}", number % zones))].into(),
         capacity: [("cpu".to_owned(), cpus.to_owned())].into(),
+        address: None,
     };
     ClusterSpec {
         nodes: (0..nodes).map(node).collect(),

@@ -146,7 +146,11 @@ impl World {
 
     /// Returns the address of a node of this cluster.
     pub fn address_of(spec: &ClusterSpec, node: &str) -> String {
-        let index = spec.nodes.iter().position(|n| n.name == node).unwrap_or_default() + 10;
+        let index = spec.nodes.iter().position(|n| n.name == node);
+        if let Some(address) = index.and_then(|index| spec.nodes[index].address.clone()) {
+            return address;
+        }
+        let index = index.unwrap_or_default() + 10;
         format!("10.1.{}.{}", index / 250, index % 250 + 1)
     }
 
