@@ -13,6 +13,11 @@ pub trait Arm {
     /// The time in the cluster.
     fn now(&self) -> Timestamp;
 
+    /// By how much ages may differ.
+    fn age_tolerance(&self) -> SignedDuration {
+        SignedDuration::ZERO
+    }
+
     /// Executes a command: its line, and what was parsed of it. Gives the lines that kubectl prints.
     fn execute(
         &mut self,

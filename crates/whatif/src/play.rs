@@ -157,7 +157,8 @@ fn play_step(
         wait_for(wait, namespace, arm)?;
     }
     if let Some(expectation) = &step.expect {
-        arm.check(&mut |cluster| expectation.holds(cluster, namespace))?;
+        let tolerance = arm.age_tolerance();
+        arm.check(&mut |cluster| expectation.holds(cluster, namespace, tolerance))?;
     }
     Ok(())
 }
@@ -218,8 +219,9 @@ fn wait_for(wait: &WaitStep, namespace: &str, arm: &mut impl Arm) -> Result<(), 
     let holds = match &wait.until {
         WaitFor::Expectation(expectation) => {
             let period = if expectation.has_ages() { AGE_PERIOD } else { wait.within.0 };
+            let tolerance = arm.age_tolerance();
             arm.wait(wait.within.0, period, &mut |cluster| {
-                expectation.holds(cluster, namespace).map_err(|why| problem = why).is_ok()
+                expectation.holds(cluster, namespace, tolerance).map_err(|why| problem = why).is_ok()
             })?
         }
         WaitFor::Text(text) => {

@@ -10,6 +10,7 @@ mod row_matching;
 mod storage;
 mod tables;
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stead_semantics::labels::Selector;
@@ -200,9 +201,11 @@ impl Expectation {
         Ok(())
     }
 
-    /// Checks whether it is so; the error says what is so instead. The namespace is for an expectation that names none.
-    pub fn holds(&self, simulation: &Simulation, namespace: &str) -> Result<(), String> {
-        let view = View { simulation, namespace: self.namespace.as_deref().unwrap_or(namespace) };
+    /// Checks whether it is so; the error says what is so instead. The namespace is for an expectation that names none. Ages
+    /// may differ by the tolerance.
+    pub fn holds(&self, simulation: &Simulation, namespace: &str, age_tolerance: SignedDuration) -> Result<(), String> {
+        let namespace = self.namespace.as_deref().unwrap_or(namespace);
+        let view = View { simulation, namespace, age_tolerance };
         self.check_pods(view)?;
         self.check_nodes(view)?;
         self.event.as_ref().map_or(Ok(()), |wanted| wanted.holds(view))?;
@@ -248,4 +251,5 @@ impl Expectation {
 struct View<'a> {
     simulation: &'a Simulation,
     namespace: &'a str,
+    age_tolerance: SignedDuration,
 }

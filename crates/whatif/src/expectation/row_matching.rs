@@ -58,15 +58,20 @@ fn cell_matches(expected: &str, cell: &str, zone_of: &dyn Fn(&str) -> Option<Str
     })
 }
 
+/// A row as it is printed now, and as it is printed at other times that count as now.
+pub(crate) type FoundRow = Vec<Vec<String>>;
+
 /// Finds a different found row for each expected one. Fails if one of either is left. The rows have the columns of the
 /// table.
 pub(crate) fn match_rows(
     expected: &TextTable,
-    found: &[Vec<String>],
+    found: &[FoundRow],
     zone_of: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
-    let matches =
-        |row: &[String], found: &[String]| row.iter().zip(found).all(|(text, cell)| cell_matches(text, cell, zone_of));
+    let matches = |row: &[String], found: &FoundRow| {
+        let is_printed = |(at, text): (usize, &String)| found.iter().any(|row| cell_matches(text, &row[at], zone_of));
+        row.iter().enumerate().all(is_printed)
+    };
     let options: Vec<Vec<usize>> =
         expected.rows.iter().map(|row| (0..found.len()).filter(|at| matches(row, &found[*at])).collect()).collect();
     // Expected rows by found row: each takes one, and those that took it before take another one if they can.
@@ -78,7 +83,7 @@ pub(crate) fn match_rows(
         }
     }
     match row_of.iter().position(Option::is_none) {
-        Some(at) => Err(format!("{} is not in the table", found[at].join("  "))),
+        Some(at) => Err(format!("{} is not in the table", found[at][0].join("  "))),
         None => Ok(()),
     }
 }
@@ -113,7 +118,7 @@ mod tests {
             let columns = table.columns.iter().filter_map(|name| COLUMNS.iter().position(|column| column == name));
             columns.map(|at| pod[at].clone()).collect()
         };
-        let rows: Vec<Vec<String>> = pods.iter().map(cells).collect();
+        let rows: Vec<FoundRow> = pods.iter().map(|pod| vec![cells(pod)]).collect();
         match_rows(&table, &rows, &zone_of)
     }
 

@@ -1,11 +1,11 @@
 //! Tables of pods and nodes, compared with the cluster.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use stead_semantics::labels::Selector;
 use stead_sim::Simulation;
 
-use super::row_matching::{TextTable, match_rows};
+use super::row_matching::{FoundRow, TextTable, match_rows};
 use super::{Expectation, Pattern, View};
 use crate::pod_table::{COLUMNS, PodRow, age, table};
 
@@ -31,6 +31,16 @@ pub(crate) fn node_ready(node: &Node) -> &str {
     conditions.iter().find(|condition| condition.type_ == "Ready").map_or("", |condition| condition.status.as_str())
 }
 
+impl View<'_> {
+    /// A row as it is printed at each time that counts as now.
+    fn at_all_times(self, row: impl Fn(Timestamp) -> Vec<String>) -> FoundRow {
+        let (now, seconds) = (self.simulation.now(), self.age_tolerance.as_secs());
+        let other = (1..=seconds).flat_map(|seconds| [seconds, -seconds]).map(SignedDuration::from_secs);
+        let times = std::iter::once(now).chain(other.filter_map(|other| now.checked_add(other).ok()));
+        times.map(row).collect()
+    }
+}
+
 impl Expectation {
     pub(super) fn check_pods(&self, view: View<'_>) -> Result<(), String> {
         let Some(text) = &self.pods else { return Ok(()) };
@@ -44,7 +54,7 @@ impl Expectation {
                 && self.is_on_node(view, pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()))
         };
         let pods = view.simulation.store().all_in::<Pod>(view.namespace).filter(is_chosen);
-        let rows = pods.map(|pod| PodRow::of(pod, view.simulation.now()).cells.to_vec()).collect();
+        let rows = pods.map(|pod| view.at_all_times(|now| PodRow::of(pod, now).cells.to_vec())).collect();
         compare(view, text, &COLUMNS, rows)
     }
 
@@ -62,8 +72,8 @@ impl Expectation {
 
     pub(super) fn check_nodes(&self, view: View<'_>) -> Result<(), String> {
         let Some(text) = &self.nodes else { return Ok(()) };
-        let now = view.simulation.now();
-        let rows = view.simulation.store().all::<Node>().map(|node| node_row(node, now)).collect();
+        let nodes = view.simulation.store().all::<Node>();
+        let rows = nodes.map(|node| view.at_all_times(|now| node_row(node, now))).collect();
         compare(view, text, &NODE_COLUMNS, rows)
     }
 }
@@ -93,14 +103,15 @@ fn node_row(node: &Node, now: Timestamp) -> Vec<String> {
 }
 
 /// Compares a table with rows that have all columns.
-fn compare(view: View<'_>, text: &str, columns: &[&'static str], rows: Vec<Vec<String>>) -> Result<(), String> {
+fn compare(view: View<'_>, text: &str, columns: &[&'static str], rows: Vec<FoundRow>) -> Result<(), String> {
     let expected = TextTable::parse(text, columns)?;
     let chosen: Vec<usize> =
         expected.columns.iter().filter_map(|name| columns.iter().position(|column| column == name)).collect();
-    let rows: Vec<Vec<String>> =
-        rows.into_iter().map(|row| chosen.iter().map(|at| row[*at].clone()).collect()).collect();
+    let cells = |row: &Vec<String>| chosen.iter().map(|at| row[*at].clone()).collect();
+    let rows: Vec<FoundRow> = rows.iter().map(|row| row.iter().map(cells).collect()).collect();
     let zone_of = |node: &str| zone_of(view.simulation, node);
     match_rows(&expected, &rows, &zone_of).map_err(|problem| {
-        format!("{problem}\nexpected:\n{}found:\n{}", expected.render(), table(&expected.columns, &rows))
+        let shown: Vec<Vec<String>> = rows.iter().map(|row| row[0].clone()).collect();
+        format!("{problem}\nexpected:\n{}found:\n{}", expected.render(), table(&expected.columns, &shown))
     })
 }

@@ -26,8 +26,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// How long nothing has to happen until the cluster counts as being at rest: longer than any of its waiting times.
 const REST: Duration = Duration::from_secs(400);
 
-/// By how many seconds an age may differ.
-const AGES: [i64; 7] = [0, -1, 1, -2, 2, -3, 3];
+/// By how much the age of an object may differ.
+const AGE_TOLERANCE: SignedDuration = SignedDuration::from_secs(8);
 
 /// A real control plane with stand-in nodes.
 pub(super) struct RealArm {
@@ -64,9 +64,9 @@ impl RealArm {
         Ok(RealArm { runtime, plane, nodes, watches, settings, time, down, folder, longest_skip })
     }
 
-    /// The cluster as a simulation in the same state, some seconds from now.
-    fn cluster(&self, later: i64) -> Result<Simulation, StepError> {
-        let now = self.now() + SignedDuration::from_secs(later);
+    /// The cluster as a simulation in the same state.
+    fn cluster(&self) -> Result<Simulation, StepError> {
+        let now = self.now();
         let mut objects = Vec::new();
         for object in self.watches.log().objects.values() {
             let mut object = object.clone();
@@ -109,6 +109,10 @@ fn duration(duration: SignedDuration) -> Duration {
 impl Arm for RealArm {
     fn now(&self) -> Timestamp {
         self.time.at(Timestamp::now())
+    }
+
+    fn age_tolerance(&self) -> SignedDuration {
+        AGE_TOLERANCE
     }
 
     fn execute(
@@ -166,15 +170,9 @@ impl Arm for RealArm {
     fn check(&mut self, holds: &mut dyn FnMut(&Simulation) -> Result<(), String>) -> Result<(), StepError> {
         let end = std::time::Instant::now() + TOLERANCE;
         loop {
-            let mut problem = None;
-            for later in AGES {
-                match holds(&self.cluster(later)?) {
-                    Ok(()) => return Ok(()),
-                    Err(why) => drop(problem.get_or_insert(why)),
-                }
-            }
+            let Err(problem) = holds(&self.cluster()?) else { return Ok(()) };
             if std::time::Instant::now() > end {
-                return Err(StepError::NotSo(problem.unwrap_or_default()));
+                return Err(StepError::NotSo(problem));
             }
             self.sleep(PERIOD);
         }
@@ -188,7 +186,7 @@ impl Arm for RealArm {
     ) -> Result<bool, StepError> {
         let end = std::time::Instant::now() + duration(within) + TOLERANCE;
         loop {
-            if holds(&self.cluster(0)?) {
+            if holds(&self.cluster()?) {
                 return Ok(true);
             }
             if std::time::Instant::now() > end {
