@@ -162,7 +162,11 @@ impl Arm for RealArm {
         let played = skipped.min(self.longest_skip);
         self.sleep(duration(played));
         if skipped > played {
-            self.time.jump(Timestamp::now(), skipped - played);
+            // Objects have times in whole seconds: nothing may be created in the same second before and after a jump.
+            let now = Timestamp::now();
+            let next = Timestamp::from_second(now.as_second() + 1).unwrap_or(now);
+            self.sleep(duration(next.duration_since(now)));
+            self.time.jump(next, skipped - played);
         }
         Ok(())
     }
