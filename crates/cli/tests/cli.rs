@@ -665,7 +665,11 @@ fn forecasts_from_a_dump_start_at_the_time_of_the_dump() {
     };
     let way = |answer: &Value, way: &str| {
         let mut all = answer["forecast"].as_array().expect("a forecast").iter();
-        all.find(|f| f["way"] == way).expect("the way")["readyAt"].clone()
+        // To the second: controllers need some thousandths.
+        match all.find(|f| f["way"] == way).expect("the way")["readyAt"].as_str() {
+            Some(ready) => Value::from(format!("{}Z", &ready[..19])),
+            None => Value::Null,
+        }
     };
     let answer = ask(&["pod/db-0"]);
     assert_eq!((&answer["state"], &answer["asOf"]), (&"not-ready".into(), &"2026-01-01T00:02:00Z".into()));
@@ -676,5 +680,6 @@ fn forecasts_from_a_dump_start_at_the_time_of_the_dump() {
     assert_eq!(way(&told, "out-of-service"), "2026-01-01T00:03:04Z", "it took one second to start before");
     let node = ask(&["node/a"]);
     assert_eq!(node["pods"][0]["fares"], "with-help");
-    assert_eq!(way(&node, "node-returns"), "2026-01-01T00:02:01Z");
+    // Its kubelet is heard of after a second. It ends the pod, which does not tolerate the taint of its node, and another is created.
+    assert_eq!(way(&node, "node-returns"), "2026-01-01T00:02:04Z");
 }

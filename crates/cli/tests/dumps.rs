@@ -284,16 +284,16 @@ fn the_plan_of_a_recovery_from_a_dump() {
     let run = stead(&["recover", "node/worker-0", "--from", "examples/dead-node"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     expect![[r#"
-        node worker-0: 2 pods and 2 volumes to release; Ready again in about 12s
+        node worker-0: 2 pods and 2 volumes to release; Ready again in about 15s
           unreachable, last heartbeat 11m26s ago (2026-03-01T09:48:31Z), zone zone-a
 
         Pods to release, in this order
           - shop/cache-7d9c5b8f44-x2m8q of ReplicaSet/cache-7d9c5b8f44, Terminating
               volume pvc-5f3a1c00-0000-4000-8000-000000000114 is detached
-              replacement pod on worker-1; Ready at 2026-03-01T10:00:10Z, in 12s
+              replacement pod on worker-1; Ready at 2026-03-01T10:00:11Z, in 13s
           - shop/db-0 of StatefulSet/db, Terminating
               volume pvc-5f3a1c00-0000-4000-8000-000000000111 is detached
-              replacement pod on worker-2 or worker-1; Ready at 2026-03-01T10:00:10Z, in 12s
+              replacement pod on worker-2 or worker-1; Ready at 2026-03-01T10:00:13Z, in 15s
 
         Stead applies the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute. Kubernetes then
         removes the pods (its pod garbage collector runs every 20 s), detaches the volumes and recreates

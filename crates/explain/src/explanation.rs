@@ -13,7 +13,7 @@ use crate::causes::{causes, causes_for_all};
 use crate::change::{Change, ChangeAction, Trial};
 use crate::commands::{also_used, commands, unescaped, value_of};
 use crate::managers::managers_of;
-use crate::outage::{self, Clock, Forecast, OutageExplainer, Scene, TimerSetting, check_nodes};
+use crate::outage::{self, Clock, Forecast, Future, OutageExplainer, Scene, TimerSetting, check_nodes};
 use crate::remedies::{self, Harm};
 use crate::search::{self, Fix};
 use crate::suggested_command::{ClientAtHand, SuggestedCommand, SuggestsCommands};
@@ -153,12 +153,24 @@ pub fn explain(
         return Ok(out);
     }
     check_nodes(objects)?;
-    let (scene, why) = (Scene::of(objects, clock, pod), OutageExplainer { objects, clock, kinds });
+    let scene = Scene::of(objects, clock, pod);
     let lost = scene.lost.contains(key) && scene.node.is_some();
-    let mut troubled = scene.node.is_some() || scene.deployment.is_some();
+    let mut troubled = scene.node.is_some() || scene.deployment.is_some() || out.state == PodState::Terminating;
+    let future = match troubled || (scene.held && is_waiting(pod)) || outage::is_on_not_ready_node(objects, clock, pod)
+    {
+        true => {
+            // The cluster includes the pod.
+            let mut cluster = trial.cluster;
+            if let Some(object) = objects.object(key) {
+                cluster.put_object(object)?;
+            }
+            Some(Future::of(objects, clock, &cluster, &[pod])?)
+        }
+        false => None,
+    };
+    let why = OutageExplainer { objects, clock, kinds, future: future.as_ref() };
     match out.state {
         PodState::Terminating => {
-            troubled = true;
             out.why = why.terminating(pod, &scene);
             let place = pod.node().map(|n| format!(" on node {n}")).unwrap_or_default();
             let since = pod.deletion_requested().map(|at| outage::when(at, clock.now)).unwrap_or_default();
@@ -169,8 +181,7 @@ pub fn explain(
             out.why = why.left_behind(pod);
             out.summary = format!("{} on node {}, which is unreachable", pod.phase(), pod.node().unwrap_or_default());
         }
-        // A running pod without a Ready condition has reported nothing yet.
-        PodState::Placed if !pod.is_ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some()) => {
+        PodState::Placed if is_waiting(pod) => {
             out.state = PodState::NotReady;
             out.why = why.not_ready(pod, &scene);
             out.summary = format!("{} on node {}, not Ready", status(pod), pod.node().unwrap_or_default());
@@ -187,14 +198,14 @@ pub fn explain(
     }
     if troubled {
         out.timing.clone_from(&clock.settings);
-        // The cluster includes the pod; forecasts that need it gone take it out of a fork.
-        let mut cluster = trial.cluster;
-        if let Some(object) = objects.object(key) {
-            cluster.put_object(object)?;
-        }
-        out.forecast = outage::forecasts(objects, clock, &cluster, pod, &scene)?;
+        out.forecast = future.map(|future| outage::forecasts(objects, clock, &future, pod, &scene)).unwrap_or_default();
     }
     Ok(out)
+}
+
+/// Whether a pod that has a node is not Ready. A running pod without a Ready condition has reported nothing yet.
+fn is_waiting(pod: PodView) -> bool {
+    !pod.is_ready() && (pod.phase() == "Pending" || pod.condition("Ready").is_some())
 }
 
 /// The status of a pod that is not Ready, as kubectl shows it.

@@ -9,6 +9,7 @@ use stead_model::times::{CENTURY, near};
 use stead_model::{Kind, Objects, PodView, Typed, VolumeAttachmentView, deployment_of, pod_volumes};
 use stead_sim::{Behaviour, ObjectKind, Settings, SimKey, Workload, WorkloadDelays, World};
 
+use crate::part::Part;
 use crate::snapshot::PATIENCE;
 use crate::start_failure::cannot_start;
 use crate::timers::Clock;
@@ -23,17 +24,18 @@ const LONG: SignedDuration = SignedDuration::from_secs(60);
 pub(crate) fn add_workloads(
     objects: &Objects,
     clock: &Clock,
+    part: &Part,
     silent: &BTreeSet<String>,
     settings: &Settings,
     world: &mut World,
 ) {
     // How long the pods of a Job go on running is not in the objects.
-    for key in objects.keys(Job::KIND) {
+    for key in objects.keys(Job::KIND).filter(|key| part.has_workload(key)) {
         let job = SimKey::new(ObjectKind::Job, &key.namespace, &key.name);
         world.set_workload(job, Workload { delays: None, behaviour: Behaviour::KeepsRunning });
     }
     let exists = |node: &str| objects.node(node).ok().flatten().is_some();
-    let concerned = objects.pods_with(|pod| {
+    let concerned = part.pods().filter_map(|key| objects.pod(key).ok().flatten()).filter(|pod| {
         let in_trouble = pod.node().is_none_or(|node| silent.contains(node) || !exists(node));
         in_trouble || pod.is_terminating() || !pod.is_ready()
     });

@@ -8,7 +8,10 @@
 //! Nothing here predicts what Kubernetes does: that is the simulation's part. This crate knows no client, no clock (callers
 //! pass the time) and no files.
 
+mod bounds;
 mod delays;
+mod end;
+mod identity;
 mod line;
 mod option;
 mod outlook;
@@ -25,4 +28,4 @@ pub use option::Intervention;
 pub use outlook::{Milestone, Outcome, Outlook, TieWithUnreachable, Uncertainty};
 pub use run::{Forecaster, Run};
 pub use start_failure::StartFailure;
-pub use timers::{Clock, LOST, TimerSetting, Timers};
+pub use timers::{Clock, TimerSetting, Timers};

@@ -1,13 +1,14 @@
 //! A pod and those that replace it, one after the other.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use stead_model::{Objects, PodController, PodView, claim_of, controller_of, deployment_of, replacement_of};
+use stead_model::{Objects, PodController, PodView, claim_of, controller_of, replacement_of};
 use stead_sim::{Change, SimKey, SimType, Simulation, Store};
 
 use crate::outlook::Milestone;
@@ -44,6 +45,8 @@ pub(crate) struct Line {
     pub(crate) awaited: Option<Timestamp>,
     /// How many replacements were created.
     pub(crate) replacements: usize,
+    /// When the replacements were created since anything else has changed that may help: the last ones.
+    in_a_row: VecDeque<Timestamp>,
     /// Whether the current pod was created during the run.
     pub(crate) is_new: bool,
     /// Whether the current pod was put on a node that nothing is heard of.
@@ -70,7 +73,7 @@ pub(crate) fn is_connected(simulation: &Simulation, node: &str) -> bool {
 }
 
 /// The PersistentVolumes of a pod.
-fn volumes(store: &Store, pod: &Pod) -> Vec<String> {
+pub(crate) fn volumes(store: &Store, pod: &Pod) -> Vec<String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let used = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -83,11 +86,15 @@ impl Line {
     /// Follows a pod from now on.
     pub(crate) fn of(objects: &Objects, simulation: &Simulation, pod: PodView<'_>) -> Line {
         let controller = PodController::of(objects, pod);
-        let deployment = deployment_of(objects, pod).and_then(|(_, found)| found?.metadata.uid.clone());
         let first = SimKey::pod(pod.namespace(), pod.name());
+        let store = simulation.store();
+        let stored = store.at::<Pod>(&first);
+        let owner = stored.and_then(|pod| controller_of(&pod.metadata)).or(pod.controller()).cloned();
+        let set = owner.as_ref().and_then(|owner| store.get::<ReplicaSet>(pod.namespace(), &owner.name));
+        let deployment = set.and_then(|set| controller_of(&set.metadata)).map(|owner| owner.uid.clone());
         let mut line = Line {
             origin: Origin {
-                owner: pod.controller().cloned(),
+                owner,
                 deployment,
                 keeps_name: controller.keeps_name(),
                 own_node: pod.node().filter(|_| controller.stays_on_node()).map(str::to_owned),
@@ -99,6 +106,7 @@ impl Line {
             ready: None,
             awaited: Some(simulation.now()),
             replacements: 0,
+            in_a_row: VecDeque::new(),
             is_new: false,
             is_stranded: false,
         };
@@ -109,7 +117,9 @@ impl Line {
                 let at = next.created().unwrap_or(simulation.now());
                 line.milestones.push((at, Milestone::ReplacedBefore(next.name().to_owned())));
             }
-            line.follow(SimKey::pod(next.namespace(), next.name()), next.uid().unwrap_or_default().into());
+            let key = SimKey::pod(next.namespace(), next.name());
+            let uid = store.at::<Pod>(&key).map_or_else(|| next.uid().unwrap_or_default().into(), |pod| uid_of(pod));
+            line.follow(key, uid);
         } else if let Some(requested) = pod.deletion_requested() {
             line.milestones.push((requested, Milestone::DeletionRequested(pod.name().to_owned())));
         }
@@ -149,7 +159,23 @@ impl Line {
 
     /// Whether the same happens to one replacement after the other.
     pub(crate) fn goes_in_circles(&self) -> bool {
-        self.replacements >= SAME_AGAIN
+        self.in_a_row.len() >= SAME_AGAIN
+    }
+
+    /// Whether that happened within this time until now.
+    pub(crate) fn circles_since(&self, now: Timestamp, time: SignedDuration) -> bool {
+        let first = self.in_a_row.front().filter(|_| self.goes_in_circles());
+        first.is_some_and(|first| now.duration_since(*first) <= time)
+    }
+
+    /// Something has changed that may help the next replacement.
+    pub(crate) fn count_anew(&mut self) {
+        self.in_a_row.clear();
+    }
+
+    /// Whether a change is one of the pod that is followed, or of the last one.
+    pub(crate) fn is_about(&self, change: &Change) -> bool {
+        change.key == self.last || self.current.as_ref().is_some_and(|(key, _)| *key == change.key)
     }
 
     /// Whether a new pod is the one that is awaited.
@@ -178,6 +204,10 @@ impl Line {
         let key = SimKey::of(Pod::OBJECT_KIND, &new.metadata);
         self.milestones.push((at, Milestone::Created { again: self.replacements > 0 }));
         self.replacements += 1;
+        self.in_a_row.push_back(at);
+        if self.in_a_row.len() > SAME_AGAIN {
+            self.in_a_row.pop_front();
+        }
         self.is_new = true;
         self.follow(key, uid_of(new));
     }

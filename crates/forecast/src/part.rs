@@ -1,13 +1,16 @@
 //! The part of a cluster that takes part in what happens next.
 //!
-//! Most pods of a large cluster are Ready on nodes that are heard of, and stay there whatever happens elsewhere: the
-//! scheduler has to know them, nobody else. The others are in trouble, or have to do with pods that are: they belong to
-//! the same workloads, or use the same claims.
+//! Most pods of a large cluster are on nodes that are heard of, and stay there whatever happens elsewhere: the scheduler has
+//! to know them, nobody else. The others have no node yet, have lost it, or are being deleted: they take room or make it. They
+//! are taken with what belongs to them: the same workloads, and pods that use the same claims.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use stead_model::{ObjectKey, Objects, PodOutline, PodView, controller_of};
+
+/// So many other pods are taken at most: those of the same nodes first, then those that make room, then those that wait for it.
+const MOST_OTHERS: usize = 500;
 
 /// The pods, workloads and claims that take part.
 #[derive(Debug, Default)]
@@ -17,32 +20,65 @@ pub(crate) struct Part {
     claims: BTreeSet<ObjectKey>,
 }
 
+/// Names that are looked up for each pod, by namespace.
+type Names<'a> = BTreeMap<&'a str, BTreeSet<(&'a str, &'a str)>>;
+
+fn by_namespace(keys: &BTreeSet<ObjectKey>) -> Names<'_> {
+    let mut names = Names::new();
+    for key in keys {
+        names.entry(&key.namespace).or_default().insert((&key.kind, &key.name));
+    }
+    names
+}
+
 impl Part {
-    /// The pods in trouble and these pods, with what belongs to them.
+    /// These pods and those that change places, with what belongs to them.
     pub(crate) fn of(objects: &Objects, silent: &BTreeSet<String>, about: &[PodView<'_>]) -> Part {
         let mut part = Part::default();
         let nodes: BTreeSet<&str> = objects.keys("Node").map(|key| key.name.as_str()).collect();
-        let is_asked = |key: &ObjectKey| about.iter().any(|pod| pod.key() == key);
-        for object in objects.of_kind("Pod") {
-            let (key, pod) = (object.key(), object.outline());
-            let asked = is_asked(key);
-            if !asked && !is_in_trouble(pod, &nodes, silent) {
-                continue;
-            }
+        let asked: BTreeSet<&ObjectKey> = about.iter().map(|pod| pod.key()).collect();
+        let own_nodes: BTreeSet<&str> = about.iter().filter_map(|pod| pod.node()).collect();
+        let mut others: Vec<(u8, &ObjectKey)> = Vec::new();
+        for object in objects.of_kind("Pod").filter(|object| !asked.contains(object.key())) {
+            let pod = object.outline();
+            let rank = match pod.node() {
+                Some(node) if silent.contains(node) || !nodes.contains(node) => 3 * u8::from(!own_nodes.contains(node)),
+                Some(_) if pod.is_terminating() => 1,
+                Some(_) => continue,
+                None => 2,
+            };
+            others.push((rank, object.key()));
+        }
+        if others.len() > MOST_OTHERS {
+            others.sort_by_key(|(rank, _)| *rank);
+            others.truncate(MOST_OTHERS);
+        }
+        for key in others.iter().map(|(_, key)| *key).chain(asked.iter().copied()) {
+            let Some(pod) = objects.object(key).map(|object| object.outline()) else { continue };
             // Other pods of a DaemonSet are on other nodes, and stay there.
-            let owner = pod.controller().filter(|(kind, _)| asked || *kind != "DaemonSet");
+            let owner = pod.controller().filter(|(kind, _)| asked.contains(key) || *kind != "DaemonSet");
             part.workloads.extend(owner.map(|(kind, name)| ObjectKey::new(kind, &key.namespace, name)));
             part.pods.insert(key.clone());
         }
         part.add_rollouts(objects);
-        part.add_pods(objects, |part, key, pod| {
-            let owner = pod.controller().map(|(kind, name)| ObjectKey::new(kind, &key.namespace, name));
-            owner.is_some_and(|owner| part.workloads.contains(&owner))
+        let workloads = by_namespace(&part.workloads);
+        let found = found_pods(objects, &part.pods, |key, pod| {
+            let names = workloads.get(key.namespace.as_str());
+            names.is_some_and(|names| pod.controller().is_some_and(|owner| names.contains(&owner)))
         });
-        part.add_pods(objects, |part, key, pod| {
-            pod.claims().any(|claim| part.claims.contains(&claim_key(&key.namespace, claim)))
+        part.add_pods(found);
+        let claims = by_namespace(&part.claims);
+        let found = found_pods(objects, &part.pods, |key, pod| {
+            let names = claims.get(key.namespace.as_str());
+            names.is_some_and(|names| pod.claims().any(|claim| names.contains(&("PersistentVolumeClaim", claim))))
         });
+        part.add_pods(found);
         part
+    }
+
+    /// The pods that take part.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.pods.iter()
     }
 
     /// Whether a pod takes part.
@@ -83,15 +119,7 @@ impl Part {
         self.workloads.extend(deployments);
     }
 
-    /// Adds the pods for which a check holds, and the claims of all pods that take part.
-    fn add_pods(&mut self, objects: &Objects, check: impl Fn(&Part, &ObjectKey, &PodOutline) -> bool) {
-        let mut found = Vec::new();
-        for object in objects.of_kind("Pod") {
-            if self.pods.contains(object.key()) || check(self, object.key(), object.outline()) {
-                let claims = object.outline().claims().map(|claim| claim_key(&object.key().namespace, claim));
-                found.push((object.key().clone(), claims.collect::<Vec<_>>()));
-            }
-        }
+    fn add_pods(&mut self, found: Vec<(ObjectKey, Vec<ObjectKey>)>) {
         for (pod, claims) in found {
             self.pods.insert(pod);
             self.claims.extend(claims);
@@ -99,13 +127,19 @@ impl Part {
     }
 }
 
-fn claim_key(namespace: &str, name: &str) -> ObjectKey {
-    ObjectKey::new("PersistentVolumeClaim", namespace, name)
+/// These pods and those for which a check holds, with their claims.
+fn found_pods(
+    objects: &Objects,
+    pods: &BTreeSet<ObjectKey>,
+    check: impl Fn(&ObjectKey, &PodOutline) -> bool,
+) -> Vec<(ObjectKey, Vec<ObjectKey>)> {
+    let found =
+        objects.of_kind("Pod").filter(|object| check(object.key(), object.outline()) || pods.contains(object.key()));
+    let claims =
+        |key: &ObjectKey, pod: &PodOutline| pod.claims().map(|claim| claim_key(&key.namespace, claim)).collect();
+    found.map(|object| (object.key().clone(), claims(object.key(), object.outline()))).collect()
 }
 
-/// Whether a pod may not stay as it is: it has no node, or one that is not heard of; it is not Ready, or being deleted.
-fn is_in_trouble(pod: &PodOutline, nodes: &BTreeSet<&str>, silent: &BTreeSet<String>) -> bool {
-    let has_ended = matches!(pod.phase(), Some("Succeeded" | "Failed"));
-    let heard = pod.node().is_some_and(|node| nodes.contains(node) && !silent.contains(node));
-    !heard || pod.is_terminating() || (!pod.is_ready() && !has_ended)
+fn claim_key(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey::new("PersistentVolumeClaim", namespace, name)
 }

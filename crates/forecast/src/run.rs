@@ -1,6 +1,6 @@
 //! Runs a fork of the cluster until it is clear what becomes of pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use stead_model::{ModelError, ObjectKey, Objects, PodView, not_recreated, pod_volumes, unique_volume_name};
 use stead_placement::{Cluster, DEFAULT_SCHEDULER, Pod as PlacedPod, PodKey, evaluate};
-use stead_sim::{Behaviour, Change, Happening, ObjectKind, SimKey, SimObject, Simulation};
+use stead_sim::{Behaviour, Change, Happening, ObjectKind, SimKey, Simulation};
 
-use crate::line::{Line, is_connected};
+use crate::line::{Line, is_connected, volumes};
 use crate::option::Intervention;
 use crate::outlook::{Outcome, Outlook, TieWithUnreachable, Uncertainty};
-use crate::rest::{RestWatch, matters};
+use crate::rest::{RestWatch, matters, may_help};
 use crate::snapshot::{self, unread};
 use crate::timers::Clock;
 
@@ -33,12 +33,24 @@ pub struct Run {
     pub torn: Vec<(String, String)>,
     /// The pods that existed and are gone at the end.
     pub gone: BTreeSet<ObjectKey>,
+    /// When the deletion of a pod was requested during the run: of the first one of its name.
+    pub deleted: BTreeMap<ObjectKey, Timestamp>,
+    /// When a node that fell silent was found to be.
+    pub found_unreachable: BTreeMap<String, Timestamp>,
+    /// When a volume began to be detached from a node: by volume and node.
+    pub detaching: BTreeMap<(String, String), Timestamp>,
     /// The cluster at the end.
-    end: Simulation,
+    pub(crate) end: Simulation,
 }
 
 /// So long a run goes on after all pods are Ready, to see what else the intervention leads to.
 const AFTERMATH: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+
+/// Replacements that fail within this time fail at once.
+const MOMENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
+
+/// So long controllers look at everything when they begin.
+const SETTLED: jiff::SignedDuration = jiff::SignedDuration::from_millis(10);
 
 impl<'a> Forecaster<'a> {
     /// The cluster of these objects at a time, to ask what becomes of some pods. `whole` is what all objects make.
@@ -50,6 +62,13 @@ impl<'a> Forecaster<'a> {
     ) -> Result<Forecaster<'a>, ModelError> {
         let mut start = snapshot::resume(objects, clock, whole, about)?;
         start.follow();
+        // The controllers of a cluster that is running have looked at everything: once, for all options.
+        let settled = start.now() + SETTLED;
+        while start.next_at().is_some_and(|at| at <= settled) {
+            if start.run_step().is_err() {
+                break;
+            }
+        }
         Ok(Forecaster { objects, start })
     }
 
@@ -63,7 +82,7 @@ impl<'a> Forecaster<'a> {
             Intervention::ReturnNode(node) => Some(node.clone()),
             _ => None,
         };
-        Course { simulation, lines, returned, torn: Vec::new(), gone: BTreeSet::new() }.finish()
+        Course { simulation, lines, returned, found: Found::default() }.finish()
     }
 }
 
@@ -100,13 +119,59 @@ struct Course {
     simulation: Simulation,
     lines: Vec<Follower>,
     returned: Option<String>,
+    found: Found,
+}
+
+/// What was seen of the cluster on the way.
+#[derive(Default)]
+struct Found {
     torn: Vec<(String, String)>,
     gone: BTreeSet<ObjectKey>,
+    deleted: BTreeMap<ObjectKey, Timestamp>,
+    unreachable: BTreeMap<String, Timestamp>,
+    detaching: BTreeMap<(String, String), Timestamp>,
+}
+
+impl Found {
+    fn see(&mut self, change: &Change, at: Timestamp) {
+        match change.key.kind {
+            ObjectKind::Pod => {
+                let (before, after) = change.of::<Pod>();
+                let leaves = |pod: &Arc<Pod>| pod.metadata.deletion_timestamp.is_some();
+                if before.is_some_and(|pod| !leaves(pod)) && after.is_none_or(leaves) {
+                    self.deleted.entry(change.key.to_model()).or_insert(at);
+                }
+            }
+            ObjectKind::Node => {
+                let (before, after) = change.of::<Node>();
+                if !before.is_some_and(|node| is_unknown(node)) && after.is_some_and(|node| is_unknown(node)) {
+                    self.unreachable.entry(change.key.name.to_string()).or_insert(at);
+                }
+            }
+            ObjectKind::VolumeAttachment => {
+                let (Some(before), after) = change.of::<VolumeAttachment>() else { return };
+                let leaves = |found: &Arc<VolumeAttachment>| found.metadata.deletion_timestamp.is_some();
+                let volume = before.spec.source.persistent_volume_name.clone();
+                if !leaves(before)
+                    && after.is_none_or(leaves)
+                    && let Some(volume) = volume
+                {
+                    self.detaching.entry((volume, before.spec.node_name.clone())).or_insert(at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_unknown(node: &Node) -> bool {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
 }
 
 impl Course {
     fn finish(mut self) -> Run {
-        let mut rest = RestWatch::new(self.simulation.settings());
+        let mut rest = RestWatch::new(self.simulation.settings(), self.simulation.now());
         self.observe(&mut rest);
         let mut end = None;
         while end.is_none_or(|end| self.simulation.now() < end) && !rest.is_over(&mut self.simulation) {
@@ -115,30 +180,70 @@ impl Course {
                 break;
             }
             self.observe(&mut rest);
+            self.skip_circles();
             if end.is_none() && self.lines.iter().all(|line| line.outcome.is_some()) {
                 end = Some(self.simulation.now() + AFTERMATH);
             }
         }
         self.add_nodes_of_return();
         let outlooks = (0..self.lines.len()).map(|index| self.outlook(index)).collect();
-        Run { outlooks, torn: self.torn, gone: self.gone, end: self.simulation }
+        let Found { torn, gone, deleted, unreachable, detaching } = self.found;
+        Run { outlooks, torn, gone, deleted, found_unreachable: unreachable, detaching, end: self.simulation }
     }
 
     /// Takes note of what happened in a step.
     fn observe(&mut self, rest: &mut RestWatch) {
         for (at, happening) in self.simulation.take_journal() {
             let Happening::Changed(change) = happening else { continue };
-            if matters(&change) {
-                rest.changed();
-            }
+            self.found.see(&change, at);
             match change.key.kind {
                 ObjectKind::Pod => self.pod_changed(&change, at),
                 ObjectKind::VolumeAttachment if change.after.is_none() => self.detached(&change, at),
                 _ => {}
             }
+            if matters(&change) {
+                self.changed(&change, at, rest);
+            }
         }
         for index in 0..self.lines.len() {
             self.check(index);
+        }
+    }
+
+    /// Takes note of a change that matters. What replacements do that fail one after the other does not.
+    fn changed(&mut self, change: &Change, at: Timestamp, rest: &mut RestWatch) {
+        match self.lines.iter().find(|line| line.line.is_about(change)) {
+            Some(line) if line.line.goes_in_circles() => {}
+            None if !may_help(change) && self.lines.iter().any(|line| line.line.goes_in_circles()) => {}
+            found => {
+                rest.changed(at);
+                if found.is_none() {
+                    self.lines.iter_mut().for_each(|line| line.line.count_anew());
+                }
+            }
+        }
+    }
+
+    /// Where one replacement after the other fails at once, only what comes later can help.
+    fn skip_circles(&mut self) {
+        let now = self.simulation.now();
+        let (mut open, mut fast) = (0, 0);
+        for line in self.lines.iter().filter(|line| line.outcome.is_none()) {
+            open += 1;
+            fast += usize::from(line.line.circles_since(now, MOMENT));
+        }
+        if open == 0 || open != fast {
+            return;
+        }
+        let later = self.simulation.pending().map(|(_, _, at)| at).filter(|at| at.duration_since(now) > MOMENT).min();
+        match later {
+            Some(at) => self.simulation.skip_until(at),
+            // Nothing else happens.
+            None => self
+                .lines
+                .iter_mut()
+                .filter(|line| line.outcome.is_none())
+                .for_each(|line| line.outcome = Some(Outcome::Never)),
         }
     }
 
@@ -149,7 +254,7 @@ impl Course {
             line.line.pod_changed(&self.simulation, change, at);
         }
         let Some(after) = after else {
-            self.gone.insert(change.key.to_model());
+            self.found.gone.insert(change.key.to_model());
             return;
         };
         if before.is_none() {
@@ -203,7 +308,7 @@ impl Course {
             unique.is_none_or(|unique| in_use.contains(&unique))
         });
         if in_use.unwrap_or(true) {
-            self.torn.push((volume.to_owned(), node.clone()));
+            self.found.torn.push((volume.to_owned(), node.clone()));
         }
     }
 
@@ -224,8 +329,6 @@ impl Course {
         line.check_ready(&self.simulation, self.returned.as_deref());
         if let Some(at) = line.ready {
             *outcome = Some(Outcome::Ready(at));
-        } else if line.goes_in_circles() {
-            *outcome = Some(Outcome::Never);
         } else if line.awaited.is_some() && line.owner().is_none() && line.last_pod(store).is_none() {
             // Nobody creates another.
             *outcome = Some(Outcome::Never);
@@ -276,18 +379,39 @@ impl Course {
             return Some(Uncertainty::OtherController(owner.kind.clone(), owner.name.clone()));
         }
         if let Some(pod) = line.line.pod(store) {
-            return self.unscheduled(pod);
+            return self.unscheduled(pod).or_else(|| self.held_by_stuck_pod(pod));
         }
         if let Some((before, why)) = line.line.predecessors(store).find_map(|pod| Some((pod, self.unscheduled(pod)?))) {
             let pod = before.metadata.name.clone().unwrap_or_default();
             return Some(Uncertainty::Predecessor { pod, why: Box::new(why) });
         }
-        let stuck = line.line.last_pod(store).and_then(|key| store.at::<Pod>(&key)).filter(|pod| {
-            let workload = self.simulation.world().workload(&SimKey::of(ObjectKind::Pod, &pod.metadata));
-            workload.is_some_and(|workload| workload.behaviour == Behaviour::NeverStops)
-        })?;
-        let node = stuck.spec.as_ref()?.node_name.clone().filter(|node| is_connected(&self.simulation, node))?;
-        Some(Uncertainty::KubeletStuck { pod: stuck.metadata.name.clone()?, node })
+        let last = line.line.last_pod(store).and_then(|key| store.at::<Pod>(&key))?;
+        let node = last.spec.as_ref()?.node_name.clone()?;
+        self.stuck_pod(&SimKey::of(ObjectKind::Pod, &last.metadata), &node)
+    }
+
+    /// A pod of this name that the kubelet of a node has not ended though its grace period is over.
+    fn stuck_pod(&self, pod: &SimKey, node: &str) -> Option<Uncertainty> {
+        let workload = self.simulation.world().workload(pod)?;
+        let is_stuck = workload.behaviour == Behaviour::NeverStops && is_connected(&self.simulation, node);
+        is_stuck.then(|| Uncertainty::KubeletStuck { pod: pod.name.to_string(), node: node.to_owned() })
+    }
+
+    /// A pod waits for a volume of such a one, whether its object is there or not.
+    fn held_by_stuck_pod(&self, pod: &Pod) -> Option<Uncertainty> {
+        let store = self.simulation.store();
+        let attachments = volumes(store, pod).into_iter().flat_map(|volume| {
+            let found = store.attachments_of(&volume).filter_map(|key| store.at::<VolumeAttachment>(key));
+            found.map(|found| (volume.clone(), found.spec.node_name.clone())).collect::<Vec<_>>()
+        });
+        let own = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        attachments.filter(|(_, node)| Some(node.as_str()) != own).find_map(|(volume, node)| {
+            let mut processes = self.simulation.world().processes();
+            processes.find_map(|(_, process)| {
+                let is_holder = *process.node == *node && process.volumes.iter().any(|used| **used == *volume);
+                is_holder.then(|| self.stuck_pod(&process.pod, &node)).flatten()
+            })
+        })
     }
 }
 
@@ -349,20 +473,5 @@ impl Choice {
         nodes.sort();
         let best = verdict.best.iter().map(ToString::to_string).collect();
         Choice { nodes: nodes.into_iter().map(|(_, node)| node).collect(), best }
-    }
-}
-
-impl Run {
-    /// The objects at the end: what keeps pods that are never Ready.
-    pub fn end(&self) -> Objects {
-        let json = self.end.store().iter().map(|(_, object): (_, &SimObject)| object.to_json());
-        let mut objects = Objects::from_items(json);
-        objects.set_version(self.end.settings().version);
-        objects
-    }
-
-    /// Whether the kubelet of a node is heard of at the end.
-    pub fn is_connected(&self, node: &str) -> bool {
-        is_connected(&self.end, node)
     }
 }

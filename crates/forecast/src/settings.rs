@@ -1,8 +1,11 @@
 //! The settings of a simulation that goes on with a cluster.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use stead_model::{LeaseView, NODE_LEASES, NodeHealth, Objects, Readiness};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use stead_model::{LeaseView, NODE_LEASES, NodeHealth, Objects, Readiness, Typed, VolumeAttachmentView};
 use stead_sim::{ControllerId, Limits, Settings};
 
 use crate::timers::{Clock, Timers};
@@ -29,8 +32,17 @@ const COMPONENTS: [ControllerId; 17] = [
     ControllerId::Kubelet,
 ];
 
-/// An outage takes some hundreds of steps; what goes on for so long cannot be told.
-const MAX_STEPS: u64 = 300_000;
+/// Times are written down to the second.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// What took longer was refused at first.
+const LONGEST_ATTACH: SignedDuration = SignedDuration::from_secs(60);
+
+/// An outage takes some hundreds of steps for each pod of a node; what goes on for so long cannot be told in time.
+const MAX_STEPS: u64 = 30_000;
+
+/// So many pods are on a few nodes; whatever creates more does not stop.
+pub(crate) const MAX_NEW_OBJECTS: usize = 2000;
 
 /// The settings for a cluster at a time.
 pub(crate) fn settings(objects: &Objects, clock: &Clock) -> Settings {
@@ -57,9 +69,30 @@ pub(crate) fn settings(objects: &Objects, clock: &Clock) -> Settings {
     kubelet.lease_period = lease_period(objects).unwrap_or(kubelet.lease_period);
     // The attacher looks up nodes in their CSINodes; where none was read, it is assumed to find them.
     settings.storage.sidecars = !objects.has_none("CSINode");
+    for (driver, takes) in attach_times(objects) {
+        settings.storage.drivers.entry(driver).or_default().attach = Some(takes);
+    }
     settings.workload.start = found.start;
     settings.workload.stop = found.stop;
     settings
+}
+
+/// How long drivers take to attach a volume, where that is a second or more: the shortest time that any of their
+/// attachments took.
+fn attach_times(objects: &Objects) -> BTreeMap<String, SignedDuration> {
+    let mut times: BTreeMap<String, SignedDuration> = BTreeMap::new();
+    for object in objects.of_kind(VolumeAttachment::KIND) {
+        let Ok(attachment) = object.typed::<VolumeAttachment>() else { continue };
+        let found = VolumeAttachmentView::of(attachment);
+        let (Some(created), Some(written), true) = (found.created, found.status_written, found.attached) else {
+            continue;
+        };
+        let took = written.duration_since(created);
+        let time = times.entry(attachment.spec.attacher.clone()).or_insert(took);
+        *time = took.min(*time);
+    }
+    times.retain(|_, time| (SECOND..=LONGEST_ATTACH).contains(time));
+    times
 }
 
 /// The rate per second of an interval; zero for none.

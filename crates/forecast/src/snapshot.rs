@@ -6,20 +6,22 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
-use stead_model::times::near;
+use stead_model::times::{CENTURY, near};
 use stead_model::{
     Kind, ModelError, ObjectKey, Objects, PodView, PodVolume, Typed, controller_of, pod_volumes, unique_volume_name,
 };
 use stead_placement::Cluster;
 use stead_sim::{Choices, Disk, Machine, MachineState, SimObject, SimType, Simulation, World};
 
+use crate::bounds;
 use crate::delays;
+use crate::identity;
 use crate::part::Part;
-use crate::settings::settings;
+use crate::settings::{MAX_NEW_OBJECTS, settings};
 use crate::stand_in;
 use crate::start_failure::{forget_setback, waits_for_volume};
 use crate::timers::{Clock, LOST};
@@ -39,19 +41,21 @@ pub(crate) fn resume(
     whole: &Cluster,
     about: &[PodView<'_>],
 ) -> Result<Simulation, ModelError> {
-    let settings = settings(objects, clock);
+    let mut settings = settings(objects, clock);
     let silent = silent_nodes(objects, clock)?;
     let part = Part::of(objects, &silent, about);
     let mut world = World::default();
     add_machines(objects, clock, &silent, &mut world);
     add_broken_disks(objects, clock, &mut world);
-    delays::add_workloads(objects, clock, &silent, &settings, &mut world);
+    delays::add_workloads(objects, clock, &part, &silent, &settings, &mut world);
     let mut reader = Reader { objects, clock, part: &part, silent: &silent, found: Vec::new() };
     reader.read_all()?;
     let mut found = reader.found;
     found.extend(stand_in::missing(objects, &part)?);
+    identity::complete(&mut found);
     found.extend(events(objects));
     found.extend(leader(objects, clock));
+    settings.limits.objects = found.len() + MAX_NEW_OBJECTS;
     let choices = Choices::first_except(silent.iter().cloned());
     Ok(Simulation::resume_part(clock.now, settings, choices, found, world, whole.clone()))
 }
@@ -91,14 +95,18 @@ impl Reader<'_> {
         let namespaced = Kind::named(T::KIND).is_some_and(|kind| kind.namespaced);
         for object in self.objects.of_kind(T::KIND).filter(|object| wanted(object.key())) {
             // The times of managed fields are read of few kinds.
-            let mut read = match T::KIND {
-                "ReplicaSet" | "PersistentVolumeClaim" => object.typed::<T>()?.clone(),
-                _ => object.read::<T>()?.into_owned(),
+            let kept = matches!(T::KIND, "ReplicaSet" | "PersistentVolumeClaim");
+            let mut read = match bounds::read::<T>(object, kept) {
+                Ok(read) => read,
+                // The objects that an answer is about were read before; others that cannot be read are left out.
+                Err(error) if T::KIND == "Node" => return Err(error),
+                Err(_) => continue,
             };
             if !change(&mut read, object.key()) {
                 continue;
             }
             let mut read = SimObject::from(read);
+            bounds::bound_metadata(read.metadata_mut());
             let namespace = namespaced.then(|| object.key().namespace.clone());
             if read.metadata().namespace != namespace {
                 read.metadata_mut().namespace = namespace;
@@ -136,6 +144,8 @@ impl Reader<'_> {
                 if let Ok(Some(view)) = objects.pod(key) {
                     forget_setback(pod, view, clock);
                 }
+                pod.spec.as_mut().map(bounds::bound_spec);
+                stand_in::label(&mut pod.metadata);
                 true
             },
         )?;
@@ -182,11 +192,24 @@ impl Reader<'_> {
     fn read_workloads(&mut self) -> Result<(), ModelError> {
         let (objects, part) = (self.objects, self.part);
         let ours = |key: &ObjectKey| part.has_workload(key);
-        self.read_those::<ReplicaSet>(ours)?;
-        self.read_those::<Job>(ours)?;
+        let bounded = |spec: Option<&mut PodSpec>| {
+            spec.map(bounds::bound_spec);
+            true
+        };
+        self.read::<ReplicaSet>(ours, |set, _| {
+            bounded(set.spec.as_mut().and_then(|spec| spec.template.as_mut()?.spec.as_mut()))
+        })?;
+        self.read::<Job>(ours, |job, _| {
+            if let Some(deadline) = job.spec.as_mut().and_then(|spec| spec.active_deadline_seconds.as_mut()) {
+                *deadline = (*deadline).min(CENTURY.as_secs());
+            }
+            bounded(job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()))
+        })?;
         // Without its ReplicaSets, a Deployment would create another one.
         if !objects.has_none("ReplicaSet") {
-            self.read_those::<Deployment>(ours)?;
+            self.read::<Deployment>(ours, |deployment, _| {
+                bounded(deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()))
+            })?;
         }
         // Without its revisions, which pods are of an older one is unknown: none is replaced for that.
         let revisions = !objects.has_none("ControllerRevision");
@@ -195,7 +218,7 @@ impl Reader<'_> {
                 let strategy = set.spec.get_or_insert_default().update_strategy.get_or_insert_default();
                 (strategy.type_, strategy.rolling_update) = (Some("OnDelete".into()), None);
             }
-            true
+            bounded(set.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()))
         })?;
         self.read::<DaemonSet>(ours, |set, _| {
             if !revisions {
@@ -248,7 +271,7 @@ fn leader(objects: &Objects, clock: &Clock) -> Option<SimObject> {
 
 /// The events that controllers remember things by.
 fn events(objects: &Objects) -> impl Iterator<Item = SimObject> {
-    let reasons = ["FailedAttachVolume", "FailedScheduling"];
+    let reasons = ["FailedAttachVolume", "FailedScheduling", "RemovingNode", "DeletingNode"];
     let relevant = move |raw: &&serde_json::Value| raw["reason"].as_str().is_some_and(|r| reasons.contains(&r));
     let raw = objects.of_kind("Event").map(|object| object.raw()).filter(relevant);
     raw.filter_map(|raw| SimObject::from_json(raw).ok())
@@ -258,7 +281,9 @@ fn add_machines(objects: &Objects, clock: &Clock, silent: &BTreeSet<String>, wor
     for node in objects.nodes() {
         let renewed = objects.node_lease(node.name()).map(|lease| lease.renewed);
         let state = if silent.contains(node.name()) { MachineState::Unknown } else { MachineState::Running };
-        let lease_phase = renewed.filter(|renewed| *renewed <= clock.now).unwrap_or(clock.now);
+        // Where nothing tells when the kubelet looks at its node, it is half of a period from its last look.
+        let unknown = clock.now - clock.timers.node_status_period / 2;
+        let lease_phase = renewed.filter(|renewed| *renewed <= clock.now).unwrap_or(unknown);
         world.set_machine(node.name(), Machine { state, since: clock.now, boots: 0, lease_phase });
     }
 }

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use stead_model::{ModelError, ObjectKey, Objects, PodView};
+use stead_model::{ModelError, ObjectKey, Objects, PodView, controller_of};
 use stead_sim::SimObject;
 
 use crate::part::Part;
@@ -19,6 +20,9 @@ const OWN_LABELS: [&str; 5] = [
     "pod-template-generation",
     "statefulset.kubernetes.io/pod-name",
 ];
+
+/// The label of pods that have none.
+const STAND_IN: &str = "stead.dev/stand-in";
 
 /// Stand-ins for the controllers and priority classes of pods, where none of their kind was read.
 pub(crate) fn missing(objects: &Objects, part: &Part) -> Result<Vec<SimObject>, ModelError> {
@@ -53,8 +57,11 @@ fn controller(pods: &[PodView<'_>]) -> Option<Value> {
     let spec = match owner.kind.as_str() {
         "ReplicaSet" => json!({ "replicas": counting.max(1), "selector": selector, "template": template }),
         "StatefulSet" => {
-            let replicas = pods.iter().filter_map(|pod| pod.ordinal()).max().map_or(1, |last| last + 1);
-            json!({ "replicas": replicas, "selector": selector, "template": template, "serviceName": owner.name,
+            // That the first pod is missing is rarer than that its ordinal is not 0.
+            let ordinals: Vec<u32> = pods.iter().filter_map(|pod| pod.ordinal()).collect();
+            let first = ordinals.iter().min().copied().unwrap_or_default();
+            let replicas = ordinals.iter().max().map_or(1, |last| last - first + 1);
+            json!({ "replicas": replicas, "ordinals": { "start": first }, "selector": selector, "template": template, "serviceName": owner.name,
                 "volumeClaimTemplates": claims, "updateStrategy": { "type": "OnDelete" } })
         }
         "DaemonSet" => {
@@ -72,9 +79,20 @@ fn labels(pod: PodView<'_>) -> BTreeMap<&str, &str> {
     let labels = labels.map(|(name, value)| (name.as_str(), value.as_str()));
     let mut found: BTreeMap<&str, &str> = labels.filter(|(name, _)| !OWN_LABELS.contains(name)).collect();
     if found.is_empty() {
-        found.insert("stead.dev/stand-in", "true");
+        found.insert(STAND_IN, "true");
     }
     found
+}
+
+/// Labels a pod that its controller could not select otherwise.
+pub(crate) fn label(pod: &mut ObjectMeta) {
+    if controller_of(pod).is_none() {
+        return;
+    }
+    let labels = pod.labels.get_or_insert_default();
+    if labels.keys().all(|name| OWN_LABELS.contains(&name.as_str())) {
+        labels.insert(STAND_IN.to_owned(), "true".to_owned());
+    }
 }
 
 /// The spec of the template that a pod was created from, and the claims that its StatefulSet created for it.

@@ -40,8 +40,6 @@ pub struct Timers {
     pub kubelet_return: SignedDuration,
     /// What a container needs to end.
     pub stop: SignedDuration,
-    /// From a volume that is free to one that is being attached.
-    pub attach: SignedDuration,
     /// From there to containers that run, where nothing is known of how long it took before.
     pub start: SignedDuration,
 }
@@ -78,46 +76,13 @@ impl Timers {
             node_status_period: seconds(10),
             kubelet_return: seconds(1),
             stop: seconds(1),
-            attach: SignedDuration::from_millis(600),
             start: seconds(2),
         }
-    }
-
-    /// When the pod collector looks next, from a moment on.
-    pub fn pod_gc(&self, from: Timestamp) -> Timestamp {
-        let started = self.controllers_since.filter(|since| from.duration_since(*since) < Timers::STEADY);
-        let (Some(seen), true) = (self.pod_gc_seen.or(started), self.pod_gc_period.is_positive()) else {
-            return from + self.pod_gc_period / 2;
-        };
-        let (since, period) = (from.duration_since(seen).as_millis(), self.pod_gc_period.as_millis().max(1));
-        let left = period - 1 - (since + period - 1).rem_euclid(period);
-        from + SignedDuration::from_millis(i64::try_from(left).unwrap_or_default())
-    }
-
-    /// When the pod collector ends the pods of a node whose object goes at a moment: it has to miss the node once, and
-    /// again when the quarantine is over. That is over just when it looks for the third time, so that now and then it is
-    /// the fourth: which one is chance.
-    pub fn orphans_gone(&self, from: Timestamp) -> Timestamp {
-        let missed = self.pod_gc(from);
-        let period = self.pod_gc_period.as_millis().max(1);
-        let looks = (self.orphan_quarantine.as_millis() + period - 1) / period;
-        missed + self.pod_gc_period * i32::try_from(looks).unwrap_or(i32::MAX)
-    }
-
-    /// When a node that was last heard of at a moment is said to be Unknown: it is looked at so often that half a
-    /// period passes before its last word is noted.
-    pub fn unknown(&self, heard: Timestamp) -> Timestamp {
-        heard + self.node_monitor_grace + self.node_monitor_period / 2
-    }
-
-    /// A timer's beginning: no earlier than the controllers that keep it in memory.
-    pub fn begun(&self, at: Timestamp) -> Timestamp {
-        self.controllers_since.map_or(at, |since| since.max(at))
     }
 }
 
 /// Kubernetes writes most times down to the second, and so loses half of one as a rule.
-pub const LOST: SignedDuration = SignedDuration::from_millis(500);
+pub(crate) const LOST: SignedDuration = SignedDuration::from_millis(500);
 
 /// A timer whose value is not the default of the cluster's version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -160,37 +125,5 @@ impl Clock {
     /// That moment, in a cluster with Kubernetes' own waiting times.
     pub fn at(now: Timestamp) -> Clock {
         Clock::new(&Objects::default(), now, Timers::default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).expect("a time")
-    }
-
-    #[test]
-    fn the_pod_collector_looks_in_its_own_step() {
-        let timers = Timers { pod_gc_seen: Some(at(105)), ..Timers::default() };
-        for (from, next) in [(105, 105), (106, 125), (124, 125), (125, 125), (100, 105), (84, 85)] {
-            assert_eq!(timers.pod_gc(at(from)), at(next), "from {from}");
-        }
-        assert_eq!(Timers::default().pod_gc(at(100)), at(110), "half a period is expected");
-        let started = Timers { controllers_since: Some(at(105)), ..Timers::default() };
-        assert_eq!(started.pod_gc(at(106)), at(125));
-        assert_eq!(started.pod_gc(at(10_000)), at(10_010), "it is out of step by then");
-    }
-
-    /// Seen of kube-controller-manager 1.36.4, whose collector began at 45.8 s: nodes that went at 51 s to 65 s had
-    /// their pods ended at 105.9 s, those that went at 68 s and 71 s at 126.0 s.
-    #[test]
-    fn orphans_are_missed_twice() {
-        let timers = Timers { pod_gc_seen: Some(at(46)), ..Timers::default() };
-        for (from, gone) in [(51, 106), (65, 106), (68, 126), (71, 126)] {
-            assert_eq!(timers.orphans_gone(at(from)), at(gone), "from {from}");
-        }
-        assert_eq!(Timers::default().orphans_gone(at(0)), at(50));
     }
 }

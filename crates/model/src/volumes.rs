@@ -101,7 +101,8 @@ pub struct VolumeAttachmentView {
 }
 
 impl VolumeAttachmentView {
-    fn of(attachment: &VolumeAttachment) -> VolumeAttachmentView {
+    /// What an attachment says.
+    pub fn of(attachment: &VolumeAttachment) -> VolumeAttachmentView {
         let (metadata, status) = (&attachment.metadata, attachment.status.as_ref());
         let by_status = metadata.managed_fields.iter().flatten();
         let by_status = by_status.filter(|entry| entry.subresource.as_deref() == Some("status"));

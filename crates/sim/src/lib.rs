@@ -55,5 +55,6 @@ pub use step::{
     Context, Controller, DeleteOptions, DeletePropagation, Item, ObjectPart, Operator, Patch, Step, Wakes, Write,
 };
 pub use store::{Change, Store};
+pub use volumes::attachment_name;
 pub use workload::{Behaviour, Workload};
 pub use world::{Disk, Machine, MachineState, Process, TwoWriters, World};

@@ -204,6 +204,8 @@ pub struct DriverSettings {
     pub state: DriverState,
     /// Whether a machine that a volume is detached from loses access to it.
     pub detach_revokes: bool,
+    /// How long attaching takes, if not as long as usual.
+    pub attach: Option<SignedDuration>,
 }
 
 /// Whether a storage driver works.
@@ -225,7 +227,7 @@ pub enum DriverState {
 
 impl Default for DriverSettings {
     fn default() -> DriverSettings {
-        DriverSettings { state: DriverState::Working, detach_revokes: true }
+        DriverSettings { state: DriverState::Working, detach_revokes: true, attach: None }
     }
 }
 

@@ -187,6 +187,11 @@ impl Simulation {
         self.queue.iter()
     }
 
+    /// Lets time pass in which nothing happens: what was to be looked at meanwhile is looked at once, at this time.
+    pub fn skip_until(&mut self, at: Timestamp) {
+        self.now = self.now.max(at);
+    }
+
     /// Makes a request, as a user.
     pub fn request(&mut self, mut write: Write) -> Result<Option<SimObject>, ApiError> {
         self.execute(&mut write, "user")

@@ -166,7 +166,7 @@ pub(crate) fn csi_parts(unique_name: &str) -> Option<(&str, &str)> {
 }
 
 /// The name of the VolumeAttachment of a volume and a node (`getAttachmentName` of `pkg/volume/csi`).
-pub(crate) fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
+pub fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
     let digest = Sha256::new().chain_update(handle).chain_update(driver).chain_update(node).finalize();
     digest.iter().fold(String::from("csi-"), |name, byte| format!("{name}{byte:02x}"))
 }

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
 use serde::Serialize;
+use stead_forecast::{Forecaster, Intervention, Outlook, Run};
+use stead_model::{
+    ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodView, PodVolume, deployment_of, pod_volumes, same_workload,
+};
 use stead_placement::Cluster;
 
-use super::course::{Course, PATIENCE};
-use super::detaching::holders;
+use super::holders::holders;
+use super::never::why_never;
 use super::node::health;
 use super::risk::{commands, risk};
-use super::rollout::is_recreate;
 use super::timers::Clock;
 use super::way::{Outcome, Step, Way};
 use crate::suggested_command::SuggestedCommand;
-use stead_model::{
-    ModelError, OUT_OF_SERVICE, ObjectKey, Objects, PodView, PodVolume, VolumeAttachmentView, deployment_of,
-    pod_volumes, replacement_of, same_workload,
-};
 
 /// What a way leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -144,46 +144,90 @@ fn rolling<'a>(objects: &'a Objects, pod: PodView<'a>) -> Option<&'a str> {
     (!object.is_some_and(is_recreate)).then_some(name)
 }
 
-/// The node to which a volume of a pod cannot be attached though Kubernetes knows of nothing in the way, and what the driver
-/// says: it goes on trying, but only somebody at the storage itself can help.
-fn refused(objects: &Objects, clock: &Clock, pod: PodView) -> Option<(String, String)> {
-    let long = |a: &VolumeAttachmentView| a.created.is_none_or(|at| clock.now.duration_since(at) > PATIENCE);
-    pod_volumes(objects, pod).iter().find_map(|volume| match volume.attachments.as_slice() {
-        [here] if !here.attached && Some(here.node.as_str()) == pod.node() && long(here) => {
-            let (error, name) = (here.attach_error.as_ref()?, volume.name());
-            let why = format!("volume {name} is not attached to {}: its driver reports {error:?}", here.node);
-            Some((here.node.clone(), why))
-        }
-        _ => None,
-    })
+/// Whether a Deployment ends old pods before it starts new ones.
+pub(super) fn is_recreate(deployment: &Deployment) -> bool {
+    let strategy = deployment.spec.as_ref().and_then(|spec| spec.strategy.as_ref());
+    strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("Recreate"))
 }
 
-/// What each way leads to, for a pod. `cluster` is what the objects make.
+/// An option that is tried.
+pub(super) struct Attempt<'a> {
+    pub(super) objects: &'a Objects,
+    pub(super) clock: &'a Clock,
+    pub(super) scene: &'a Scene,
+    pub(super) way: Way,
+}
+
+impl Attempt<'_> {
+    /// What the option changes. `namespace` is that of the Deployment.
+    pub(super) fn intervention(&self, namespace: &str) -> Intervention {
+        let node = || self.scene.node.clone().unwrap_or_default();
+        match self.way {
+            Way::DoNothing => Intervention::Nothing,
+            Way::NodeReturns => Intervention::ReturnNode(node()),
+            Way::ForceDeletePod => Intervention::ForceDelete(self.scene.lost.clone()),
+            Way::DeleteNode => Intervention::DeleteNode(node()),
+            Way::OutOfService => Intervention::OutOfService(node()),
+            Way::RecreateStrategy => {
+                Intervention::Recreate(namespace.to_owned(), self.scene.deployment.clone().unwrap_or_default())
+            }
+        }
+    }
+
+    /// What becomes of one of the pods of a run, in words.
+    pub(super) fn outcome(&self, run: &Run, outlook: &Outlook, pod: PodView) -> Outcome {
+        Outcome::of(outlook, self.clock.now, || why_never(self, run, outlook, pod))
+    }
+}
+
+/// What becomes of a cluster, as it is now, and with each option.
+pub(crate) struct Future<'a> {
+    forecaster: Forecaster<'a>,
+    /// What happens if nobody does anything.
+    pub(crate) undisturbed: Run,
+}
+
+impl<'a> Future<'a> {
+    /// What becomes of these pods. `cluster` is what the objects make.
+    pub(crate) fn of(
+        objects: &'a Objects,
+        clock: &Clock,
+        cluster: &Cluster,
+        pods: &[PodView],
+    ) -> Result<Future<'a>, ModelError> {
+        let forecaster = Forecaster::new(objects, clock, cluster, pods)?;
+        let undisturbed = forecaster.run(&Intervention::Nothing, pods);
+        Ok(Future { forecaster, undisturbed })
+    }
+
+    /// What becomes of the same pods with an option.
+    pub(super) fn with(&self, intervention: &Intervention, pods: &[PodView]) -> Run {
+        self.forecaster.run(intervention, pods)
+    }
+
+    /// When the deletion of a pod is requested if nobody does anything, or was.
+    pub(crate) fn evicted(&self, pod: PodView) -> Option<Timestamp> {
+        pod.deletion_requested().or_else(|| self.undisturbed.deleted.get(pod.key()).copied())
+    }
+}
+
+/// What each way leads to, for a pod.
 pub(crate) fn forecasts(
     objects: &Objects,
     clock: &Clock,
-    cluster: &Cluster,
+    future: &Future,
     pod: PodView,
     scene: &Scene,
-) -> Result<Vec<Forecast>, ModelError> {
-    let refused = refused(objects, clock, replacement_of(objects, pod).unwrap_or(pod));
-    let mut out = Vec::new();
-    for way in scene.ways(objects, clock) {
-        let targets = match way {
-            Way::ForceDeletePod => scene.lost.clone(),
-            Way::RecreateStrategy => scene.locked.clone(),
-            _ => BTreeSet::new(),
-        };
-        let course = Course::new(objects, clock, cluster, way, scene.node.as_deref(), targets)?;
-        let outcome = match (course.outcome(pod), &refused) {
-            (outcome, Some((node, why))) if outcome.ready_at.is_some() && outcome.nodes == [node.as_str()] => {
-                Outcome::default().never(why)
-            }
-            (outcome, _) => outcome,
-        };
-        let mut risk = risk(&course, scene, &[pod]);
+) -> Vec<Forecast> {
+    let forecast = |way| {
+        let attempt = Attempt { objects, clock, scene, way };
+        let tried = (way != Way::DoNothing).then(|| future.with(&attempt.intervention(pod.namespace()), &[pod]));
+        let run = tried.as_ref().unwrap_or(&future.undisturbed);
+        let outlook = run.outlooks.first()?;
+        let outcome = attempt.outcome(run, outlook, pod);
+        let mut risk = risk(&attempt, run, &[pod]);
         risk.extend(outcome.doubt.map(|doubt| format!("; {doubt}")));
-        out.push(Forecast {
+        Some(Forecast {
             way,
             ready_at: outcome.ready_at,
             nodes: outcome.nodes,
@@ -192,7 +236,7 @@ pub(crate) fn forecasts(
             commands: outcome.ready_at.map(|_| commands(way, scene, pod.namespace())).unwrap_or_default(),
             steps: outcome.steps,
             unknown: outcome.unknown,
-        });
-    }
-    Ok(out)
+        })
+    };
+    scene.ways(objects, clock).into_iter().filter_map(forecast).collect()
 }

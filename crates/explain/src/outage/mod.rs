@@ -2,23 +2,16 @@
 
 mod causes;
 mod cluster_timers;
-mod course;
-mod detaching;
 mod events;
 mod eviction;
-mod fate;
 mod forecast;
-mod jobs;
+mod holders;
 mod moment;
+mod never;
 mod node;
 mod on_node;
-mod placing;
-mod pod;
 mod render;
 mod risk;
-mod rollout;
-mod stages;
-mod starting;
 mod time_text;
 mod timers;
 mod way;
@@ -36,7 +29,7 @@ pub use way::{Step, Way};
 
 pub(crate) use causes::OutageExplainer;
 pub(crate) use cluster_timers::render_settings;
-pub(crate) use forecast::{Scene, forecasts};
-pub(crate) use node::check_nodes;
+pub(crate) use forecast::{Future, Scene, forecasts};
+pub(crate) use node::{check_nodes, is_on_not_ready_node};
 pub(crate) use render::render_forecasts;
 pub(crate) use time_text::{span, when};

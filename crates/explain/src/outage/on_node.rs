@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use stead_forecast::TimerSetting;
+use stead_forecast::{Forecaster, Intervention, TimerSetting};
 use stead_model::{
     ModelError, NodeHealth, ObjectKey, Objects, PodController, PodView, Readiness, attachments_on, pod_volumes,
     unique_volume_name,
@@ -15,9 +15,7 @@ use stead_placement::Cluster;
 
 use super::causes::OutageExplainer;
 use super::cluster_timers::render_settings;
-use super::course::Course;
-use super::eviction;
-use super::forecast::Scene;
+use super::forecast::{Attempt, Future, Scene};
 use super::node::check_nodes;
 use super::risk::{commands, risk};
 use super::time_text::when;
@@ -188,7 +186,15 @@ pub fn explain_node(
         return Ok(None);
     }
     let lost = health.as_ref().is_none_or(|node| node.is_unreachable(clock.leases));
-    let forecast = if lost { forecasts(objects, name, clock, &pods)? } else { Vec::new() };
+    let not_ready = health.as_ref().is_some_and(|node| node.is_reachable_but_not_ready(clock.leases));
+    let future = match lost || not_ready {
+        true => Some(Future::of(objects, clock, &Cluster::from_objects(objects, None), &pods)?),
+        false => None,
+    };
+    let forecast = match future.as_ref().filter(|_| lost) {
+        Some(future) => forecasts(objects, name, clock, &pods, future),
+        None => Vec::new(),
+    };
     let claims = pods.iter().any(|pod| !pod_volumes(objects, *pod).is_empty());
     let heard = health.as_ref().and_then(NodeHealth::last_heard).map(|at| when(at, clock.now));
     Ok(Some(NodeExplanation {
@@ -201,23 +207,21 @@ pub fn explain_node(
             (Some(node), _) if node.readiness == Readiness::Ready => "Ready".to_owned(),
             (Some(_), _) => "reachable, but not Ready".to_owned(),
         },
-        why: OutageExplainer { objects, clock, kinds }.node(name),
+        why: OutageExplainer { objects, clock, kinds, future: future.as_ref() }.node(name),
         pods: pods
             .iter()
             .map(|pod| {
-                let not_ready = health.as_ref().filter(|n| n.is_reachable_but_not_ready(clock.leases));
-                let evicted = |n| pod.deletion_requested().or(eviction::evicted(objects, clock, n, *pod));
-                let evicted_at = not_ready.and_then(evicted);
+                let evicted_at = future.as_ref().filter(|_| not_ready).and_then(|future| future.evicted(*pod));
                 PodOnNode {
                     pod: pod.full_name(),
                     owner: pod.controller().map(|owner| format!("{}/{}", owner.kind, owner.name)),
                     state: state(*pod),
                     fares: match (not_ready, evicted_at) {
                         _ if lost => outlook(objects, *pod, &forecast),
-                        (None, _) => Fares::Well,
+                        (false, _) => Fares::Well,
                         _ if stays_on_node(objects, *pod) => Fares::NodesOwn,
-                        (Some(_), Some(_)) => Fares::Evicted,
-                        (Some(_), None) => Fares::WithNode,
+                        (true, Some(_)) => Fares::Evicted,
+                        (true, None) => Fares::WithNode,
                     },
                     evicted_at,
                 }
@@ -231,9 +235,8 @@ pub fn explain_node(
     }))
 }
 
-/// When the replacements of a node's pods would be Ready if the node were tainted as out of service now. Each replacement goes
-/// to the node that is given with its pod, in the given order. A pod is left out if its replacement would never be Ready, or
-/// if that is unknown.
+/// When the replacements of a node's pods would be Ready if the node were tainted as out of service now, each on the node that
+/// is given with its pod. A pod is left out if its replacement would never be Ready there, or if that is unknown.
 pub fn forecast_release(
     objects: &Objects,
     node: &str,
@@ -244,21 +247,21 @@ pub fn forecast_release(
     if !objects.node_health(node)?.is_some_and(|node| node.is_unreachable(clock.leases)) {
         return Ok(BTreeMap::new());
     }
-    let cluster = Cluster::from_objects(objects, None);
-    let mut course = Course::new(objects, clock, &cluster, Way::OutOfService, Some(node), BTreeSet::new())?;
-    let mut pods = Vec::new();
+    let (mut pods, mut chosen) = (Vec::new(), Vec::new());
     for (key, node) in replacements {
         if let Some(pod) = objects.pod(key)? {
-            course.choose(pod, node);
-            pods.push((pod, node));
+            pods.push(pod);
+            chosen.push(node);
         }
     }
-    let mut ready = BTreeMap::new();
-    for (pod, node) in pods {
-        ready.extend(course.outcome(pod).ready_at.map(|at| (pod.key().clone(), at)));
-        course.occupy(pod, node);
-    }
-    Ok(ready)
+    let cluster = Cluster::from_objects(objects, None);
+    let run =
+        Forecaster::new(objects, clock, &cluster, &pods)?.run(&Intervention::OutOfService(node.to_owned()), &pods);
+    let ready = pods.iter().zip(chosen).zip(&run.outlooks).filter_map(|((pod, node), outlook)| match outlook.outcome {
+        stead_forecast::Outcome::Ready(at) if outlook.nodes.contains(node) => Some((pod.key().clone(), at)),
+        _ => None,
+    });
+    Ok(ready.collect())
 }
 
 /// The pods of a node that have not ended, or whose objects still wait for it: the highest priority first.
@@ -302,24 +305,21 @@ fn volumes_on(objects: &Objects, node: &str, pods: &[PodView], health: Option<&N
         .collect()
 }
 
-/// What each option means for all the pods, one placed after the other.
-fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodView]) -> Result<Vec<NodeForecast>, ModelError> {
+/// What each option means for all the pods.
+fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodView], future: &Future) -> Vec<NodeForecast> {
     let lost: BTreeSet<ObjectKey> =
         pods.iter().filter(|p| !stays_on_node(objects, **p)).map(|p| p.key().clone()).collect();
     let scene = Scene { node: Some(name.to_owned()), lost, ..Scene::default() };
-    let cluster = Cluster::from_objects(objects, None);
     let mut out = Vec::new();
     for way in scene.ways(objects, clock) {
-        let targets = if way == Way::ForceDeletePod { scene.lost.clone() } else { BTreeSet::new() };
-        let mut course = Course::new(objects, clock, &cluster, way, Some(name), targets)?;
+        let attempt = Attempt { objects, clock, scene: &scene, way };
+        let tried = (way != Way::DoNothing).then(|| future.with(&attempt.intervention(""), pods));
+        let run = tried.as_ref().unwrap_or(&future.undisturbed);
         let (mut each, mut doubts) = (Vec::new(), String::new());
         let (mut last, mut whole, mut nodes, mut back) = (None, true, BTreeSet::new(), BTreeSet::new());
-        for pod in pods {
-            let Outcome { ready_at, nodes: its, steps, unknown, doubt } = course.outcome(*pod);
+        for (pod, outlook) in pods.iter().zip(&run.outlooks) {
+            let Outcome { ready_at, nodes: its, steps, unknown, doubt } = attempt.outcome(run, outlook, *pod);
             doubts.extend(doubt.map(|doubt| format!("; {}: {doubt}", pod.full_name())));
-            if let Some(node) = its.first().filter(|n| ready_at.is_some() && *n != name) {
-                course.occupy(*pod, node);
-            }
             if !stays_on_node(objects, *pod) {
                 last = last.max(ready_at);
                 whole &= ready_at.is_some();
@@ -335,12 +335,12 @@ fn forecasts(objects: &Objects, name: &str, clock: &Clock, pods: &[PodView]) -> 
             way,
             ready_at: if scene.lost.is_empty() { Some(clock.now) } else { last.filter(|_| whole) },
             nodes: nodes.into_iter().collect(),
-            risk: risk(&course, &helped, pods) + &doubts,
+            risk: risk(&Attempt { scene: &helped, ..attempt }, run, pods) + &doubts,
             commands: commands(way, &helped, ""),
             pods: each,
         });
     }
-    Ok(out)
+    out
 }
 
 fn stays_on_node(objects: &Objects, pod: PodView) -> bool {

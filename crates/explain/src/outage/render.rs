@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::forecast::Forecast;
 use super::time_text::when;
+use super::way::Step;
 use crate::explanation::some;
 use crate::wrap::wrapped;
 
@@ -25,10 +26,11 @@ pub(crate) fn render_forecasts(out: &mut String, forecasts: &[Forecast], now: Ti
         let _ = writeln!(out, "  {}: {ready}{place}", f.way.as_str());
         // The last step of a pod that becomes Ready is in the first line.
         let shown = f.steps.len() - usize::from(f.ready_at.is_some() && !f.steps.is_empty());
-        for together in f.steps[..shown].chunk_by(|a, b| a.at == b.at) {
+        let time = |step: &Step| step.at.map(|at| when(at, now));
+        for together in f.steps[..shown].chunk_by(|a, b| time(a) == time(b)) {
             let what = together.iter().map(|s| s.what.as_str()).collect::<Vec<_>>().join(", ");
-            match together[0].at {
-                Some(at) => wrapped(out, "    ", &format!("{}: {what}", when(at, now))),
+            match time(&together[0]) {
+                Some(time) => wrapped(out, "    ", &format!("{time}: {what}")),
                 None => wrapped(out, "    ", &what),
             }
         }

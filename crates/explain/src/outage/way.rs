@@ -2,6 +2,9 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use stead_forecast::{Milestone, Outlook};
+
+use crate::explanation::some;
 
 /// What a person may do about a node that is silent, or about what hangs on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -44,15 +47,6 @@ pub struct Step {
     pub at: Option<Timestamp>,
 }
 
-/// Why something does not come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Miss {
-    /// It never does.
-    Never(String),
-    /// It cannot be told whether it does.
-    Unknown(String),
-}
-
 /// What becomes of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -66,24 +60,47 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn step(&mut self, what: impl Into<String>, at: Timestamp) {
-        self.steps.push(Step { what: what.into(), at: Some(at) });
-    }
-
-    pub(super) fn never(mut self, why: impl Into<String>) -> Outcome {
-        self.steps.push(Step { what: why.into(), at: None });
-        Outcome { ready_at: None, ..self }
-    }
-
-    pub(super) fn missed(self, miss: Miss) -> Outcome {
-        match miss {
-            Miss::Never(why) => self.never(why),
-            Miss::Unknown(why) => Outcome { ready_at: None, unknown: Some(why), ..self },
+    /// An outlook in words. `never` says why the pod is never Ready.
+    pub(super) fn of(outlook: &Outlook, now: Timestamp, never: impl FnOnce() -> String) -> Outcome {
+        let step = |(at, milestone): &(Timestamp, Milestone)| Step { what: what(milestone, *at <= now), at: Some(*at) };
+        let mut out = Outcome {
+            nodes: outlook.nodes.clone(),
+            steps: outlook.milestones.iter().map(step).collect(),
+            ..Outcome::default()
+        };
+        match &outlook.outcome {
+            stead_forecast::Outcome::Ready(at) => {
+                out.ready_at = Some(*at);
+                out.steps.push(Step { what: "Ready".to_owned(), at: Some(*at) });
+            }
+            stead_forecast::Outcome::Never => out.steps.push(Step { what: never(), at: None }),
+            stead_forecast::Outcome::Unknown(why) => out.unknown = Some(why.to_string()),
         }
+        out.doubt = outlook.tie.as_ref().filter(|_| out.ready_at.is_some()).map(|tie| {
+            format!(
+                "the scheduler chooses one of {} equally good nodes, possibly {}, which is unreachable: the pod would not \
+                 start there",
+                tie.nodes,
+                some(&tie.unreachable)
+            )
+        });
+        out
     }
+}
 
-    pub(super) fn ready(mut self, at: Timestamp) -> Outcome {
-        self.step("Ready", at);
-        Outcome { ready_at: Some(at), ..self }
+/// A moment in words.
+fn what(milestone: &Milestone, is_past: bool) -> String {
+    match milestone {
+        Milestone::ReplacedBefore(pod) => format!("pod {pod} was created in its place"),
+        Milestone::DeletionRequested(pod) if is_past => format!("the deletion of pod {pod} was requested"),
+        Milestone::DeletionRequested(pod) => format!("the deletion of pod {pod} is requested"),
+        Milestone::Gone(pod) => format!("the object of pod {pod} is gone"),
+        Milestone::Created { again: false } => "its replacement is created".to_owned(),
+        Milestone::Created { again: true } => "another is created".to_owned(),
+        Milestone::Scheduled => "it is scheduled".to_owned(),
+        Milestone::ScheduledToUnreachable(node) => format!("it is scheduled to {node}, which is unreachable"),
+        Milestone::EvictedThere => "it is evicted there".to_owned(),
+        Milestone::Detached { volume, node } => format!("volume {volume} is detached from {node}"),
+        Milestone::StillRuns(node) => format!("the kubelet of {node} reports that it still runs"),
     }
 }

@@ -35,15 +35,14 @@ fn all() -> Situation {
         .now(900.0)
 }
 
-/// All that is said of the situation, as of the newest time in it: what cannot be read is said to be so.
-fn tell(items: Vec<Value>, there: &Situation) {
+/// What is said of the node and of one of the pods, as of the newest time in it: what cannot be read is said to be so.
+fn tell(items: Vec<Value>, there: &Situation, turn: usize) {
     let there = Situation { items, clock: there.clock.clone() };
     let objects = there.objects();
     for now in [Some(there.clock.now), newest(&objects)].into_iter().flatten() {
         let clock = Clock::new(&objects, now, there.clock.timers.clone());
-        for pod in ["web-1-x", "web-1-y", "db-0", "db-1", "j-x"] {
-            let _ = explain(&objects, &ObjectKey::new("Pod", "default", pod), &Situation::kinds(), &clock);
-        }
+        let pod = ["web-1-x", "web-1-y", "db-0", "db-1", "j-x"][turn % 5];
+        let _ = explain(&objects, &ObjectKey::new("Pod", "default", pod), &Situation::kinds(), &clock);
         let _ = explain_node(&objects, "a", &Situation::kinds(), &clock);
     }
 }
@@ -78,7 +77,7 @@ fn what_nobody_can_reckon_with_is_no_reason_to_fall_over() {
             for value in absurd {
                 let mut items = there.items.clone();
                 *items[i].pointer_mut(&path).expect("it is there") = value;
-                tell(items, &there);
+                tell(items, &there, tried);
                 tried += 1;
             }
         }

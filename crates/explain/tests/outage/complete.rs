@@ -73,6 +73,10 @@ fn complete_workload(item: &mut Value, pod: Option<&Value>, last: Option<u32>) {
     if item["spec"]["selector"].get("matchLabels").is_some() || item["spec"]["selector"] == json!({}) {
         item["spec"]["selector"] = json!({ "matchLabels": labels });
     }
+    // A ReplicaSet of another revision than those that have pods wants none.
+    if item["kind"] == "ReplicaSet" && pod.is_none() {
+        item["spec"]["replicas"] = 0.into();
+    }
     // In short, each StatefulSet wants three pods; here, those that it has.
     if item["kind"] == "StatefulSet" && item["spec"]["replicas"] == 3 {
         item["spec"]["replicas"] = last.map_or(1, |last| last + 1).into();
@@ -89,6 +93,10 @@ fn complete_workload(item: &mut Value, pod: Option<&Value>, last: Option<u32>) {
     }
     item["metadata"]["labels"] = labels.clone();
     item["spec"]["template"] = json!({ "metadata": { "labels": labels }, "spec": spec });
+    if item["kind"] == "ReplicaSet" {
+        // Each is of a revision of its own.
+        item["spec"]["template"]["metadata"]["annotations"] = json!({ "revision": name });
+    }
     if item["kind"] == "Job"
         && let Some(spec) = item["spec"].as_object_mut()
     {
@@ -161,6 +169,7 @@ fn complete_attachments(items: &mut [Value]) {
         let digest = Sha256::new().chain_update(handle).chain_update(driver).chain_update(&node).finalize();
         let name = digest.iter().fold(String::from("csi-"), |name, byte| format!("{name}{byte:02x}"));
         item["metadata"]["name"] = name.into();
+        item["spec"]["attacher"] = driver.into();
         item["metadata"]["finalizers"] = json!([format!("external-attacher/{}", driver.replace('.', "-"))]);
         if item["status"]["attached"] == true {
             attached.push((node, unique));

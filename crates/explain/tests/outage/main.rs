@@ -5,6 +5,5 @@ mod complete;
 mod forecasts;
 mod nodes;
 mod recordings;
-mod simulated;
 mod situation;
 mod texts;

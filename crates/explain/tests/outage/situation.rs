@@ -192,12 +192,8 @@ impl Situation {
         }))
     }
 
+    /// Its objects, with all that an API server and the controllers add.
     pub(crate) fn objects(&self) -> Objects {
-        Objects::from_items(self.items.clone())
-    }
-
-    /// The same with all that an API server and the controllers add.
-    pub(crate) fn completed(&self) -> Objects {
         Objects::from_items(complete(self.items.clone()))
     }
 
@@ -260,7 +256,11 @@ pub(crate) enum Storage {
 }
 
 fn owner(kind: &str, name: &str) -> Value {
-    let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+    let version = match kind {
+        "Job" => "batch/v1",
+        "Node" => "v1",
+        _ => "apps/v1",
+    };
     json!({ "apiVersion": version, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true })
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
-use stead_model::OUT_OF_SERVICE;
-use stead_model::times::created;
+use stead_model::times::{created, near};
+use stead_model::{Event, OUT_OF_SERVICE, Typed};
 
 use crate::choices::Question;
 use crate::grid::Grid;
@@ -71,6 +71,39 @@ impl Controller for PodGc {
         let again = (!self.missing.is_empty()).then(|| self.until_next(cx));
         Step::writes(deletions.writes).and_again(again)
     }
+
+    /// Besides the objects, which nodes it has missed before: events say when they were deleted.
+    fn resume(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) {
+        let store = cx.store;
+        for (key, object) in store.iter() {
+            let change = Change { key: key.clone(), before: None, after: Some(object.clone()) };
+            self.affected(cx, &change, wakes);
+        }
+        for (name, removed) in removals(store) {
+            let existed = pods_on(store, &name).any(|(_, pod)| created(&pod.metadata).is_some_and(|at| at > removed));
+            let missed = grid(cx).at_or_after(removed);
+            if missed <= cx.now && !existed && self.missing.contains(&*name) {
+                self.quarantine.insert(name.as_str().into(), missed + cx.settings.timers.orphan_quarantine);
+            }
+        }
+    }
+}
+
+/// When nodes were last deleted, as events say.
+fn removals(store: &Store) -> BTreeMap<String, Timestamp> {
+    let mut removals = BTreeMap::new();
+    let events = store.iter().filter(|(key, _)| matches!(key.kind, ObjectKind::Untyped(_)) && key.kind.name() == "Event");
+    for (key, object) in events {
+        let Ok(event) = Event::from_raw(&key.to_model(), &object.to_json()) else { continue };
+        let is_removal = matches!(event.reason.as_deref(), Some("RemovingNode" | "DeletingNode"));
+        let about = event.involved_object.as_ref().filter(|about| about.kind.as_deref() == Some("Node"));
+        let Some(name) = about.and_then(|about| about.name.clone()).filter(|_| is_removal) else { continue };
+        let at = event.last_timestamp.as_ref().map(|at| at.0).or(event.event_time.as_ref().map(|at| at.0));
+        let Some(at) = at.and_then(near) else { continue };
+        let last = removals.entry(name).or_insert(at);
+        *last = at.max(*last);
+    }
+    removals
 }
 
 fn grid(cx: &Context<'_>) -> Grid {
@@ -230,6 +263,7 @@ mod tests {
     use crate::object::SimObject;
     use crate::settings::Settings;
     use crate::simulation::{Happening, Simulation};
+    use crate::world::World;
     use serde_json::{Value, json};
 
     const START: i64 = 1_767_225_600;
@@ -360,6 +394,25 @@ mod tests {
         simulation.take_journal();
         simulation.run_until(at(1000)).expect("runs");
         assert_eq!(changes(&mut simulation), ["560 q Failed", "560 q gone"]);
+    }
+
+    /// A node that is gone since 30 s before was missed 20 s before.
+    #[test]
+    fn events_tell_since_when_a_node_is_missed() {
+        let event = |at: Timestamp| {
+            SimObject::from_json(&json!({ "apiVersion": "v1", "kind": "Event",
+                "metadata": { "name": "a.1", "namespace": "default" }, "reason": "RemovingNode",
+                "involvedObject": { "kind": "Node", "name": "a" }, "lastTimestamp": at.to_string() }))
+            .expect("an event")
+        };
+        for (removed, expected) in [(-30, "20 p gone"), (-500, "60 p gone")] {
+            let settings = Settings::default().with_components(&[ControllerId::PodGc]);
+            let objects = [pod("p", Some("a"), &[]), event(at(removed))];
+            let mut simulation = Simulation::resume(at(0), settings, Choices::enumerated(), objects, World::default());
+            simulation.follow();
+            simulation.run_until(at(100)).expect("runs");
+            assert_eq!(changes(&mut simulation).last().map(String::as_str), Some(expected), "{removed}");
+        }
     }
 
     /// Go's `TestGCUnscheduledTerminating`. A pod that only waits for its finalizers is left alone.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use stead_model::{Objects, PodView, pod_volumes};
 
-use super::forecast::Scene;
+use super::forecast::{Future, Scene};
 use super::time_text::when;
 use super::timers::Clock;
 
@@ -19,6 +19,8 @@ pub(crate) struct OutageExplainer<'a> {
     pub(crate) clock: &'a Clock,
     /// The kinds that were read.
     pub(crate) kinds: &'a BTreeSet<String>,
+    /// What becomes of the pod or the pods of the node; none where nothing happens to them.
+    pub(crate) future: Option<&'a Future<'a>>,
 }
 
 impl OutageExplainer<'_> {

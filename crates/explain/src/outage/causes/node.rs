@@ -34,8 +34,8 @@ impl OutageExplainer<'_> {
                 Some(at) => format!("no heartbeat since {} (last {source})", when(at, now)),
                 None => "no heartbeat: the time of the last one is unknown".to_owned(),
             });
-            if node.readiness == Readiness::Ready {
-                let at = eviction::unknown_from(self.clock, &node).unwrap_or(now);
+            let found = self.future.and_then(|future| future.undisturbed.found_unreachable.get(name));
+            if let Some(at) = found.copied().filter(|_| node.readiness == Readiness::Ready) {
                 out.push(format!("the node controller will mark it Unknown at about {}", when(at, now)));
             }
         }

@@ -9,7 +9,7 @@ use super::OutageExplainer;
 use crate::managers::managers_of;
 use crate::outage::eviction::{self, tolerance};
 use crate::outage::forecast::Scene;
-use crate::outage::node::health;
+use crate::outage::node::{health, is_on_not_ready_node};
 use crate::outage::time_text::{span, when};
 
 impl OutageExplainer<'_> {
@@ -144,9 +144,7 @@ impl OutageExplainer<'_> {
 
     /// About a pod on a node that is reachable, but not ready.
     pub(crate) fn on_not_ready_node(&self, pod: PodView) -> Vec<String> {
-        let node = pod.node().and_then(|name| health(self.objects, name));
-        let not_ready = node.is_some_and(|n| n.is_reachable_but_not_ready(self.clock.leases));
-        if not_ready { self.left_behind(pod) } else { Vec::new() }
+        if is_on_not_ready_node(self.objects, self.clock, pod) { self.left_behind(pod) } else { Vec::new() }
     }
 
     /// About a pod on a node that is unreachable or not ready, whose deletion has not been requested yet.
@@ -158,7 +156,7 @@ impl OutageExplainer<'_> {
             out.push("the pod garbage collector deletes the pods of a node that does not exist".to_owned());
             return out;
         };
-        out.push(match eviction::evicted(self.objects, self.clock, &node, pod) {
+        out.push(match self.future.and_then(|future| future.evicted(pod)) {
             Some(at) => {
                 let others = node.taints().iter().filter(|t| t.effect == "NoExecute");
                 let tolerates = match tolerance(pod, others.chain([&eviction::evicting(&node)])) {

@@ -5,8 +5,8 @@ use stead_model::{ObjectKey, PodView, PodVolume, VolumeAttachmentView, pod_volum
 
 use super::OutageExplainer;
 use crate::explanation::some;
-use crate::outage::detaching::{holders, released_before};
 use crate::outage::forecast::{Scene, is_lost};
+use crate::outage::holders::holders;
 use crate::outage::risk::may_be_mounted;
 use crate::outage::time_text::{moment, span, when};
 
@@ -89,7 +89,7 @@ impl OutageExplainer<'_> {
             if is_lost(self.objects, self.clock, node) {
                 out.extend(self.node(node));
             }
-            out.extend(self.timer(pod, volume, held, &by));
+            out.extend(self.timer(volume, held, &by));
         }
         if !scene.locked.is_empty() {
             let deployment = scene.deployment.as_deref().unwrap_or_default();
@@ -102,7 +102,7 @@ impl OutageExplainer<'_> {
     }
 
     /// Whether the timer of the forced detach is running.
-    fn timer(&self, pod: PodView, volume: &PodVolume, held: &VolumeAttachmentView, by: &[PodView]) -> Vec<String> {
+    fn timer(&self, volume: &PodVolume, held: &VolumeAttachmentView, by: &[PodView]) -> Vec<String> {
         let (now, timers, node) = (self.clock.now, &self.clock.timers, held.node.as_str());
         if let Some(since) = held.detaching_since {
             return vec![format!(
@@ -135,12 +135,15 @@ impl OutageExplainer<'_> {
                 "{node} does not report it as mounted: it is detached as soon as the controller sees that"
             )];
         }
-        let since = timers.begun(released_before(self.objects, self.clock, pod));
+        let attachment = (volume.name().to_owned(), node.to_owned());
+        let Some(until) = self.future.and_then(|future| future.undisturbed.detaching.get(&attachment)).copied() else {
+            return Vec::new();
+        };
         vec![format!(
             "no pod uses it there any more: the {long} timer after which it is force-detached runs since about {}, until {}; \
              it is kept in the memory of kube-controller-manager and starts again when that restarts",
-            moment(since),
-            when(since + wait, now)
+            moment(until - wait),
+            when(until, now)
         )]
     }
 }

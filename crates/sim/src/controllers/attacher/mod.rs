@@ -259,9 +259,11 @@ impl Attacher {
         if let Err(message) = accepted {
             return self.fail(cx, key, &prepared, writes, message);
         }
-        if cx.settings.storage.attach.is_positive() {
-            self.start(key, Action::Attach, cx.now + cx.settings.storage.attach);
-            return Step::writes(writes).and_again(Some(cx.settings.storage.attach));
+        let storage = &cx.settings.storage;
+        let takes = storage.driver(&attachment.spec.attacher).attach.unwrap_or(storage.attach);
+        if takes.is_positive() {
+            self.start(key, Action::Attach, cx.now + takes);
+            return Step::writes(writes).and_again(Some(takes));
         }
         writes.extend(self.attached(key, &prepared).writes);
         Step::writes(writes)

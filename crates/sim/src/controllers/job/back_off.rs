@@ -18,7 +18,7 @@ impl BackOffRecord {
     /// The record after some more pods have ended.
     pub(super) fn after(self, succeeded: &[&Pod], failed: &[&Pod]) -> BackOffRecord {
         let Some(success) = succeeded.iter().map(|pod| finished_at(pod)).max() else {
-            let failures = self.failures + u32::try_from(failed.len()).unwrap_or(u32::MAX);
+            let failures = self.failures.saturating_add(u32::try_from(failed.len()).unwrap_or(u32::MAX));
             return BackOffRecord { failures, last: failed.iter().map(|pod| finished_at(pod)).max().or(self.last) };
         };
         let later: Vec<Timestamp> = failed.iter().map(|pod| finished_at(pod)).filter(|at| *at > success).collect();

@@ -28,7 +28,7 @@ pub(super) struct Managed {
 pub(super) fn manage(cx: &mut Context<'_>, view: &mut View<'_>) -> Managed {
     let active = i32::try_from(view.active.len()).unwrap_or(i32::MAX);
     let wanted = if view.is_suspended() { 0 } else { wanted(view, active) };
-    let surplus = usize::try_from(active - wanted).unwrap_or_default();
+    let surplus = usize::try_from(active.saturating_sub(wanted)).unwrap_or_default();
     let mut delete = victims(view, surplus, cx.choices);
     if !view.is_suspended() {
         delete.truncate(MOST_PODS);
@@ -44,7 +44,7 @@ pub(super) fn manage(cx: &mut Context<'_>, view: &mut View<'_>) -> Managed {
         return Managed { active: active - deleted, missing: false };
     }
     let terminating = if replaces_only_failed(view.spec) { view.terminating } else { 0 };
-    match usize::try_from(wanted - terminating - active) {
+    match usize::try_from(wanted.saturating_sub(terminating).saturating_sub(active)) {
         Ok(count) if count > 0 => create(cx, view, active, count),
         _ => Managed { active, missing: false },
     }
@@ -57,7 +57,7 @@ fn wanted(view: &View<'_>, active: i32) -> i32 {
         // After the first success the others are left alone.
         None if view.succeeded > 0 => active,
         None => parallelism,
-        Some(completions) => (completions - view.succeeded).min(parallelism).max(0),
+        Some(completions) => completions.saturating_sub(view.succeeded).min(parallelism).max(0),
     }
 }
 
@@ -102,7 +102,7 @@ fn indexes_to_create(cx: &Context<'_>, view: &View<'_>, count: usize) -> Result<
     }
     let missing = taken.missing(view.completions(), count);
     let wait = |index: &i32| match view.replaced.get(index) {
-        Some(pod) => left(&cx.settings.timers, all_failures_before(pod) + 1, finished_at(pod), view.now),
+        Some(pod) => left(&cx.settings.timers, all_failures_before(pod).saturating_add(1), finished_at(pod), view.now),
         None => SignedDuration::ZERO,
     };
     let ready: Vec<i32> = missing.iter().copied().filter(|index| wait(index).is_zero()).collect();

@@ -10,6 +10,7 @@ mod tests;
 mod tracking;
 mod view;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -83,7 +84,14 @@ impl Controller for Jobs {
         let elected = lease.and_then(|lease| lease.spec.as_ref()?.acquire_time.as_ref()).map(|time| time.0);
         for job in store.all::<Job>().filter(|job| !is_finished(job)) {
             let (Some(spec), Some(uid)) = (&job.spec, &job.metadata.uid) else { continue };
-            let counted = |pod: &&Arc<Pod>| !is_tracked(pod) && elected.is_none_or(|time| finished_at(pod) >= time);
+            // Those in the list of pods that are about to be counted are in the record already.
+            let uncounted = job.status.as_ref().and_then(|status| status.uncounted_terminated_pods.as_ref());
+            let uncounted = uncounted.iter().flat_map(|list| list.failed.iter().chain(&list.succeeded).flatten());
+            let uncounted: BTreeSet<&str> = uncounted.map(String::as_str).collect();
+            let is_listed = |pod: &Pod| pod.metadata.uid.as_deref().is_some_and(|uid| uncounted.contains(uid));
+            let counted = |pod: &&Arc<Pod>| {
+                (!is_tracked(pod) || is_listed(pod)) && elected.is_none_or(|time| finished_at(pod) >= time)
+            };
             let pods: Vec<&Pod> = store.all_owned_by::<Pod>(uid).filter(counted).map(|pod| &**pod).collect();
             let succeeded: Vec<&Pod> = pods.iter().copied().filter(|pod| phase(pod) == "Succeeded").collect();
             let failed: Vec<&Pod> = pods.into_iter().filter(|pod| is_failed(pod, spec)).collect();

@@ -135,7 +135,7 @@ fn end_by_indexes(view: &View<'_>, settings: &Settings) -> Option<JobCondition> 
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(failed(view, settings, "MaxFailedIndexesExceeded", message));
     }
-    if failures > 0 && failures + view.succeeded >= view.completions() {
+    if failures > 0 && failures.saturating_add(view.succeeded) >= view.completions() {
         return Some(failed(view, settings, "FailedIndexes", "Job has failed indexes"));
     }
     let policy = view.spec.success_policy.as_ref().filter(|_| settings.since(31));

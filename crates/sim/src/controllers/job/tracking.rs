@@ -119,7 +119,7 @@ fn count_untracked(status: &mut JobStatus, tracked: &BTreeSet<String>) -> bool {
         uids.retain(|uid| tracked.contains(uid));
         let counted = i32::try_from(before - uids.len()).unwrap_or(i32::MAX);
         if counted > 0 {
-            *counter = Some(counter.unwrap_or_default() + counted);
+            *counter = Some(counter.unwrap_or_default().saturating_add(counted));
             changed = true;
         }
         list.take_if(|uids| uids.is_empty());

@@ -123,8 +123,8 @@ impl<'a> View<'a> {
         let new_good = view.ended(&good, |pod| phase(pod) == "Succeeded");
         let new_bad = view.ended(&bad, |pod| is_failed(pod, spec));
         let counted = new_bad.iter().filter(|pod| failure_meaning(spec, pod) != FailureMeaning::Ignored).count();
-        view.succeeded = view.status.succeeded.unwrap_or_default() + count(new_good.len() + good.len());
-        view.failed = view.status.failed.unwrap_or_default() + count(counted + bad.len());
+        view.succeeded = view.status.succeeded.unwrap_or_default().saturating_add(count(new_good.len() + good.len()));
+        view.failed = view.status.failed.unwrap_or_default().saturating_add(count(counted + bad.len()));
         view.back_off = back_off.after(&new_good, &new_bad);
         view
     }

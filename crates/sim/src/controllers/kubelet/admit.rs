@@ -34,7 +34,7 @@ impl Kubelet {
         let requests = Amounts::of_pod(pod);
         let allocatable = self.allocatable(name, node);
         let Some(run) = self.node_run(name).filter(|run| !run.starting) else { return false };
-        let others = run.pods.iter().filter_map(|id| self.pods.get(id)).map(|run| &*run.pod);
+        let others = run.pods.iter().filter_map(|id| self.pods.get(id)).filter(|run| run.takes_room()).map(|run| &*run.pod);
         let rejected = match run.shutdown {
             Some(_) => Some(Rejection {
                 reason: "NodeShutdown".into(),
@@ -69,7 +69,9 @@ impl Kubelet {
         }
         self.change_node(name, |node| {
             node.pods.insert(id.clone());
-            node.used.add(&requests);
+            if run.takes_room() {
+                node.used.add(&requests);
+            }
         });
         self.pods.insert(id.clone(), Arc::new(run));
         true
@@ -91,6 +93,7 @@ impl Kubelet {
             let status = reject(cx, id, &run.pod, &rejected, report.out);
             run.own = Some(Arc::new(status));
             run.timers.clear();
+            self.free_room(run);
             run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
             return false;
         }
@@ -113,7 +116,13 @@ impl Kubelet {
             return;
         }
         let id = id_of(pod);
-        let mut run = PodRun::new(node, pod, cx.world.workload_of(cx.store, pod));
+        let mut known = Arc::clone(pod);
+        if !cx.world.is_connected(node, cx.now) {
+            // It learns of the deletion when it is back.
+            let metadata = &mut Arc::make_mut(&mut known).metadata;
+            (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds) = (None, None);
+        }
+        let mut run = PodRun::new(node, &known, cx.world.workload_of(cx.store, pod));
         let status = run.status();
         let started = |status: &ContainerStatus| {
             is_running(status) || status.last_state.as_ref().is_some_and(|state| state.terminated.is_some())

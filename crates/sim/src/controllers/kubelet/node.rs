@@ -347,6 +347,10 @@ fn own_conditions(
     let mut changed = false;
     for mut wanted in conditions(KubeletForm::Kubernetes, cx.now) {
         let before = condition(node, &wanted.type_);
+        if found && before.is_none() && condition(node, "Ready").is_some() {
+            // Nor does it report what it has not reported before.
+            continue;
+        }
         if wanted.type_ == "Ready" && run.shutdown.is_some() {
             wanted.status = "False".into();
             wanted.reason = Some("KubeletNotReady".into());

@@ -139,6 +139,12 @@ impl PodRun {
         Some(self.shutdown.map_or(grace, |shutdown| shutdown.min(grace)).max(1))
     }
 
+    /// Whether it takes room: not any more once its containers have ended (`IsPodKnownTerminated`), though its volumes are
+    /// still to be unmounted.
+    pub(super) fn takes_room(&self) -> bool {
+        !matches!(self.stage, Stage::Unmounting { .. } | Stage::Finished)
+    }
+
     fn due(&self) -> Option<Timestamp> {
         match self.stage {
             Stage::Volumes | Stage::Running => self.timers.iter().map(|timer| timer.at).min(),
@@ -349,14 +355,22 @@ impl Kubelet {
         let mut status = run.status();
         end_containers(&run.pod, &mut status, code, cx.now);
         report.set_status(cx, run, status, true);
+        self.free_room(run);
         run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
+    }
+
+    /// A pod takes no room any more.
+    pub(super) fn free_room(&mut self, run: &PodRun) {
+        if run.takes_room() {
+            self.change_node(&run.node, |node| node.used.remove(&Amounts::of_pod(&run.pod)));
+        }
     }
 
     /// The pod has left the node.
     fn forget_pod(&mut self, id: &PodId, run: &PodRun) {
         self.release_volumes(&run.node, id, &run.pod);
         let shuts_down = self.change_node(&run.node, |node| {
-            if node.pods.remove(id) {
+            if node.pods.remove(id) && run.takes_room() {
                 node.used.remove(&Amounts::of_pod(&run.pod));
             }
             node.shutdown.is_some()

@@ -141,6 +141,25 @@ fn a_pod_starts_and_ends() {
     assert!(simulation.world().process("").is_none());
 }
 
+/// `IsPodKnownTerminated`: the scheduler sees as well that the first pod has ended, and may place the next one.
+#[test]
+fn a_pod_that_has_ended_takes_no_room_while_its_volumes_are_unmounted() {
+    let mut simulation = cluster(Settings::default());
+    let large = || json!({ "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": "10" } } }] });
+    create(&mut simulation, pod("p", "a", large()));
+    simulation.run_until(at(105)).expect("runs");
+    delete(&mut simulation, "p", None);
+    let ended = |simulation: &Simulation| {
+        simulation.store().get::<Pod>("n", "p").is_none_or(|pod| pods::has_ended(pod))
+    };
+    assert!(simulation.run_until_holds(at(140), ended).expect("runs"));
+    assert!(simulation.store().get::<Pod>("n", "p").is_some(), "its object is still there");
+    create(&mut simulation, pod("q", "a", large()));
+    simulation.run_until(at(150)).expect("runs");
+    let next = simulation.store().get::<Pod>("n", "q").expect("it exists");
+    assert!(pods::is_ready(next), "{next:?}");
+}
+
 #[test]
 fn init_containers_and_probes_take_their_time() {
     let mut simulation = cluster(Settings::default());

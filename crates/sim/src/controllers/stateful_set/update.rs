@@ -75,7 +75,9 @@ impl<'a, 'b> Update<'a, 'b> {
         writes: &'a mut Vec<Write>,
     ) -> Update<'a, 'b> {
         let start = start_ordinal(set);
-        let mut wanted: Vec<Replica> = (start..start.saturating_add(replicas(set))).map(Replica::Missing).collect();
+        // More than there can be objects are never created.
+        let wanted = (start..start.saturating_add(replicas(set))).take(cx.settings.limits.objects);
+        let mut wanted: Vec<Replica> = wanted.map(Replica::Missing).collect();
         let mut condemned = Vec::new();
         for pod in pods {
             let Some(ordinal) = ordinal(pod) else { continue };
