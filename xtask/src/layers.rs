@@ -85,7 +85,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     (
         "stead-agree",
         Testing,
-        &["stead-chance", "stead-kubectl", "stead-model", "stead-sim", "stead-testbed", "stead-whatif"],
+        &["stead-chance", "stead-dump", "stead-kubectl", "stead-model", "stead-sim", "stead-testbed", "stead-whatif"],
     ),
     ("stead-dist", Testing, &["stead-manifests"]),
     (

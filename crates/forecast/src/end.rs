@@ -55,12 +55,12 @@ impl Wanted<'_> {
         let Some(owner) = pod.controller() else { return };
         let set = || store.get::<ReplicaSet>(namespace, &owner.name).filter(|_| owner.kind == "ReplicaSet");
         let deployment = set().and_then(|set| controller_of(&set.metadata)).map(|owner| owner.uid.clone());
-        let siblings = deployment.iter().flat_map(|uid| store.owned_by(uid));
+        let siblings = deployment.iter().flat_map(|uid| store.owned_by(uid)).map(|(key, _)| key);
         let owners: BTreeSet<SimKey> = siblings.cloned().collect();
         let mut uids: Vec<String> = owners.iter().filter_map(|key| Some(store.object(key)?.uid().to_owned())).collect();
         uids.push(owner.uid.clone());
         for uid in &uids {
-            self.keys.extend(store.owned_by(uid).cloned());
+            self.keys.extend(store.owned_by(uid).map(|(key, _)| key.clone()));
         }
         self.keys.extend(owners);
         let kinds = [

@@ -24,7 +24,7 @@ const LIMIT: f64 = 100.0;
 pub(crate) fn measure(bounds: &mut Bounds, runs: usize) -> Result<()> {
     let items = cluster();
     let kinds: BTreeSet<String> = items.iter().filter_map(|item| Some(item["kind"].as_str()?.to_owned())).collect();
-    let clock = Clock::at(NOW.parse::<Timestamp>().map_err(anyhow::Error::msg)?);
+    let clock = Clock::at(NOW.parse::<Timestamp>()?);
     let key = ObjectKey::pod("team-0", "db-0");
     let mut times = Vec::new();
     let mut options = 0;

@@ -101,7 +101,7 @@ fn node_name(i: usize) -> String {
 
 /// Machines in three zones.
 fn cluster(nodes: usize) -> Result<Simulation> {
-    let now: Timestamp = "2026-01-01T00:00:00Z".parse().map_err(anyhow::Error::msg)?;
+    let now: Timestamp = "2026-01-01T00:00:00Z".parse()?;
     let mut simulation = Simulation::new(now, Settings::default(), Choices::seeded(1));
     for i in 0..nodes {
         let zone = format!("zone-{}", i % 3);
