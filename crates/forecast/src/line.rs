@@ -41,6 +41,8 @@ pub(crate) struct Line {
     pub(crate) milestones: Vec<(Timestamp, Milestone)>,
     /// When it became Ready.
     pub(crate) ready: Option<Timestamp>,
+    /// When the run began.
+    began: Timestamp,
     /// Since when the next pod is awaited.
     pub(crate) awaited: Option<Timestamp>,
     /// How many replacements were created.
@@ -104,6 +106,7 @@ impl Line {
             first,
             milestones: Vec::new(),
             ready: None,
+            began: simulation.now(),
             awaited: Some(simulation.now()),
             replacements: 0,
             in_a_row: VecDeque::new(),
@@ -267,15 +270,18 @@ impl Line {
     pub(crate) fn check_ready(&mut self, simulation: &Simulation, returned: Option<&str>) {
         let Some(pod) = self.pod(simulation.store()).filter(|pod| !is_leaving(pod)) else { return };
         let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let is_ready = conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        let Some(node) = node_of(pod).filter(|node| is_ready && is_connected(simulation, node)) else { return };
+        let ready = conditions.filter(|condition| condition.type_ == "Ready" && condition.status == "True").last();
+        let Some(ready) = ready else { return };
+        let Some(node) = node_of(pod).filter(|node| is_connected(simulation, node)) else { return };
         if simulation.store().get::<Node>("", node).is_none() {
             return;
         }
         if !self.is_new && returned == Some(node) {
             self.milestones.push((simulation.now(), Milestone::StillRuns(node.to_owned())));
         }
-        self.ready = Some(simulation.now());
+        // Before the run began, only the condition knows; it is exact to the second.
+        let since = ready.last_transition_time.as_ref().map(|time| time.0).filter(|since| *since < self.began);
+        self.ready = Some(since.filter(|_| simulation.now() == self.began).unwrap_or_else(|| simulation.now()));
     }
 }
 

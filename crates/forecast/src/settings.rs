@@ -68,13 +68,26 @@ pub(crate) fn settings(objects: &Objects, clock: &Clock) -> Settings {
     kubelet.resume = found.kubelet_return;
     kubelet.lease_period = lease_period(objects).unwrap_or(kubelet.lease_period);
     // The attacher looks up nodes in their CSINodes; where none was read, it is assumed to find them.
-    settings.storage.sidecars = !objects.has_none("CSINode");
+    settings.storage.sidecars = !objects.has_none("CSINode") && is_by_sidecars(objects);
     for (driver, takes) in attach_times(objects) {
         settings.storage.drivers.entry(driver).or_default().attach = Some(takes);
     }
     settings.workload.start = found.start;
     settings.workload.stop = found.stop;
     settings
+}
+
+/// The annotation with which the external-attacher saves the driver's name of a node before it attaches a volume there.
+const NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
+
+/// Whether the external-attacher attaches volumes. Other attachers do not save the name of a node, and need no CSINode of a
+/// node that is deleted.
+fn is_by_sidecars(objects: &Objects) -> bool {
+    let mut attached = objects.of_kind(VolumeAttachment::KIND).filter_map(|object| {
+        let attachment = object.typed::<VolumeAttachment>().ok()?;
+        attachment.status.as_ref()?.attached.then_some(attachment)
+    });
+    attached.all(|attachment| attachment.metadata.annotations.iter().flatten().any(|(name, _)| name == NODE_ID))
 }
 
 /// How long drivers take to attach a volume, where that is a second or more: the shortest time that any of their

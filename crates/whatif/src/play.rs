@@ -229,8 +229,9 @@ fn wait_for(wait: &WaitStep, namespace: &str, arm: &mut impl Arm) -> Result<(), 
             if waited == WaitedFor::Rest {
                 arm.rest(wait.within.0, &mut problem)?
             } else {
+                let mut awaited = None;
                 arm.wait(wait.within.0, wait.within.0, &mut |cluster| {
-                    is_there(cluster, &waited, namespace).map_err(|why| problem = why).is_ok()
+                    is_there(cluster, &waited, namespace, &mut awaited).map_err(|why| problem = why).is_ok()
                 })?
             }
         }
@@ -244,15 +245,23 @@ fn wait_for(wait: &WaitStep, namespace: &str, arm: &mut impl Arm) -> Result<(), 
 /// How often an expectation with ages is looked at: they change by themselves.
 const AGE_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 
-/// Whether an object is ready or gone.
-fn is_there(simulation: &Simulation, waited: &WaitedFor, namespace: &str) -> Result<(), String> {
+/// Whether an object is ready or gone. `awaited` is the UID of the one that is to go, after the first call: another one of
+/// its name may be created at once, as `kubectl wait --for=delete` takes into account.
+fn is_there(
+    simulation: &Simulation,
+    waited: &WaitedFor,
+    namespace: &str,
+    awaited: &mut Option<String>,
+) -> Result<(), String> {
     match waited {
         WaitedFor::Rest => Ok(()),
         WaitedFor::Gone(text) => {
             let key = reference(text, namespace)?;
             match simulation.store().object(&key) {
-                None => Ok(()),
-                Some(_) => Err(format!("{key} exists")),
+                Some(object) if awaited.get_or_insert_with(|| object.uid().to_owned()) == object.uid() => {
+                    Err(format!("{key} exists"))
+                }
+                _ => Ok(()),
             }
         }
         WaitedFor::Ready(text) => {

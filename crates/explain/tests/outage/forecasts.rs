@@ -580,6 +580,31 @@ fn a_node_that_is_deleted_gets_no_taint_any_more() {
     check(&never, "web-1-x", &[(Way::DoNothing, Some(105.0 + PLACED))]);
 }
 
+/// An attacher that saves no name of the node with its attachments needs no CSINode to detach a volume.
+#[test]
+fn a_volume_is_detached_from_a_node_without_csi_node() {
+    let there = web()
+        .claim("data", Storage::Zone("x"), "ReadWriteOnce")
+        .put(pod("web-1-x", "ReplicaSet/web-1").claim("data").0)
+        .attached("data", "a");
+    let there = silent(there).remove("Node", "a");
+    let csi_node = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": { "name": "b" },
+        "spec": { "drivers": [{ "name": "disk", "nodeID": "b", "topologyKeys": [] }] } });
+    let with_csi_node = there.clone().put(csi_node);
+    let at = there.ready("web-1-x", Way::ForceDeletePod);
+    assert!(at.is_some_and(|at| at > 460.0), "{at:?}");
+    check(&with_csi_node, "web-1-x", &[(Way::ForceDeletePod, at)]);
+}
+
+/// Nothing has to happen any more for a replacement that was Ready before the forecast.
+#[test]
+fn a_replacement_that_is_ready_has_been_so_before() {
+    let replacement = Pod::new("web-1-y", "ReplicaSet/web-1", 351.0).on("b", 351.0).ready(352.0, 353.0).0;
+    let there = silent(web().put(pod("web-1-x", "ReplicaSet/web-1").deleted(350.0).0).put(replacement)).now(400.0);
+    let at = Some(353.0);
+    check(&there, "web-1-x", &[(Way::DoNothing, at), (Way::OutOfService, at), (Way::DeleteNode, at)]);
+}
+
 /// Until the node controller has found it silent a node has no taint, and the scheduler takes it for well.
 #[test]
 fn a_successor_that_is_made_too_early_may_go_to_the_dead_node() {
