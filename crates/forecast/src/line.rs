@@ -52,7 +52,7 @@ pub(crate) struct Line {
     /// Whether the current pod was created during the run.
     pub(crate) is_new: bool,
     /// Whether the current pod was put on a node that nothing is heard of.
-    is_stranded: bool,
+    pub(crate) is_stranded: bool,
 }
 
 fn uid_of(pod: &Pod) -> Arc<str> {

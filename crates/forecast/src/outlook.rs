@@ -63,6 +63,9 @@ pub enum Uncertainty {
         /// The node.
         node: String,
     },
+    /// A pod is scheduled to a node that is lost, because it is not marked unreachable yet.
+    #[error("it may be scheduled to {0}, which is not marked unreachable yet: that depends on when the command is run")]
+    NotMarkedYet(String),
     /// The simulation has reached a limit.
     #[error("the simulation ended at {0}, before the cluster came to rest")]
     NotSettled(Timestamp),

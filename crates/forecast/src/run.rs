@@ -6,7 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use stead_model::{ModelError, ObjectKey, Objects, PodView, not_recreated, pod_volumes, unique_volume_name};
+use stead_model::{
+    ModelError, ObjectKey, Objects, PodView, UNREACHABLE, not_recreated, pod_volumes, unique_volume_name,
+};
 use stead_placement::{Cluster, DEFAULT_SCHEDULER, Pod as PlacedPod, PodKey, evaluate};
 use stead_sim::{Behaviour, Change, Happening, ObjectKind, SimKey, Simulation};
 
@@ -82,8 +84,22 @@ impl<'a> Forecaster<'a> {
             Intervention::ReturnNode(node) => Some(node.clone()),
             _ => None,
         };
-        Course { simulation, lines, returned, found: Found::default() }.finish()
+        let unmarked = match intervention {
+            Intervention::Nothing => BTreeSet::new(),
+            _ => unmarked(&self.start),
+        };
+        Course { simulation, lines, returned, unmarked, found: Found::default() }.finish()
     }
+}
+
+/// The nodes that nothing is heard of and that have no taint for that yet.
+fn unmarked(simulation: &Simulation) -> BTreeSet<String> {
+    let is_marked = |node: &Node| {
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        taints.into_iter().any(|taint| taint.key == UNREACHABLE)
+    };
+    let nodes = simulation.store().all::<Node>().filter(|node| !is_marked(node));
+    nodes.filter_map(|node| node.metadata.name.clone()).filter(|name| !is_connected(simulation, name)).collect()
 }
 
 /// A line of pods, and what became of it so far.
@@ -119,6 +135,8 @@ struct Course {
     simulation: Simulation,
     lines: Vec<Follower>,
     returned: Option<String>,
+    /// The nodes that are lost, but were not marked unreachable when a person was about to run a command.
+    unmarked: BTreeSet<String>,
     found: Found,
 }
 
@@ -375,6 +393,11 @@ impl Course {
     /// Why a line that has come to rest without being Ready may go on all the same.
     fn uncertainty(&self, line: &Follower) -> Option<Uncertainty> {
         let store = self.simulation.store();
+        // A person needs some seconds for a command, after which the node may be marked.
+        let node = line.nodes.first().filter(|node| line.line.is_stranded && self.unmarked.contains(*node));
+        if let Some(node) = node {
+            return Some(Uncertainty::NotMarkedYet(node.clone()));
+        }
         if let Some(owner) = line.line.owner().filter(|owner| !is_simulated(owner)) {
             return Some(Uncertainty::OtherController(owner.kind.clone(), owner.name.clone()));
         }

@@ -108,6 +108,15 @@ impl Kubelet {
         true
     }
 
+    /// Takes over a deleted pod that has ended: its volumes are unmounted, and its object goes (`SyncTerminatedPod`).
+    pub(super) fn take_ended(&mut self, cx: &mut Context<'_>, id: &PodId, node: &Arc<str>, pod: &Arc<Pod>) {
+        let mut run = PodRun::new(node, pod, cx.world.workload_of(cx.store, pod));
+        run.mounted = self.take_over_volumes(cx, id, node, pod);
+        run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
+        self.change_node(node, |node| drop(node.pods.insert(id.clone())));
+        self.pods.insert(id.clone(), Arc::new(run));
+    }
+
     /// Takes over a pod of a cluster that is running.
     pub(super) fn resume_pod(&mut self, cx: &mut Context<'_>, node: &Arc<str>, pod: &Arc<Pod>) {
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());

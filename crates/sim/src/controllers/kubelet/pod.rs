@@ -177,7 +177,7 @@ impl Kubelet {
         };
         let id = id_of(pod);
         let Some(run) = self.pods.remove(|other| other.cmp(&id)) else {
-            if !has_ended(pod) {
+            if !has_ended(pod) || is_terminating(pod) {
                 wakes.now(change.key.clone());
             }
             return;
@@ -197,13 +197,20 @@ impl Kubelet {
         for id in &ids {
             self.advance(cx, id, out);
         }
-        let Some(pod) = cx.store.at::<Pod>(key).filter(|pod| !has_ended(pod)).cloned() else { return };
+        let concerns = |pod: &&Arc<Pod>| !has_ended(pod) || is_terminating(pod);
+        let Some(pod) = cx.store.at::<Pod>(key).filter(concerns).cloned() else { return };
         let id = id_of(&pod);
         if ids.contains(&id) {
             return;
         }
         let Some(node) = node_of(&pod).and_then(|name| self.nodes.key(|other| (**other).cmp(name))).cloned() else { return };
-        if cx.world.is_connected(&node, cx.now) && self.admit(cx, &id, &node, &pod, out) {
+        if !cx.world.is_connected(&node, cx.now) {
+            return;
+        }
+        if has_ended(&pod) {
+            self.take_ended(cx, &id, &node, &pod);
+            self.advance(cx, &id, out);
+        } else if self.admit(cx, &id, &node, &pod, out) {
             self.advance(cx, &id, out);
         }
     }
