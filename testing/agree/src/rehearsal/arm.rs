@@ -141,7 +141,9 @@ impl Arm for RealArm {
             if self.down.remove(node) == Some(MachineState::Off) {
                 self.nodes.world().boot(node);
             }
-            return self.nodes.resume(node).map_err(problem);
+            self.nodes.resume(node).map_err(problem)?;
+            // A kubelet that starts registers its node again if somebody has deleted it.
+            return self.runtime.block_on(self.nodes.register(node)).map_err(problem);
         };
         let state = match failure {
             FailureKind::Crash | FailureKind::Shutdown => MachineState::Off,

@@ -75,6 +75,7 @@ pub(super) async fn play(cluster: &ForecastCluster, situation: &Situation) -> Re
         as_of,
         after,
         ready_at,
+        is_unknown: forecast["unknown"].is_string(),
         nodes,
         actual,
         command_delay,
