@@ -269,8 +269,8 @@ impl Line {
     /// Notes that the pod is Ready, if it is.
     pub(crate) fn check_ready(&mut self, simulation: &Simulation, returned: Option<&str>) {
         let Some(pod) = self.pod(simulation.store()).filter(|pod| !is_leaving(pod)) else { return };
-        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let ready = conditions.filter(|condition| condition.type_ == "Ready" && condition.status == "True").last();
+        let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions.find(|condition| condition.type_ == "Ready" && condition.status == "True");
         let Some(ready) = ready else { return };
         let Some(node) = node_of(pod).filter(|node| is_connected(simulation, node)) else { return };
         if simulation.store().get::<Node>("", node).is_none() {

@@ -113,7 +113,9 @@ impl Kubelet {
         let mut run = PodRun::new(node, pod, cx.world.workload_of(cx.store, pod));
         run.mounted = self.take_over_volumes(cx, id, node, pod);
         run.stage = Stage::Unmounting { at: cx.now + cx.settings.kubelet.unmount };
-        self.change_node(node, |node| drop(node.pods.insert(id.clone())));
+        self.change_node(node, |node| {
+            node.pods.insert(id.clone());
+        });
         self.pods.insert(id.clone(), Arc::new(run));
     }
 
