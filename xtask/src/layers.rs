@@ -78,7 +78,16 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     (
         "stead-oracle",
         Testing,
-        &["stead-explain", "stead-faults", "stead-model", "stead-placement", "stead-real", "stead-sim", "stead-whatif"],
+        &[
+            "stead-explain",
+            "stead-faults",
+            "stead-forecast",
+            "stead-model",
+            "stead-placement",
+            "stead-real",
+            "stead-sim",
+            "stead-whatif",
+        ],
     ),
     ("stead-fuzz", Testing, &["stead-dump", "stead-explain", "stead-model", "stead-placement", "stead-real"]),
     ("stead-faults", Testing, &["stead-chance", "stead-explain", "stead-model", "stead-real"]),

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use stead_kubectl::KubectlCommand;
 use stead_sim::{DriverState, Happening, MachineState, Simulation};
 
+use crate::expectation::Expectation;
 use crate::kubectl::{CommandError, Manifests, execute};
 use crate::play::StepError;
 use crate::rehearsal::FailureKind;
@@ -16,6 +17,11 @@ pub trait Arm {
     /// By how much ages may differ.
     fn age_tolerance(&self) -> SignedDuration {
         SignedDuration::ZERO
+    }
+
+    /// Whether it has the components that an expectation is about.
+    fn can_judge(&self, _: &Expectation) -> bool {
+        true
     }
 
     /// Executes a command: its line, and what was parsed of it. Gives the lines that kubectl prints.

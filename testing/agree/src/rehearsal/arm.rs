@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stead_kubectl::{KubectlCommand, split_words};
 use stead_sim::{Choices, Happening, Machine, MachineState, Settings, SimObject, Simulation, World};
 use stead_testbed::{Binaries, ControlPlane, Nodes, Options};
-use stead_whatif::{Arm, CommandError, FailureKind, Manifests, Rehearsal, StepError};
+use stead_whatif::{Arm, CommandError, Expectation, FailureKind, Manifests, Rehearsal, StepError};
 use tokio::runtime::Handle;
 
 use super::cluster;
@@ -113,6 +113,10 @@ impl Arm for RealArm {
 
     fn age_tolerance(&self) -> SignedDuration {
         AGE_TOLERANCE
+    }
+
+    fn can_judge(&self, expectation: &Expectation) -> bool {
+        !is_about_kubelet(expectation)
     }
 
     fn execute(
@@ -222,6 +226,25 @@ impl Arm for RealArm {
     fn take_journal(&mut self) -> Vec<(Timestamp, Happening)> {
         Vec::new()
     }
+}
+
+/// The reasons of events that only kubelets report. The stand-ins report none.
+const KUBELET_EVENTS: [&str; 10] = [
+    "Pulling",
+    "Pulled",
+    "Created",
+    "Started",
+    "Killing",
+    "BackOff",
+    "Failed",
+    "Unhealthy",
+    "FailedMount",
+    "SandboxChanged",
+];
+
+/// Whether an expectation is about an event of a kubelet.
+pub(super) fn is_about_kubelet(expectation: &Expectation) -> bool {
+    expectation.event.as_ref().is_some_and(|event| KUBELET_EVENTS.contains(&event.reason.as_str()))
 }
 
 /// Whether an object changes although nothing happens: heartbeats, and repeated events.
