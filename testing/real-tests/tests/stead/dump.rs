@@ -29,7 +29,8 @@ async fn answers_from_a_dump_are_those_from_the_cluster() -> Result<()> {
         let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template});
         scene.apply("apps/v1", "StatefulSet", name, json!({ "spec": spec })).await?;
     }
-    scene.wait_for_field("pod/fits-0", "/status/phase", json!("Running")).await?;
+    // Nothing may change any more between the two answers.
+    scene.wait_for_field("sts/fits", "/status/readyReplicas", json!(1)).await?;
     scene.wait_for_field("pod/too-large-0", "/status/conditions/0/reason", json!("Unschedulable")).await?;
     let kubeconfig = stage.plane.kubeconfig().display().to_string();
     let directory = std::env::temp_dir().join(format!("stead-dump-{}", std::process::id()));
