@@ -195,7 +195,7 @@ async fn nothing_is_written() -> Result<()> {
     // An invalid policy file does not allow everything.
     for (name, text, words) in [
         ("kind.yaml", "accept: [Hearsay]\n", "accept[0]: unknown variant `Hearsay`, expected one of"),
-        ("field.yaml", "acccept: [Person]\n", "acccept: unknown field `acccept`, expected one of"),
+        ("field.yaml", "acccept: [Person]\n", "unknown field `acccept`, expected one of"),
         ("number.yaml", "atOnce: many\n", "atOnce: invalid type: string \"many\", expected usize"),
         ("list.yaml", "- Person\n", "invalid type"),
         ("text.yaml", "accept: [Person\n", "line 1 column"),
