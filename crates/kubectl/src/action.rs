@@ -197,10 +197,12 @@ pub enum Action {
 }
 
 impl Action {
-    /// The files of `-f`.
-    pub fn files(&self) -> &[String] {
+    /// Which objects it is about; none if they are in files or named by itself.
+    pub fn targets(&self) -> Option<&Targets> {
         match self {
-            Action::Apply { files, .. } | Action::Create { files } | Action::Replace { files, .. } => files,
+            Action::Apply { .. } | Action::Create { .. } | Action::CreateNamespace { .. } | Action::Replace { .. } => {
+                None
+            }
             Action::Delete { targets, .. }
             | Action::Scale { targets, .. }
             | Action::Label { targets, .. }
@@ -211,8 +213,15 @@ impl Action {
             | Action::Patch { targets, .. }
             | Action::SetImage { targets, .. }
             | Action::SetResources { targets, .. }
-            | Action::Rollout { targets, .. } => &targets.files,
-            Action::CreateNamespace { .. } => &[],
+            | Action::Rollout { targets, .. } => Some(targets),
+        }
+    }
+
+    /// The files of `-f`.
+    pub fn files(&self) -> &[String] {
+        match self {
+            Action::Apply { files, .. } | Action::Create { files } | Action::Replace { files, .. } => files,
+            other => other.targets().map_or(&[], |targets| &targets.files),
         }
     }
 }

@@ -12,20 +12,8 @@ fn error(line: &str) -> String {
 
 /// The objects of a command, as `kind/name`.
 fn objects(line: &str) -> Vec<String> {
-    let targets = match action(line) {
-        Action::Delete { targets, .. }
-        | Action::Scale { targets, .. }
-        | Action::Label { targets, .. }
-        | Action::Annotate { targets, .. }
-        | Action::Taint { targets, .. }
-        | Action::Cordon { targets, .. }
-        | Action::Drain { targets, .. }
-        | Action::Patch { targets, .. }
-        | Action::SetImage { targets, .. }
-        | Action::SetResources { targets, .. }
-        | Action::Rollout { targets, .. } => targets,
-        other => panic!("{line}: {other:?}"),
-    };
+    let action = action(line);
+    let targets = action.targets().unwrap_or_else(|| panic!("{line}: {action:?}"));
     let name =
         |object: &stead_kubectl::TargetName| format!("{}/{}", object.kind.kind, object.name.as_deref().unwrap_or("*"));
     targets.objects.iter().map(name).collect()
